@@ -1,14 +1,14 @@
-"""Define the tree of errors. Only `arena_cli.cli` turns them into text and an exit code.
+"""Define the hierarchy of errors. Only `arena_cli.cli` turns them into text and an exit code.
 
 ArenaError
 ├── UsageError            2   wrong use, reported before anything ran
-│   └── FileFaults        2   every fault of every file that was read, each with file:line
+│   └── FileFaults        2   every error in every file that was read, each with file:line
 ├── SessionBusy           5   another process holds the session
 ├── DiskRefused           5   a write did not reach the file; its former content is intact
 └── AgentError            -   one call of one agent failed; the engine makes it a reply's status
     ├── AgentTimeout          no answer within the limit
-    ├── AgentRefused          the agent, or its provider, said no
-    ├── AgentOverloaded       try again later (`retry_after` seconds, if it was given)
+    ├── AgentRefused          the agent, or its provider, refused the call
+    ├── AgentOverloaded       try again later (after `retry_after` seconds, if set)
     ├── AgentUnavailable      it could not be started or reached
     └── AgentProtocolError    its answer does not follow the protocol
 """
@@ -41,7 +41,7 @@ EXIT_INTERRUPTED = 130
 class ArenaError(Exception):
     """An error that is reported to the user in one message, without a traceback.
 
-    `what` is the problem, `mend` what to do about it.
+    `problem` describes the error; the second argument is the hint, which says how to fix it.
     """
 
     exit_code = EXIT_NOT_HELD
@@ -60,11 +60,12 @@ class UsageError(ArenaError):
 
 @dataclass(frozen=True, order=True)
 class Fault:
-    """An error at a place of a file.
+    """An error at a position in a file.
 
-    `file` is the path as it is shown to the user, `line` counts from 1 (0: the file as a whole),
-    `field` is the dotted path of the key (`response.threshold`), `mend` is what to do. `source` is
-    the line as it may be shown, without secrets, `column` the place in it, from 0, if known.
+    `file` is the path as shown to the user. `line` counts from 1; 0 means the file as a whole.
+    `field` is the dotted path of the key (`response.threshold`). The hint says how to fix the
+    error. `source` is the line as it may be shown, without secrets; `column` is the position in it,
+    from 0, if known.
     """
 
     file: str
@@ -85,7 +86,7 @@ class Fault:
 
 
 class FileFaults(UsageError):
-    """All faults of all files that were read, in the order of file and line."""
+    """All errors in all files that were read, sorted by file and line."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         self.faults = tuple(sorted(set(faults)))
@@ -107,10 +108,10 @@ class DiskRefused(ArenaError):
 class AgentError(ArenaError):
     """A failed call of an agent.
 
-    `agent_id` is the agent, `what` the problem, `asked` the request (a command line, a URL), `came`
-    the response instead of an answer (an exit code, the last lines of stderr), `mend` what to do.
-    `metadata` is kept with the reply (raw output, within a limit). `again` is False if the call
-    must not be tried again, whatever the team's `on_failure` says.
+    `agent_id` is the agent and `what` the problem. `asked` is the request (a command line, a URL);
+    `came` is the response instead of an answer (an exit code, the last lines of stderr). The hint
+    says how to fix the error. `metadata` is kept with the reply (raw output, within a limit).
+    `again` is False if the call must not be retried, regardless of the team's `on_failure`.
     """
 
     kind = "error"
@@ -151,9 +152,9 @@ class AgentTimeout(AgentError):
 
 
 class AgentRefused(AgentError):
-    """The agent, or its provider, will not answer this; trying again does not help.
+    """The agent, or its provider, refuses to answer this; a retry does not help.
 
-    `overflow`: the input is more than its model takes; shown less, it may answer.
+    `overflow`: the input exceeds its model's context window; with a shorter input it may answer.
     """
 
     kind = "refused"
@@ -209,7 +210,7 @@ def find_nearest(word: str, candidates: Iterable[str]) -> str | None:
 
 
 def suggest_nearest(word: str, candidates: Iterable[str]) -> str:
-    """Return what to do about an unknown word: the nearest known one, or the list of all."""
+    """Return the hint for an unknown word: the nearest known one, or the list of all."""
     words = list(candidates)
     near = find_nearest(word, words)
     if near is not None:

@@ -41,15 +41,15 @@ class Shape(BaseModel):
 
 
 class Volatile:
-    """Mark a field that differs from run to run although the same happened."""
+    """Mark a field that differs from run to run although the run is the same."""
 
 
 class Derived:
-    """Mark a field that a recording leaves out: it follows from the rest, or is estimated anew."""
+    """Mark a field that recordings omit: it follows from other fields or is estimated again."""
 
 
 class Position:
-    """Mark what depends on the place in a session: a number of a chain, turn or reply, a sum."""
+    """Mark a field that depends on the place in a session: a number of a chain or turn, a sum."""
 
 
 class MessageRef:
@@ -154,7 +154,7 @@ class Usage(Shape):
         return None
 
     def of_one_call(self) -> tuple[Usage, float | None]:
-        """Return it without a cost that no call can have, and that cost."""
+        """Return the usage without a cost that no call can have, and that cost."""
         cost = self.cost_usd if self.refused_cost is None else self.refused_cost
         if cost is None or 0 <= cost <= MOST_COST_USD:
             return self, None
@@ -237,14 +237,15 @@ class AgentSession(Shape):
 class AgentInput(Shape):
     """A call of an agent.
 
-    `turn` counts the chain's turns from 1; `call` is 1 + this agent's finished calls in the
-    session; `trigger` names the turn's new messages; `deadline_s` is the time left, in seconds.
+    `turn` counts the chain's turns from 1. `call` is 1 + the agent's finished calls in the session.
+    `trigger` names the turn's new messages. `deadline_s` is the time left, in seconds.
 
-    `memory_context` is the team's memory: the summary of the messages before, which seldom changes,
-    then the notes that bear on this call; `memory_stable` is the number of characters of the first
-    part. `own_session` is the session that the agent may continue, None if it is to begin a new
-    one. `input_hash` is the hash of all that is shown (`context.digest`). These last three are in
-    no dump, so in no hash and no recording.
+    `memory_context` is the team's memory: first the summary of earlier messages, which seldom
+    changes, then the notes that are relevant to this call. `memory_stable` is the length of the
+    first part, in characters. `own_session` is the session that the agent may continue; None if it
+    must begin a new one. `input_hash` is the hash of the complete input
+    (`context.render.input_digest`). These last three are excluded from dumps, and so from hashes
+    and recordings.
     """
 
     session_id: str
@@ -384,7 +385,7 @@ AgentReport = StatusEvent | TextDelta | CallNote | SessionId | Usage | RefusedAc
 
 
 class Emit(Protocol):
-    """Receives what an adapter reports while it works.
+    """Receives the reports of an adapter while it works.
 
     A `Usage` is that of a call that fails, or is cut off; an answer carries its own.
     """

@@ -66,10 +66,10 @@ _KEPT = {"type": "ephemeral"}
 class AnthropicSettings(Settings):
     """The keys of `adapter: {type: anthropic, ...}`.
 
-    `max_tokens` bounds an answer with its thinking; without it, `context.max_output_tokens` bounds
-    the answer, and thinking has room beside it. `thinking` is a way to think, or a number of tokens
-    for it, which models up to Claude 4.6 take. `temperature` is sent only if it is given: newer
-    models refuse it.
+    `max_tokens` limits an answer together with its thinking. Without it,
+    `context.max_output_tokens` limits the answer, and thinking has tokens of its own. `thinking` is
+    a mode, or a number of tokens for models up to Claude 4.6. `temperature` is sent only if it is
+    set: newer models refuse it.
     """
 
     sources: ClassVar[Mapping[str, str]] = {KEY_VARIABLE: f"get a key at {KEYS_AT}"}
@@ -88,12 +88,12 @@ class AnthropicSettings(Settings):
 
     @classmethod
     def endpoints(cls, given: Mapping[str, Any]) -> list[Endpoint]:
-        """Return the server, Anthropic's where none is named."""
+        """Return the server, by default Anthropic's."""
         return [http.endpoint(given.get("base_url") or OFFICIAL)]
 
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The key from the environment, save for a server on this machine, which asks for none."""
+        """Return the key from the environment; nothing for a local server, which needs no key."""
         if http.is_on_this_machine(given.get("base_url")):
             return {}
         return {"api_key": f"${{env:{KEY_VARIABLE}}}"}
@@ -118,7 +118,7 @@ class AnthropicSettings(Settings):
         return self
 
     def most_tokens(self, answer: int) -> int:
-        """`max_tokens` of a request for an answer of at most so many."""
+        """Return `max_tokens` of a request for an answer of at most `answer` tokens."""
         if self.max_tokens is not None:
             return self.max_tokens
         if isinstance(self.thinking, int):
@@ -128,7 +128,7 @@ class AnthropicSettings(Settings):
         return answer + (THINKING_ROOM if unasked or self.thinking == "adaptive" else 0)
 
     def way_to_think(self) -> dict[str, Any] | None:
-        """`thinking` of a request; None leaves it to the model."""
+        """Return `thinking` of a request; None leaves it to the model."""
         if isinstance(self.thinking, int):
             return {"type": "enabled", "budget_tokens": self.thinking}
         if self.thinking == "adaptive":
@@ -139,9 +139,10 @@ class AnthropicSettings(Settings):
 def build_request(
     settings: AnthropicSettings, chat: Chat, workspace: Path, *, answer: int
 ) -> dict[str, Any]:
-    """The body of a request for an answer of at most `answer` tokens.
+    """Return the body of a request for an answer of at most `answer` tokens.
 
-    Of two calls of an agent, all before the last block of the earlier is the same in the later.
+    All blocks of an agent's earlier request except the last are the same in its next request, so
+    that the provider's cache is used.
     """
     request: dict[str, Any] = {
         "model": settings.model,
@@ -161,10 +162,10 @@ def build_request(
 
 
 def _messages(chat: Chat, workspace: Path) -> list[Block]:
-    """The turns, with the files that are attached.
+    """Return the turns with the attached files, and with two cache marks.
 
-    Marked are the agent's last own reply, which closes what an earlier call showed, and the last
-    block before what is asked now.
+    Marked are the agent's own last reply, which ends the content of an earlier call, and the last
+    block before the current question.
     """
     turns: list[Block] = [
         {
@@ -181,7 +182,7 @@ def _messages(chat: Chat, workspace: Path) -> list[Block]:
 
 
 def _block(chat_part: ChatPart, workspace: Path) -> Block:
-    """A text, picture or document; of a file that no model reads, that it is so."""
+    """Return a text, image or document block, or a note for a file that cannot be shown."""
     if isinstance(chat_part, str):
         return {"type": "text", "text": chat_part}
     file = http.read(chat_part, workspace)
@@ -216,9 +217,10 @@ _GROWS = {
 
 
 class StreamProgress:
-    """The progress of a call's streams: the text passed on, and the present one so far.
+    """The progress of a call's streams: the emitted text, and the current answer so far.
 
-    `answer` is the message as it has come, `request_id` what the provider calls the request.
+    `answer` is the message as far as it was received; `request_id` is the provider's id of the
+    request.
     """
 
     def __init__(self, emit: Emit) -> None:
@@ -230,9 +232,9 @@ class StreamProgress:
         self._pieces: dict[str, list[str]] = {}
 
     def hear(self, event: Answer) -> None:
-        """Add an event, and pass on what it says: what the agent is doing, and its text.
+        """Add an event; emit the status and the text in it.
 
-        Raises ValueError, TypeError or LookupError where it is of another shape than it should be.
+        Raises ValueError, TypeError or LookupError if the event has an unexpected shape.
         """
         kind = event["type"]
         if kind == "message_start":
@@ -253,7 +255,7 @@ class StreamProgress:
             self.answer["usage"] = {**(self.answer.get("usage") or {}), **usage}
 
     def end_block(self) -> None:
-        """Put together what has come of the present block."""
+        """Join the received pieces of the current block."""
         pieces, self._pieces = self._pieces, {}
         if self.answer is None or not pieces:
             return
@@ -298,9 +300,9 @@ def build_output(
     asked: HttpRequest,
     settings: AnthropicSettings,
 ) -> AgentOutput:
-    """The answer that ended with the last of its parts, by the reason why it stopped.
+    """Return the output of a call by the stop reason of its last answer.
 
-    Raises AgentError where it is not whole, or none.
+    Raises AgentError if the answer is incomplete or missing.
     """
     last = answers[-1]
     reason = last["stop_reason"]
@@ -333,7 +335,7 @@ def build_output(
 
 
 def is_all_text(request: Answer) -> bool:
-    """Return True if a request holds nothing but text, whose tokens can be estimated."""
+    """Return True if a request contains nothing but text, whose tokens can be estimated."""
     blocks = (block for turn in request["messages"] for block in turn["content"])
     return all(block["type"] == "text" for block in blocks)
 
@@ -341,7 +343,7 @@ def is_all_text(request: Answer) -> bool:
 def not_whole(
     problem: str, mend: str, answers: Sequence[Answer], progress: StreamProgress, asked: HttpRequest
 ) -> AgentError:
-    """An answer that ended, and is none; asked again, the same would come."""
+    """Return the error for an unusable answer; a retry would give the same result."""
     kept = metadata(answers, progress)
     return AgentProtocolError(
         asked.agent_id, problem, asked=asked.url, mend=mend, metadata=kept, again=False
@@ -351,7 +353,7 @@ def not_whole(
 def metadata(answers: Sequence[Answer], progress: StreamProgress) -> dict[str, Any]:
     """Return the metadata of an answer: its thinking, and the API's response.
 
-    The signatures of its thinking are not: they only serve to send it back at once.
+    The signatures of the thinking are omitted: they only serve to send it back at once.
     """
     blocks = [block for part in answers for block in part["content"]]
     thoughts = [block["thinking"] for block in blocks if block.get("thinking")]
@@ -371,7 +373,7 @@ def _unsigned(block: Answer) -> Answer:
 
 
 def _refusal(last: Answer, progress: StreamProgress, asked: HttpRequest) -> AgentError:
-    """The model's own refusal, with what it says of it."""
+    """Return the error for the model's refusal, with the reason that it gives."""
     details = last.get("stop_details") or {}
     reason = [details.get("category"), details.get("explanation")]
     return AgentRefused(
@@ -385,7 +387,7 @@ def _refusal(last: Answer, progress: StreamProgress, asked: HttpRequest) -> Agen
 
 
 def usage_of(answers: Sequence[Answer], settings: AnthropicSettings) -> Usage | None:
-    """Tokens and money of all parts; None where the server counts nothing."""
+    """Return the usage and cost of all answers; None if the server reports no tokens."""
     usage = Usage(
         input_tokens=sum(_counted(part, "input_tokens") for part in answers),
         output_tokens=sum(_counted(part, "output_tokens") for part in answers),
@@ -426,7 +428,7 @@ _STATUS_OF = {
 
 
 class AnthropicAdapter:
-    """An agent of Anthropic's API; its calls share one client, and so one pool of connections."""
+    """An agent of Anthropic's API; its calls share one client, and so one connection pool."""
 
     settings_type: ClassVar[type[Settings]] = AnthropicSettings
 
@@ -441,14 +443,14 @@ class AnthropicAdapter:
         self._asked = HttpRequest(setup.agent_id, url, self._settings.model, key)
 
     async def start(self) -> None:
-        """Make the client. Raises AgentUnavailable where the package or a key is missing."""
+        """Create the client. Raises AgentUnavailable if the package or a key is missing."""
         missing = self._missing()
         if missing:
             raise AgentUnavailable(self._setup.agent_id, missing, asked=self._asked.url)
         self._client = await asyncio.to_thread(self._made)
 
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
-        """Return an answer, by more than one request only where the API pauses in its middle."""
+        """Return an answer; send more than one request only if the API pauses in the middle."""
         chat = self._setup.chat(input, pass_tool=PASS)
         request = await asyncio.to_thread(
             build_request,
@@ -471,7 +473,7 @@ class AnthropicAdapter:
     async def _whole(
         self, request: dict[str, Any], answers: list[Answer], progress: StreamProgress
     ) -> AgentOutput:
-        """The answer; its parts, each of one request, are added to `parts`."""
+        """Return the output of a call; append the answer to each request to `answers`."""
         while len(answers) <= MOST_PAUSES:
             answers.append(await self._part(request, progress))
             progress.answer = None
@@ -486,7 +488,7 @@ class AnthropicAdapter:
         raise not_whole(problem, "try again", answers, progress, self._asked)
 
     async def health(self) -> Health:
-        """Check that the package and a key are there; call nothing."""
+        """Check that the package and a key are present; call nothing."""
         missing = self._missing()
         return Health(not missing, missing)
 
@@ -497,7 +499,7 @@ class AnthropicAdapter:
             await client.close()
 
     def _missing(self) -> str:
-        """Describe what is missing, and how to get it."""
+        """Return what is missing and how to get it; "" if nothing is missing."""
         if not all(importlib.util.find_spec(package) for package in ("anthropic", "httpx2")):
             return "the package `anthropic` is missing or too old: pip install -U anthropic"
         key = self._settings.api_key.strip()
@@ -508,7 +510,7 @@ class AnthropicAdapter:
         return ""
 
     def _made(self) -> AsyncAnthropic:
-        """The client; the SDK takes about a second to load."""
+        """Create the client; the SDK takes about a second to load."""
         import httpx2  # noqa: PLC0415 - here, in a thread
         from anthropic import AsyncAnthropic  # noqa: PLC0415 - likewise
 
@@ -526,7 +528,7 @@ class AnthropicAdapter:
         )
 
     async def _part(self, request: dict[str, Any], progress: StreamProgress) -> Answer:
-        """Stream one answer to its end. Raises AgentError."""
+        """Stream the answer to one request to its end. Raises AgentError."""
         import anthropic  # noqa: PLC0415 - it is there, once started
         import httpx2  # noqa: PLC0415 - likewise
 
@@ -563,14 +565,14 @@ class AnthropicAdapter:
         return progress.answer
 
     async def _expect_events(self, response: httpx2.Response) -> None:
-        """Raise AgentError where something else than a stream comes with status 200."""
+        """Raise AgentError if a response with status 200 is not an event stream."""
         kind = response.headers.get("content-type", "text/event-stream")
         if not kind.startswith("text/event-stream"):
             body = (await response.aread()).decode("utf-8", "replace")
             raise http.status_failure(self._asked, response.status_code, response.headers, body)
 
     def _hear(self, event: Any, headers: Mapping[str, str], progress: StreamProgress) -> None:
-        """Take an event. Raises AgentError where it tells of an error."""
+        """Read an event. Raises AgentError if it reports an error."""
         if event["type"] != "error":
             progress.hear(event)
             return
@@ -592,7 +594,7 @@ class AnthropicAdapter:
         return self._noted(failure, progress)
 
     def _noted(self, failure: AgentError, progress: StreamProgress) -> AgentError:
-        """The failure, with what of an answer had come before it."""
+        """Return the error with the part of the answer that was received before it."""
         progress.end_block()
         came = [] if progress.answer is None else [progress.answer]
         noted = metadata(came, progress)

@@ -24,7 +24,7 @@ class Endpoint(NamedTuple):
     """A program, server or function that an agent is called through.
 
     `name` is a command line, an address without its path, `file.py:function`, or the kind's name.
-    `variables` go there beside those that its settings name; `*` is the whole environment.
+    `variables` are passed to it in addition to those in its settings; `*` is the whole environment.
     """
 
     type: Literal["program", "host", "function", "kind", "agent", "setting"]
@@ -33,7 +33,7 @@ class Endpoint(NamedTuple):
 
 
 class Settings(BaseModel):
-    """The keys under a profile's `adapter:`; every kind has its own. Unknown keys are errors."""
+    """The keys under a profile's `adapter:`; each kind has its own. Unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -52,9 +52,9 @@ class Settings(BaseModel):
 
     @classmethod
     def endpoints(cls, given: Mapping[str, Any]) -> list[Endpoint]:
-        """Return what an agent with these keys, not filled, starts or asks.
+        """Return the endpoints that an agent with these keys (not filled) would contact.
 
-        A kind that does not say is one by itself, with the whole environment.
+        A kind without a method of its own is one endpoint, with the whole environment.
         """
         return [Endpoint("kind", str(given.get("type")), ("*",))]
 
@@ -62,15 +62,17 @@ class Settings(BaseModel):
     def is_template(cls, loc: Loc) -> bool:  # noqa: ARG003 - for kinds that have templates
         """Return True if the adapter itself fills the text at `loc` (under `adapter:`) again.
 
-        A `$${` is left to it there, as are placeholders other than `${env:NAME}` everywhere.
+        There, a `$${` is left for the adapter, and in every text all placeholders except
+        `${env:NAME}`.
         """
         return False
 
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG003 - for some kinds
-        """The keys that follow from the `given` ones where a profile leaves them out.
+        """Return default values of keys that follow from the `given` keys of a profile.
 
-        They stand under `arena.yaml`'s defaults, and are filled from the environment like all.
+        The defaults of `arena.yaml` take precedence over them. They are filled from the environment
+        like all keys.
         """
         return {}
 
@@ -95,15 +97,15 @@ class Settings(BaseModel):
 
 @dataclass(frozen=True)
 class Setup:
-    """The context of an adapter, given when it is made.
+    """The context of an adapter, passed to its constructor.
 
-    `settings` are filled (`${env:...}` replaced); `workspace` is the folder that relative paths
-    start from; `scratch` is a folder of the session for files that a call needs; `records` one of
-    the workspace for the records of running programs (`process.cleanup`); `render` turns an input
-    into (system text, prompt text), `chat` into turns; `used` holds the scripted entries that this
-    agent's earlier replies of the session used up; `environ` is the process environment with
-    `.env` below; `models` is what `arena.yaml` knows of models, by name. Unless it `connects`,
-    `health` only looks at files, and settings that the environment fills are not filled.
+    `settings` are filled (`${env:...}` replaced). `workspace` is the base of relative paths.
+    `scratch` is a folder of the session for files that a call needs. `records` is a folder of the
+    workspace for the records of running programs (`process.cleanup`). `render` turns an input into
+    (system text, prompt text), `chat` into turns. `used` returns the scripted entries that this
+    agent's earlier replies in the session used up. `environ` is the process environment, which
+    overrides `.env`. `models` are the entries of `arena.yaml` for models, by name. If `connects` is
+    False, `health` only looks at files, and placeholders of the environment are not filled.
     """
 
     agent_id: str
@@ -120,16 +122,16 @@ class Setup:
 
 
 class Health(NamedTuple):
-    """The result of a check: can the agent be called now? `detail` says what is missing."""
+    """The result of a check whether the agent can be called; `detail` is what is missing."""
 
     ok: bool
     detail: str = ""
 
 
 class Adapter(Protocol):
-    """An agent in a session. `invoke` raises only `AgentError` and CancelledError.
+    """An agent in a session. `invoke` raises only AgentError and CancelledError.
 
-    When `invoke` is cancelled it ends the work for real (process tree, request) before it returns.
+    If `invoke` is cancelled, it ends the work itself (process tree, request) before it returns.
     """
 
     settings_type: ClassVar[type[Settings]]
@@ -137,19 +139,19 @@ class Adapter(Protocol):
     def __init__(self, setup: Setup) -> None: ...
 
     async def start(self) -> None:
-        """Get ready, before the first call; `stop` follows in any case."""
+        """Prepare for the first call; `stop` follows in any case."""
         ...
 
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
-        """Answer a call. `emit` takes what is known before the answer: status, text, notes."""
+        """Answer a call; `emit` reports status, text and notes before the answer."""
         ...
 
     async def health(self) -> Health:
-        """Check within seconds that it could be called; start and call nothing."""
+        """Check within seconds that the agent could be called; start and call nothing."""
         ...
 
     async def stop(self) -> None:
-        """End within seconds whatever runs between calls; no call follows."""
+        """End within seconds all that runs between calls; no call follows."""
         ...
 
 
@@ -172,7 +174,10 @@ _BUILT_IN = {
 
 
 def adapter_type(kind: str) -> type[Adapter]:
-    """The class of a kind; raises UsageError where there is none, or it cannot be imported."""
+    """Return the adapter class of a kind.
+
+    Raises UsageError if there is no such kind, or if it cannot be imported.
+    """
     found = _find_type(kind)
     if found is None:
         raise UsageError(f"unknown kind of adapter `{kind}`", f"known: {', '.join(list_kinds())}")
@@ -180,19 +185,19 @@ def adapter_type(kind: str) -> type[Adapter]:
 
 
 def settings_type(kind: str) -> type[Settings] | None:
-    """The shape of a kind's keys, or None where there is no such kind."""
+    """Return the settings class of a kind, or None if there is no such kind."""
     found = _find_type(kind)
     return None if found is None else found.settings_type
 
 
 def implied(kind: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The keys that follow from the given ones of a kind (`Settings.implied`)."""
+    """Return the default values that follow from the given keys (`Settings.implied`)."""
     shape = settings_type(kind)
     return {} if shape is None else shape.implied(given)
 
 
 def list_kinds() -> list[str]:
-    """All kinds, the built-in ones first."""
+    """Return all kinds, the built-in ones first."""
     return [*_BUILT_IN, *sorted(set(_entry_points()) - set(_BUILT_IN))]
 
 

@@ -81,13 +81,13 @@ class TurnTracker:
         return self._message_id
 
     def mark_sent(self, is_new: bool) -> None:
-        """Note that the message was sent, to a new process if `is_new`."""
+        """Record that the message was sent, to a new process if `is_new`."""
         if is_new:
             self._reset()
         self.is_own_turn = self._is_running
 
     def observe(self, event: dict[str, Any]) -> None:
-        """Follow the turns by an object that Claude Code wrote."""
+        """Update the turns by an object that Claude Code wrote."""
         kind = (event.get("type"), event.get("subtype"))
         if event.get("parent_tool_use_id") is not None:
             return
@@ -122,7 +122,7 @@ class TurnTracker:
 
 
 def _message_ids(event: dict[str, Any]) -> list[Any]:
-    """Return the uuids of the messages that caused an event, as far as it names any."""
+    """Return the uuids of the messages that caused an event, if it names any."""
     several = event.get("user_message_uuids")
     message_ids = several if isinstance(several, list) else []
     return [each for each in (*message_ids, event.get("user_message_uuid")) if each]
@@ -175,7 +175,7 @@ class ClaudeTurn:
         return is_answer
 
     def read_event(self, event: dict[str, Any]) -> None:
-        """Read one object that is not the last. Text of subagents is none of the reply."""
+        """Read one object that is not the last. Text of subagents is not part of the reply."""
         self._tracker.observe(event)
         kind = event.get("type")
         self.has_begun = self.has_begun or kind in ("assistant", "stream_event")
@@ -274,7 +274,7 @@ class ClaudeTurn:
 
 
 def _explain_failure(result: dict[str, Any], message: str) -> tuple[type[AgentError], str, str]:
-    """Return the class, what happened and a hint, where no HTTP status is reported."""
+    """Return the class of the error, what happened and a hint, if no HTTP status is reported."""
     subtype, folded = result.get("subtype"), message.casefold()
     status = error_words.find_status(message)
     error_type: type[AgentError] = AgentProtocolError
@@ -347,7 +347,7 @@ class ClaudeCodeSettings(ProgramSettings):
 
     @classmethod
     def command_line(cls, keys: Mapping[str, Any]) -> list[str]:
-        """Return the program, `claude` where none is named."""
+        """Return the program, by default `claude`."""
         return super().command_line({"program": keys.get("program") or "claude"})
 
     @classmethod
@@ -473,7 +473,7 @@ class ClaudeCodeAdapter:
         return output.model_copy(update={"metadata": {**self._process.notes(), **output.metadata}})
 
     def _find_program(self) -> Path:
-        """Return the program as set, else on PATH, else that of the package `claude-agent-sdk`."""
+        """Return the configured program, else the one on PATH, else that of `claude-agent-sdk`."""
         if self._settings.program is None:
             return adapter.find_program(self._setup, "claude", INSTALL, fallback=_bundled)
         return adapter.find_program(self._setup, self._settings.program, INSTALL)

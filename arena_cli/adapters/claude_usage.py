@@ -22,11 +22,11 @@ class Spending(NamedTuple):
 
 
 class ClaudeSession(NamedTuple):
-    """A session of Claude Code; `spending` is None where that is not known.
+    """A session of Claude Code; `spending` is None if it is not known.
 
     `usage` of a result is that of its turn alone; `total_cost_usd` and `modelUsage` are those of
     the session, or, in older versions, of the process. So the sums are kept with the session's id,
-    for the next call to compute the difference, even in another arena.
+    for the next call to compute the difference, even in another arena process.
     """
 
     id: str
@@ -34,7 +34,7 @@ class ClaudeSession(NamedTuple):
 
     @classmethod
     def begin(cls) -> ClaudeSession:
-        """Return a session that is to begin."""
+        """Return a new session without any usage."""
         return cls(str(uuid.uuid4()), Spending(0, 0))
 
     @classmethod
@@ -60,7 +60,8 @@ def read_turn_usage(
 ) -> Usage:
     """Return the tokens and the cost of a turn; `earlier` is the session's spending before it.
 
-    `own_results` end turns that the program made by itself since: they cost as well.
+    `own_results` are the results of turns that the program ran by itself since then; they count
+    too.
     """
     usage = Usage.total([_read_tokens(each) for each in (*own_results, result)])
     cost = _read_session_cost(result)
@@ -102,7 +103,7 @@ def _read_tokens(result: dict[str, Any]) -> Usage:
 
 
 def _read_session_cost(result: dict[str, Any]) -> float | None:
-    """Return the cost as the program gives it, which may be no sum of money."""
+    """Return the cost as the program reports it, which may be an invalid amount."""
     cost = result.get("total_cost_usd")
     if isinstance(cost, bool) or not isinstance(cost, (int, float)):
         return None
@@ -110,7 +111,10 @@ def _read_session_cost(result: dict[str, Any]) -> float | None:
 
 
 def _turn_cost(usage: Usage, current: Spending | None, earlier: Spending | None) -> float | None:
-    """Return the cost of a turn, None if unknown; a sum that is too small has begun again."""
+    """Return the cost of a turn, None if unknown.
+
+    If the session's sum is lower than before, the program has restarted its count.
+    """
     if current is None:
         return None
     tokens = usage.input_tokens + usage.output_tokens

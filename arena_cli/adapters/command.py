@@ -1,6 +1,6 @@
 """Call any program that reads text and writes text (kind `cli`).
 
-One process a call, or, with `keep_alive`, one for all calls of an agent in a session.
+There is one process per call, or, with `keep_alive`, one for all calls of an agent in a session.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ PROMPT_FILE = "{prompt_file}"
 class CliSettings(ProgramSettings):
     """The keys of `adapter: {type: cli, ...}`.
 
-    `command` is the program and its arguments, `args` more of them; no shell reads them. `prompt`
-    says how the input goes in: as text on stdin, as last argument, in a file (whose path takes the
-    place of `{prompt_file}`, or comes last), or as `json`, the whole AgentInput in a line on stdin.
-    `output` says what comes back; of `json` and `jsonl` the last object that has what `where` says
-    (dotted path: value), in it `answer` (dotted path), else the object as an AgentOutput. With
-    `keep_alive` the program goes on from call to call: a line with the AgentInput each, and the
-    first object that has what `where` says is the answer to it.
+    `command` is the program and its arguments, `args` are more arguments; no shell reads them.
+    `prompt` is how the input is passed: as text on stdin, as the last argument, in a file (whose
+    path replaces `{prompt_file}`, or is the last argument), or as `json`: the whole AgentInput in a
+    line on stdin. `output` is the format of the answer. For `json` and `jsonl`, the last object
+    that matches `where` (dotted path: value) counts; the answer is its value at `answer` (dotted
+    path), else the object as an AgentOutput. With `keep_alive` the program runs between calls: each
+    call is a line with the AgentInput, and the first object that matches `where` is its answer.
     """
 
     command: list[str] = Field(min_length=1)
@@ -70,7 +70,7 @@ class CliSettings(ProgramSettings):
 
 
 class CliAdapter:
-    """Starts the program for every call and ends it with the call, unless it is kept alive."""
+    """An agent behind a program, started for each call unless it is kept alive."""
 
     settings_type: ClassVar[type[Settings]] = CliSettings
 
@@ -89,10 +89,10 @@ class CliAdapter:
         )
 
     async def start(self) -> None:
-        """A program that is kept alive starts with the first call, others with each."""
+        """Do nothing: the program starts with the first call, or with each."""
 
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
-        """Return an answer. Text is emitted as it comes, also of a call that is cut off."""
+        """Return an answer; emit its text as it arrives, also if the call is cancelled."""
         if self._settings.keep_alive:
             return await self._exchanged(input, emit)
         output = _OutputReader(
@@ -106,7 +106,7 @@ class CliAdapter:
                 raise self._error(error, output.read) from error
 
     async def health(self) -> Health:
-        """Check that the program is installed; it is not run."""
+        """Check that the program is installed, without running it."""
         try:
             self._program()
         except AgentUnavailable as error:
@@ -114,7 +114,7 @@ class CliAdapter:
         return Health(ok=True)
 
     async def stop(self) -> None:
-        """End the program that was kept alive, if one was."""
+        """End the program if one is kept alive."""
         await self._kept.stop()
 
     def _program(self) -> Path:
@@ -142,7 +142,7 @@ class CliAdapter:
 
     @contextlib.contextmanager
     def _command(self, program: Path, input: AgentInput) -> Iterator[ProgramCommand]:
-        """The command line and stdin of one call, with its prompt file while it runs."""
+        """Yield the command line and stdin of one call; its prompt file exists meanwhile."""
         given = [*self._settings.command[1:], *self._settings.args]
         if self._settings.prompt == "json":
             yield self._command_of(program, given, input.model_dump_json() + "\n")
@@ -200,7 +200,7 @@ class CliAdapter:
             yield path
 
     async def _exchanged(self, input: AgentInput, emit: Emit) -> AgentOutput:
-        """Return an answer of the program that is kept alive, started if it does not run."""
+        """Return an answer of the program that is kept alive; start it if it is not running."""
         with self._command(self._program(), input) as command:
             program = Program(
                 command.argv,
@@ -257,7 +257,7 @@ class FailedExitError(NotAnAnswerError):
 
 
 def _answer(read: ProgramOutput, end: ProgramEnd) -> AgentOutput:
-    """The answer of a program that ended. Raises NotAnAnswerError."""
+    """Return the answer of a program that has ended. Raises NotAnAnswerError."""
     if end.code:
         raise FailedExitError(f"its program {run.describe_exit(end.code)}")
     answer = read.answer()

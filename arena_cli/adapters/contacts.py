@@ -1,7 +1,7 @@
-"""List what agents and an embedding server would start or contact, and their variables.
+"""List what agents and an embedding server would start or contact, with their variables.
 
-It follows from the loaded profiles and `arena.yaml` alone: nothing is filled, started or
-asked.
+The list is computed from the loaded profiles and `arena.yaml` alone: no placeholder is filled from
+the environment, nothing is started or contacted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Trusted = Mapping[str, Iterable[str]]
 
 
 class Contact(NamedTuple):
-    """A program, server or function, the variables that go there, and the agents called by it."""
+    """A program, server or function, the variables passed to it, and the agents that use it."""
 
     endpoint: Endpoint
     variables: frozenset[str]
@@ -37,7 +37,7 @@ class Contact(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The key of the trust in it: another command line or host is another contact."""
+        """The key of the trust in it: each command line or host is a contact of its own."""
         return f"{self.endpoint.type} {self.endpoint.name}"
 
 
@@ -48,10 +48,10 @@ def find_contacts(
     functions: Iterable[str] = (),
     dotenv: Mapping[str, str] | None = None,
 ) -> list[Contact]:
-    """Return what these agents, the embedding server and functions of checks would contact.
+    """Return all that these agents, the embedding server and functions of checks would contact.
 
-    `dotenv` are the variables of the workspace's own `.env`, which decide where it leads as its
-    other files do.
+    `dotenv` are the variables of the workspace's `.env`; like its other files they can change a
+    target.
     """
     dotenv = dotenv or {}
     by_key: dict[str, Contact] = {}
@@ -109,7 +109,7 @@ def _endpoints(profile: AgentProfile, named: set[str], dotenv: Mapping[str, str]
 
 
 def _settings_of_programs(dotenv: Mapping[str, str]) -> Iterator[Endpoint]:
-    """Yield what `.env` sets that every program gets, such as a proxy."""
+    """Yield the variables of `.env` that every program gets, such as a proxy."""
     from arena_cli.adapters import http  # noqa: PLC0415 - most workspaces have none
     from arena_cli.adapters.process import run  # noqa: PLC0415 - likewise
 
@@ -119,7 +119,7 @@ def _settings_of_programs(dotenv: Mapping[str, str]) -> Iterator[Endpoint]:
 
 
 def _filled(value: object, dotenv: Mapping[str, str]) -> object:
-    """Return a text with the variables of `.env` filled in, those for secrets apart."""
+    """Return a text with the variables of `.env` filled in, except those for secrets."""
     if not isinstance(value, str):
         return value
     known = {

@@ -92,7 +92,7 @@ MAX_MESSAGE_CHARACTERS = 400
 
 
 def simplify_message(message: str) -> str:
-    """Return a message in one line; of a provider's error in JSON only its message."""
+    """Return a message in one line; of a provider's JSON error only its message."""
     start = message.find("{")
     try:
         value = json.JSONDecoder().raw_decode(message, start)[0] if start >= 0 else None

@@ -1,6 +1,6 @@
-"""Handle calls over HTTP for every kind: failures by status, server-sent events, attachments.
+"""Handle calls over HTTP for every kind: errors by status, server-sent events, attachments.
 
-It reads statuses, headers and the chain of causes only, so that it serves any HTTP library.
+It only reads statuses, headers and chains of causes, so that it works with any HTTP library.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _EXCEEDED = re.compile(
 class HttpRequest:
     """The request of a call: its agent, its model, its target (`POST https://...`).
 
-    `key` says how the key is given, for what to do where it is wrong.
+    `key` is how the key is set, for the hint if it is wrong.
     """
 
     agent_id: str
@@ -74,10 +74,10 @@ def client(
     *,
     limit_s: float | None = None,
 ) -> Any:
-    """A client of httpx, or of httpx2, which follows nobody elsewhere.
+    """Return a client of httpx or httpx2, which follows no redirects.
 
-    `limit_s` bounds each wait; the deadline of a call stands outside. Raises AgentUnavailable where
-    the environment does not allow one.
+    `limit_s` limits each wait; the deadline of a call is handled outside. Raises AgentUnavailable
+    if the proxy or certificate settings of the environment are invalid.
     """
     try:
         # Reading the certificates takes as long as ten calls; without them, none is trusted.
@@ -101,7 +101,7 @@ def client(
 
 
 def endpoint(address: object) -> Endpoint:
-    """Return the server of an address: its scheme, host and port; `${env:...}` stays as it is."""
+    """Return the server of an address: its scheme, host and port; `${env:...}` is kept as it is."""
     scheme, mark, rest = str(address).partition("://")
     host = _END_OF_HOST.split(rest if mark else scheme, maxsplit=1)[0].rpartition("@")[2]
     return Endpoint("host", f"{scheme}{mark}{host}" if mark else host)
@@ -115,7 +115,7 @@ def status_failure(
     *,
     now: datetime | None = None,
 ) -> AgentError:
-    """Return the failure for an answer with this status; `now` is the base of an HTTP date."""
+    """Return the error for a response with this status; `now` is the base of an HTTP date."""
     said = said_in(body)
     elsewhere = next((v for name, v in headers.items() if name.lower() == "location"), "")
     came = " ".join(part for part in (str(status), elsewhere, said) if part)
@@ -135,7 +135,7 @@ def status_failure(
 
 
 def is_too_long(status: int, said: str) -> bool:
-    """Return True if an error says that the prompt is too long; status 0: not known."""
+    """Return True if an error means that the prompt is too long; status 0: not known."""
     if status in (400, 413, 422):
         return status == 413 or bool(_TOO_LONG.search(said))
     return status in (0, 500) and bool(_EXCEEDED.search(said))
@@ -144,7 +144,7 @@ def is_too_long(status: int, said: str) -> bool:
 def _meaning(
     asked: HttpRequest, status: int, *, is_page: bool
 ) -> tuple[type[AgentError], str, str]:
-    """The class, what happened, what to do."""
+    """Return the class of the error, what happened and a hint."""
     found: tuple[type[AgentError], str, str] = (
         AgentProtocolError,
         f"its provider returned HTTP {status} instead of an answer",
@@ -204,7 +204,7 @@ def _overloaded(
 
 
 def once_spoken(failure: AgentError) -> AgentError:
-    """The failure as it counts after some of the answer came: it is not tried again."""
+    """Mark the error as not to be retried, since part of the answer was received."""
     failure.again = False
     if isinstance(failure, AgentOverloaded):
         failure.mend = "try again later"
@@ -212,9 +212,9 @@ def once_spoken(failure: AgentError) -> AgentError:
 
 
 def retry_after_s(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
-    """Seconds to wait, from `Retry-After` in seconds or as a date; None where it says nothing.
+    """Return the seconds to wait, from `Retry-After` in seconds or as a date; None without it.
 
-    RFC 9110, section 10.2.3. A date that has passed is no wait.
+    RFC 9110, section 10.2.3. A date in the past gives 0.
     """
     value = next((v for name, v in headers.items() if name.lower() == "retry-after"), "").strip()
     if re.fullmatch(r"\d{1,12}(?:\.\d{1,9})?", value, re.ASCII):
@@ -228,7 +228,7 @@ def retry_after_s(headers: Mapping[str, str], *, now: datetime | None = None) ->
 
 
 def connection_failure(asked: HttpRequest, error: BaseException) -> AgentError:
-    """Return the failure for a missing or partial answer: not reached, cut off, late."""
+    """Return the error for a missing or partial answer: no connection, cut off, too late."""
     causes = list(_causes(error))
     names = {type(cause).__name__ for cause in causes}
     host = urlsplit(asked.url.rpartition(" ")[2]).netloc or asked.url
@@ -267,7 +267,7 @@ def _is_unknown_host(said: str) -> bool:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and what caused it, the outermost first, each once."""
+    """Yield the error and its causes, the outermost first, each once."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -277,12 +277,12 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def without_login(url: str) -> str:
-    """The address without a name and a password in it, as it may be shown."""
+    """Return the address without user name and password, fit to be shown."""
     return _LOGIN.sub("", url)
 
 
 def is_on_this_machine(url: object) -> bool:
-    """Return True if an address is this machine: no proxy reaches it, and it costs nothing."""
+    """Return True if an address is this machine: no proxy is used, and calls are free."""
     try:
         host = (urlsplit(url).hostname or "") if isinstance(url, str) else ""
         return host == "localhost" or ip_address(host).is_loopback
@@ -320,16 +320,17 @@ def failure(
     mend: str,
     metadata: dict[str, Any],
 ) -> AgentError:
-    """Return a failure of that kind for a request."""
+    """Return an error of this class for a request."""
     return kind(asked.agent_id, problem, asked=asked.url, came=came, mend=mend, metadata=metadata)
 
 
 class StreamReader:
-    """Bytes in, the data of each whole event out; any cut of the bytes gives the same events.
+    """A parser of server-sent events: bytes in, the data of each complete event out.
 
-    Lines end at LF, CR or CRLF; comments and other fields are passed over; an event ends at an
-    empty line (https://html.spec.whatwg.org/multipage/server-sent-events.html). Not from there: one
-    that the end of the stream cuts off from its empty line counts, as some servers write none.
+    The events do not depend on how the bytes are split. Lines end at LF, CR or CRLF; comments and
+    other fields are skipped; an event ends at an empty line
+    (https://html.spec.whatwg.org/multipage/server-sent-events.html). Unlike there, an event that
+    the end of the stream cuts off before its empty line counts, since some servers write none.
     """
 
     def __init__(self) -> None:
@@ -339,7 +340,7 @@ class StreamReader:
         self._begun = False
 
     def feed(self, chunk: bytes) -> list[str]:
-        """The data of the events that these bytes end."""
+        """Return the data of the events that these bytes complete."""
         if self._after_cr and chunk[:1] == b"\n":
             chunk = chunk[1:]
             self._after_cr = False
@@ -358,7 +359,7 @@ class StreamReader:
         return events
 
     def finish(self) -> list[str]:
-        """The data of the event that the end of the stream ends."""
+        """Return the data of the event that the end of the stream completes."""
         last = [self._end_line(), self._end_line()]
         return [event for event in last if event is not None]
 
@@ -396,10 +397,9 @@ _BEGINNINGS = (
 
 
 class Attached(NamedTuple):
-    """A file's name, its content, and what it is by its first bytes; a name may be wrong.
+    """A file's name, its content, and its type by its first bytes, since a name may be wrong.
 
-    `media_type` is `text/plain` for all that is UTF-8 text, `application/octet-stream` for what is
-    neither that nor known.
+    `media_type` is `text/plain` for all UTF-8 text, `application/octet-stream` for unknown content.
     """
 
     name: str
@@ -408,19 +408,19 @@ class Attached(NamedTuple):
 
     @property
     def is_image(self) -> bool:
-        """True if it is of a kind of image that models are shown."""
+        """True if it is an image of a type that models accept."""
         return self.media_type in {"image/png", "image/jpeg", "image/gif", "image/webp"}
 
     @property
     def text(self) -> str | None:
-        """Its text, None where it is none."""
+        """The text, None if the file is not text."""
         return self.data.decode("utf-8") if self.media_type == "text/plain" else None
 
 
 def read(attachment: Attachment, workspace: Path) -> Attached | None:
-    """The file of an attachment in a transcript; None where it is gone, or too large to be sent.
+    """Return the file of an attachment; None if it is missing or too large to be sent.
 
-    A path that leads out of the workspace, which arena never writes, is not followed.
+    A path that leads out of the workspace (arena never writes one) is not read.
     """
     if attachment.path is None:
         return None

@@ -1,7 +1,7 @@
-"""What calls of agents pass through before they reach an adapter: recording, replay, limits.
+"""Define the middlewares that calls of agents pass before an adapter: recording, replay, limits.
 
-A session has a list of middlewares, read from the first to the last; the last one's `call_next` is
-the adapter itself.
+A session has a list of middlewares, applied from the first to the last; the last one's `call_next`
+is the adapter itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from arena_cli.workspace.models import Member
 
 
 class CallRequest(NamedTuple):
-    """A call of an agent: its input, and what hears of it while it runs."""
+    """A call of an agent: its input, and the receiver of its reports while it runs."""
 
     member: Member
     input: AgentInput
@@ -29,10 +29,10 @@ CallNext = Callable[[CallRequest], Awaitable[Answer]]
 
 
 class Middleware(Protocol):
-    """A step that every call of an agent passes."""
+    """A step that every call of an agent passes through."""
 
     async def invoke(self, request: CallRequest, call_next: CallNext) -> Answer:
-        """Answer a call, or pass it on. Raises AgentError, redacted; DiskRefused."""
+        """Answer a call, or pass it on. Raises AgentError (redacted) and DiskRefused."""
         ...
 
 
@@ -45,7 +45,7 @@ class CallPipeline:
         self._middlewares = middlewares
 
     async def invoke(self, member: Member, input: AgentInput, heard: Heard) -> Answer:
-        """Call an agent once. Raises AgentError, redacted; DiskRefused where `heard` does."""
+        """Call an agent once. Raises AgentError (redacted), and DiskRefused if `heard` does."""
         return await self._call(0, CallRequest(member, input, heard, self.redactor))
 
     async def _call(self, index: int, request: CallRequest) -> Answer:
@@ -54,5 +54,5 @@ class CallPipeline:
         return await self._middlewares[index].invoke(request, partial(self._call, index + 1))
 
     async def stop(self) -> None:
-        """End whatever is still running for these agents."""
+        """End all that is still running for these agents."""
         await self._runtime.stop()

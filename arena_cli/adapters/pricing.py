@@ -1,4 +1,4 @@
-"""Price a call of a model: by the profile, else by `arena.yaml`, else by the public list.
+"""Price a model call: by the profile, else by `arena.yaml`, else by the public list.
 
 The list comes with `genai-prices` (https://github.com/pydantic/genai-prices); nothing is fetched.
 """
@@ -23,8 +23,7 @@ _M = 1_000_000
 class Rates(BaseModel):
     """Prices in US dollars per million tokens.
 
-    Where the prices of what the provider's cache takes and gives are left out, both are charged as
-    input.
+    Without prices for cache reads and writes, both are charged as input.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
@@ -39,9 +38,9 @@ Pricing = Literal["free"] | Rates
 
 
 def given_pricing(pricing: Pricing | None, facts: ModelFacts | None) -> Pricing | None:
-    """Return the prices of a profile's `pricing`, else of the model in `arena.yaml`.
+    """Return the prices of a profile's `pricing`, else those of the model in `arena.yaml`.
 
-    None where neither says it, so that the list does.
+    None if neither has them, so that the price list is used.
     """
     if pricing is not None or facts is None:
         return pricing
@@ -51,7 +50,7 @@ def given_pricing(pricing: Pricing | None, facts: ModelFacts | None) -> Pricing 
 
 
 def load_ahead(pricing: Pricing | None) -> None:
-    """Load the price list, if it is needed, while the first answer is waited for."""
+    """Load the price list, if it is needed, in the background during the first call."""
     if pricing is None and "genai_prices" not in sys.modules:
         loading = (Usage(input_tokens=1), "claude-sonnet-4-5", "anthropic")
         threading.Thread(target=_by_list, args=loading, daemon=True).start()
@@ -60,10 +59,10 @@ def load_ahead(pricing: Pricing | None) -> None:
 def cost_usd(
     usage: Usage, *, model: str, provider: str | None = None, pricing: Pricing | None = None
 ) -> float | None:
-    """Return the cost of this usage in US dollars; None where it is not known, which is not free.
+    """Return the cost of this usage in US dollars; None if it is not known, which is not free.
 
-    `provider` is its id in the price list; None looks for the model at all of them. What is only
-    estimated has no known cost, save where it is free.
+    `provider` is its id in the price list; None searches all providers. An estimated usage has no
+    known cost, unless the model is free.
     """
     if pricing == "free":
         return 0.0
@@ -128,7 +127,7 @@ API_KINDS = ("anthropic", "openai")
 
 
 class Known(NamedTuple):
-    """A model's window in tokens, and from where that and its price are known (empty: unknown)."""
+    """A model's window in tokens, and the sources of its window and price ("" if unknown)."""
 
     model: str
     window_tokens: int | None = None
@@ -137,7 +136,7 @@ class Known(NamedTuple):
 
 
 def window_of(adapter: Mapping[str, Any], models: Mapping[str, ModelFacts]) -> int | None:
-    """The context window in tokens of the model that an adapter names; None: not known."""
+    """Return the context window, in tokens, of the model that an adapter names; None if unknown."""
     model = _model(adapter)
     if not model:
         return None
@@ -167,7 +166,7 @@ def _find_in_own_list(adapter: Mapping[str, Any], model: str) -> int | None:
 
 
 def find_model_facts(adapter: Mapping[str, Any], models: Mapping[str, ModelFacts]) -> Known | None:
-    """Return the known facts of the model of an agent behind an API; None for other kinds."""
+    """Return the known facts of an agent's model; None for kinds without an API."""
     model = _model(adapter)
     if not model or adapter.get("type") not in API_KINDS:
         return None
@@ -187,22 +186,22 @@ def _price_from(adapter: Mapping[str, Any], facts: ModelFacts | None) -> str:
 
 
 def _model(adapter: Mapping[str, Any]) -> str:
-    """The model that it names, where its kind is one that the list may know."""
+    """Return the model that an adapter names; "" for kinds that the price list does not cover."""
     model = adapter.get("model")
     return model if adapter.get("type") in _PROVIDERS and isinstance(model, str) else ""
 
 
 def _is_free(adapter: Mapping[str, Any]) -> bool:
-    """Return True if the model runs on one's own machine, by its preset."""
+    """Return True if the model runs on the user's own machine, by its preset."""
     preset = presets.find_preset(adapter.get("preset"))
     return adapter.get("type") == "openai" and preset.local
 
 
 def _find_in_list(adapter: Mapping[str, Any], model: str) -> Any:
-    """The model in the public list; None where it does not stand there.
+    """Return the model in the public list; None if it is not listed.
 
-    Nor does one of a server that is not its maker's: it has the context that it was started with,
-    at whatever price.
+    A model on a third-party server is not looked up either: its window and price depend on that
+    server.
     """
     kind = str(adapter["type"])
     provider = _PROVIDERS[kind]

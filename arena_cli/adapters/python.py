@@ -1,7 +1,7 @@
-"""Call a function of the user's in a Python process of its own (kind `python`).
+"""Call a function of the user in a Python process of its own (kind `python`).
 
-One process an agent and session: what the module keeps is kept between calls. A call that is cut
-off, or that breaks the process, ends it; the next call starts another.
+There is one process per agent and session, so the module keeps its state between calls. A call that
+is cancelled, or that breaks the process, ends it; the next call starts another.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class PythonSettings(Settings):
 
 
 class PythonAdapter:
-    """Calls the function, one call at a time."""
+    """An agent behind a Python function, called once at a time."""
 
     settings_type: ClassVar[type[Settings]] = PythonSettings
 
@@ -68,7 +68,7 @@ class PythonAdapter:
         )
 
     async def start(self) -> None:
-        """The process starts with the first call."""
+        """Do nothing: the process starts with the first call."""
 
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
         """Call the function; its printed output goes into `metadata["stderr"]`."""
@@ -83,7 +83,7 @@ class PythonAdapter:
         return self._output(answer["output"])
 
     async def health(self) -> Health:
-        """Check that the function exists, by reading its file; nothing is run."""
+        """Check that the function exists by reading its file, without running it."""
         where, name = python_worker.split(self._target)
         if python_worker.is_file(where):
             path: Path | None = self._setup.workspace / where
@@ -103,7 +103,7 @@ class PythonAdapter:
         return Health(ok=True)
 
     async def stop(self) -> None:
-        """End the process, which may first end in peace, whatever its threads still print."""
+        """Close the process's stdin, wait a moment for it to end, then end it."""
         await self._worker.stop()
 
     def _program(self) -> Program:
@@ -117,7 +117,10 @@ class PythonAdapter:
         )
 
     async def _failed(self, error: dict[str, Any]) -> AgentUnavailable | AgentProtocolError:
-        """Return the failure that the user's code raised; the next call may start afresh."""
+        """Return the error for an exception of the user's code.
+
+        If the code cannot be loaded, the process is ended, so that the next call loads it again.
+        """
         error, _ = text.clean_value(error)
         problem = f"{error['what']} ({error['where']})" if error["where"] else error["what"]
         notes = self._worker.notes()
@@ -153,7 +156,7 @@ class PythonAdapter:
 
 
 def _file_of_module(module: str, workspace: Path) -> Path | None:
-    """Return the file of a module, found without running any of it."""
+    """Return the file of a module, found without running any code of it."""
     folders = [str(workspace), *sys.path]
     name = origin = ""
     for part in module.split("."):
@@ -167,7 +170,7 @@ def _file_of_module(module: str, workspace: Path) -> Path | None:
 
 
 def _may_define(path: Path, name: str) -> bool:
-    """Return True if a module's own level binds the name, or may import it by a star."""
+    """Return True if a module binds the name at its top level, or has a star import."""
     source = importlib.util.decode_source(files.read_regular(path))
     try:
         symbol = symtable.symtable(source, str(path), "exec").lookup(name)

@@ -1,8 +1,8 @@
 """Run an agent's Python function in its own process: JSON lines in, JSON lines out.
 
-It is started with its target as argument. Each line in is an AgentInput; each line out is
-`{"output": ...}`, or `{"error": {"what", "where", "trace", "found"}}`: what was raised, in which
-file:line of the user's, the end of the traceback, and whether the function was found at all.
+The target is the only argument. Each line in is an AgentInput; each line out is `{"output": ...}`,
+or `{"error": {"what", "where", "trace", "found"}}`: the exception, the file:line in the user's
+code, the end of the traceback, and whether the function was found.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ TRACE_LINES = 20
 
 
 class TargetError(Exception):
-    """The function cannot be had."""
+    """The function cannot be loaded."""
 
 
 class ReturnedError(Exception):
-    """The function returned something that is no answer."""
+    """The function returned a value that is not an answer."""
 
 
 class Caller:
-    """Calls one function, all that is async in one event loop."""
+    """The user's function, called in one event loop if it is async."""
 
     def __init__(self, target: str) -> None:
         self._target = target
@@ -46,7 +46,10 @@ class Caller:
         self._runner: asyncio.Runner | None = None
 
     def answer(self, line: bytes) -> str:
-        """The line for a line; whatever the user's code raises is an answer too."""
+        """Return the output line for an input line.
+
+        An exception of the user's code becomes the `error` of the output line.
+        """
         try:
             if self._function is None:
                 self._function = load(self._target)
@@ -55,7 +58,7 @@ class Caller:
             return json.dumps({"error": describe(error, found=self._function is not None)})
 
     def close(self) -> None:
-        """End what is left of async work."""
+        """End the remaining async work."""
         if self._runner is not None:
             self._runner.close()
 
@@ -94,7 +97,7 @@ class Caller:
 
 
 def main() -> None:
-    """Answer one line after the other until there are no more."""
+    """Answer line by line until the input ends."""
     target = sys.argv[1]
     lines, answers = _take_the_streams()
     _prepare_imports(target)
@@ -110,7 +113,7 @@ def main() -> None:
 
 
 def split(target: str) -> tuple[str, str]:
-    """Module or file, and function, of `module:function` or `file.py:function`."""
+    """Split `module:function` or `file.py:function` into module or file, and function."""
     where, _, name = target.rpartition(":")
     return where, name
 
@@ -121,7 +124,7 @@ def is_file(where: str) -> bool:
 
 
 def load(target: str) -> Callable[[Any], Any]:
-    """The function. Raises TargetError, or what importing its module raised."""
+    """Return the function. Raises TargetError, or the exception of importing its module."""
     where, name = split(target)
     module = _module_of_file(Path(where)) if is_file(where) else importlib.import_module(where)
     function = getattr(module, name, None)
@@ -131,7 +134,7 @@ def load(target: str) -> Callable[[Any], Any]:
 
 
 def describe(error: BaseException, *, found: bool) -> dict[str, Any]:
-    """Describe an exception for the other side; see the module."""
+    """Return an exception as the `error` of an output line; see the module."""
     if isinstance(error, (TargetError, ReturnedError)):
         return {"what": str(error), "where": "", "trace": "", "found": found}
     text = str(error)
@@ -151,7 +154,7 @@ def describe(error: BaseException, *, found: bool) -> dict[str, Any]:
 
 
 def _take_the_streams() -> tuple[BinaryIO, BinaryIO]:
-    """The lines and the answers, where nothing that the user's code prints or reads can be."""
+    """Return streams for the input and output lines, out of reach of the user's code."""
     lines = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -166,7 +169,7 @@ def _take_the_streams() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _prepare_imports(target: str) -> None:
-    """Let imports start at the user's code, not in this file's folder, and arena be found last."""
+    """Make imports start at the user's code, without this file's folder, and find arena last."""
     where, _ = split(target)
     first = Path(where).resolve().parent if is_file(where) else Path.cwd()
     own = Path(__file__).resolve().parent

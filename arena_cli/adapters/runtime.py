@@ -1,7 +1,7 @@
 """Start, call and stop the agents of one session, and read their output.
 
-Everything that leaves an adapter passes here, once: it is redacted, cleaned and read before any
-of it is shown, stored or hashed.
+All output of an adapter passes here, once: it is redacted, cleaned and read before any of it is
+shown, stored or hashed.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ _MOST_ROUNDS = 8
 
 
 class Reading(NamedTuple):
-    """An answer as it counts.
+    """An output as read.
 
-    `output` is what to show and keep; `declined` means that the agent chose silence; `error` says
-    what is wrong with it as an answer, None if nothing is. A declined answer has no error.
+    `output` is the part to show and keep; `declined` means that the agent chose silence; `error` is
+    why it is not a valid answer, None if it is. A declined answer has no error.
     """
 
     output: AgentOutput
@@ -71,12 +71,12 @@ class Reading(NamedTuple):
 
 
 def read(output: AgentOutput, invocation: Invocation) -> Reading:
-    """Read an agent's output, of an agent that was asked with `invocation`.
+    """Read the output of an agent that was called with `invocation`.
 
-    `<think>` and `<thinking>` blocks are moved into `metadata["thinking"]` before anything else is
-    read; a content that as a whole is a JSON object with `should_respond` is read as an
-    `AgentOutput`; `<pass/>` is taken out, and is silence where nothing stands beside it. Tags count
-    in visible text only (`mentions.hidden_spans`).
+    `<think>` and `<thinking>` blocks are first moved into `metadata["thinking"]`. A content that is
+    entirely a JSON object with `should_respond` is read as an `AgentOutput`. `<pass/>` is removed,
+    and means silence if nothing else is left. Tags count in visible text only
+    (`visible_text.find_hidden_spans`).
     """
     answer, error = _without_thinking(_cleaned(output))
     decision = _decision(answer.content)
@@ -100,7 +100,7 @@ def read(output: AgentOutput, invocation: Invocation) -> Reading:
 
 
 def _cleaned(output: AgentOutput) -> AgentOutput:
-    """The output as valid Unicode and plain JSON, flagged where something had to be replaced."""
+    """Return the output as valid Unicode and plain JSON, flagged if anything was replaced."""
     update: dict[str, Any] = {}
     replaced = False
     for name in ("content", "next_mentions", "status_updates", "attachments", "structured"):
@@ -131,7 +131,7 @@ def _cleaned_part(part: Any) -> tuple[Any, bool]:
 
 
 def _without_thinking(output: AgentOutput) -> tuple[AgentOutput, str | None]:
-    """The output with its thinking in `metadata`, and what is wrong if it never ends."""
+    """Return the output with its thinking in `metadata`, and an error if that never ends."""
     if ">" not in output.content or not _THINKING.search(output.content):
         return output, None
     content, thoughts, closed = _split_thinking(output.content)
@@ -147,7 +147,7 @@ def _without_thinking(output: AgentOutput) -> tuple[AgentOutput, str | None]:
 
 
 def _split_thinking(content: str) -> tuple[str, list[str], bool]:
-    """The content without its blocks of thinking, those blocks, and whether all were closed."""
+    """Return the content without its thinking, the thinking blocks, and whether all were closed."""
     thoughts: list[str] = []
     first = _THINKING.search(content)
     if first and first[1]:
@@ -167,7 +167,7 @@ def _split_thinking(content: str) -> tuple[str, list[str], bool]:
 
 
 def _take_blocks(content: str, *, stop_at_code: bool) -> tuple[str, list[str], str | None]:
-    """The content without blocks, the blocks, and the text of one that is never closed."""
+    """Return the content without blocks, the blocks, and the text of an unclosed block."""
     parts: list[str] = []
     thoughts: list[str] = []
     kept_from = 0
@@ -190,7 +190,7 @@ def _take_blocks(content: str, *, stop_at_code: bool) -> tuple[str, list[str], s
 
 
 def _decision(content: str) -> dict[str, Any] | None:
-    """The JSON object with `should_respond` that the content is as a whole, if it is one."""
+    """Return the JSON object with `should_respond` if the whole content is one."""
     body = content.strip()
     if "should_respond" not in body or not body.endswith(("}", "`", "~")):
         return None
@@ -203,9 +203,9 @@ def _decision(content: str) -> dict[str, Any] | None:
 
 
 def _merged(output: AgentOutput, decision: dict[str, Any]) -> AgentOutput:
-    """The decision as the output, with what the adapter itself knows of the call.
+    """Return the decision as the output, with the adapter's own data about the call.
 
-    Raises ValidationError where a part of the decision has the wrong shape.
+    Raises ValidationError if a part of the decision has the wrong shape.
     """
     said = AgentOutput.model_validate(decision)
     return said.model_copy(
@@ -221,7 +221,7 @@ def _merged(output: AgentOutput, decision: dict[str, Any]) -> AgentOutput:
 
 
 def _without_pass(output: AgentOutput) -> tuple[AgentOutput, bool]:
-    """The output without `<pass/>` in its visible text, and whether there was one."""
+    """Return the output without `<pass/>` in its visible text, and whether there was one."""
     if "/>" not in output.content:
         return output, False
     parts = []
@@ -246,14 +246,14 @@ def _unreadable(fault: ValidationError) -> str:
 
 
 def _visible(pattern: re.Pattern[str], content: str) -> Iterator[re.Match[str]]:
-    """The matches that begin in visible text."""
+    """Yield the matches that begin in visible text."""
     found = list(pattern.finditer(content))
     hidden = visible_text.find_hidden_spans(content) if found else []
     return (match for match in found if not _within(hidden, match.start()))
 
 
 def _within(spans: list[tuple[int, int]], index: int) -> bool:
-    """Return True if an index lies in one of the spans, in order and without overlap."""
+    """Return True if an index lies in one of the spans, which are sorted and do not overlap."""
     at = bisect.bisect_right(spans, index, key=operator.itemgetter(0)) - 1
     return at >= 0 and index < spans[at][1]
 
@@ -314,7 +314,7 @@ class Heard:
             self.notes.update(_within_limit(self._edge(dict(item))))
 
     def forget(self) -> None:
-        """Begin anew, for another attempt; the notes on this one are kept as an earlier one's."""
+        """Reset for another attempt; keep the notes as those of an earlier attempt."""
         self._earlier.append(dict(self.notes))
         self.notes.clear()
         self.session_id = None
@@ -326,7 +326,7 @@ class Heard:
         self._growing = None
 
     def metadata(self, *, failed: bool) -> dict[str, Any]:
-        """The notes; of a failed call with the text that had come (`partial`).
+        """Return the notes; of a failed call with the text received so far (`partial`).
 
         `earlier_attempts` are the notes on those that failed before.
         """
@@ -343,28 +343,28 @@ class Heard:
 
 
 class Answer(NamedTuple):
-    """An agent's answer as read: declined, or its output."""
+    """An agent's answer as read: its output, and whether it declined."""
 
     output: AgentOutput
     declined: bool
 
 
 class Calls(Protocol):
-    """The calls of agents as the engine makes them: the `Runtime`, or a wrapper of it."""
+    """The interface by which the engine calls agents: the `Runtime`, or a wrapper of it."""
 
     redactor: Redactor
 
     async def invoke(self, member: Member, input: AgentInput, heard: Heard) -> Answer:
-        """Call an agent once. Raises AgentError, redacted; DiskRefused where `heard` does."""
+        """Call an agent once. Raises AgentError (redacted), and DiskRefused if `heard` does."""
         ...
 
     async def stop(self) -> None:
-        """End whatever is still running for these agents."""
+        """End all that is still running for these agents."""
         ...
 
 
 class Runtime:
-    """Adapters by agent. `used` tells which scripted entries an agent has used up."""
+    """The adapters of a session by agent; `used` returns the scripted entries an agent used up."""
 
     def __init__(  # noqa: PLR0913  # each is a thing of its own
         self,
@@ -393,7 +393,7 @@ class Runtime:
         self._running: dict[str, Adapter] = {}
 
     async def invoke(self, member: Member, input: AgentInput, heard: Heard) -> Answer:
-        """Call an agent once. Raises AgentError, redacted; DiskRefused where `heard` does."""
+        """Call an agent once. Raises AgentError (redacted), and DiskRefused if `heard` does."""
         try:
             adapter = await self._adapter(member)
             output = await adapter.invoke(input, heard)
@@ -416,10 +416,10 @@ class Runtime:
         return Answer(said, answer.declined)
 
     async def health(self, member: Member) -> Health:
-        """Check that the agent could be called now; an adapter that fails at that could not.
+        """Check that the agent could be called now; an exception of its adapter means no.
 
-        Unless the runtime connects, no variable is filled in: what hangs on one is not checked, nor
-        are kinds whose `health` may do more than look.
+        Unless the runtime connects, no variable is filled in: settings that depend on a variable
+        are not checked, nor are kinds whose `health` may start or contact something.
         """
         kind = self._adapter_type(str(member.profile.adapter["type"]))
         if not (self._connects or kind.settings_type.looks_only):
@@ -441,7 +441,7 @@ class Runtime:
         return health
 
     async def stop(self) -> None:
-        """End whatever is still running for these agents; what fails at that is left alone."""
+        """End all that is still running for these agents; ignore errors of doing so."""
         running, self._running = self._running, {}
         await asyncio.gather(*(_stop(adapter) for adapter in running.values()))
 
@@ -496,7 +496,7 @@ class Runtime:
         return adapter_type(setup)
 
     def _failure(self, member: Member, error: Exception) -> AgentError:
-        """Return an adapter's exception as a failure that it may raise, redacted."""
+        """Return an adapter's exception as a redacted AgentError."""
         if isinstance(error, AgentError):
             return self._redacted(error)
         if isinstance(error, UsageError):  # a pattern of its profile that takes too long
@@ -541,7 +541,7 @@ class Runtime:
 
 
 def _within_limit(metadata: dict[str, Any]) -> dict[str, Any]:
-    """The metadata with what the provider answered (`raw`) cut to a text where it is long."""
+    """Return the metadata with the provider's response (`raw`) cut to a text if it is long."""
     if "raw" not in metadata:
         return metadata
     raw = metadata["raw"]
@@ -553,13 +553,13 @@ def _within_limit(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def _hangs_on_variables(member: Member) -> bool:
-    """Return whether the environment decides what is called."""
+    """Return True if the target of a call depends on the environment."""
     adapter = member.profile.adapter
     return bool(agents.list_variables({key: adapter[key] for key in adapter.keys() - _NO_PLACES}))
 
 
 async def _stop(adapter: Adapter) -> None:
-    """Stop an adapter that nobody needs any more, so that its failure is nobody's either."""
+    """Stop an adapter that is no longer needed; ignore its errors."""
     with contextlib.suppress(Exception):
         async with asyncio.timeout(STOP_LIMIT_S):
             await adapter.stop()

@@ -43,11 +43,11 @@ _NAMES = ("message", "author", "turn")
 
 
 class Condition(BaseModel):
-    """The condition of a rule: all given keys must hold.
+    """The condition of a rule: all given keys must match.
 
-    `contains` and `regex` are looked for in the triggers' text, joined in order with line ends;
-    `turn` is the chain's (from 1), `call` the agent's in the session (from 1), `mentioned_by` one
-    id of those who mentioned the agent.
+    `contains` and `regex` are searched in the triggers' texts, joined in order by line ends; `turn`
+    is the chain's (from 1), `call` the agent's in the session (from 1); `mentioned_by` is the id of
+    an author who mentioned the agent.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
@@ -69,7 +69,7 @@ class Condition(BaseModel):
         return regex
 
     def holds(self, input: AgentInput, text: str) -> bool:
-        """Return True if the rule fits this call, whose triggers say `text`."""
+        """Return True if the rule fits this call; `text` is the text of its triggers."""
         return (
             (self.contains is None or self.contains in text)
             and (self.regex is None or _compiled(self.regex).search(text) is not None)
@@ -86,11 +86,11 @@ def _compiled(pattern: str) -> UserPattern:
 
 
 class Rule(BaseModel):
-    """An answer, and when it is given: whenever `when` holds, always without one.
+    """An answer and its condition: it is used each time `when` holds, or always without one.
 
-    `say` may hold `${message}` (the triggers' text), `${author}` (the name of the last trigger's
-    author) and `${turn}`; `$${` is a literal `${`. `delay_s` is waited first, in seconds. With
-    `fail`, what `say` holds is what had come before the call failed. `output` is a whole answer.
+    `say` may contain `${message}` (the triggers' text), `${author}` (the name of the last trigger's
+    author) and `${turn}`; `$${` is a literal `${`. The answer is delayed by `delay_s` seconds. With
+    `fail`, `say` is the text received before the call failed. `output` is a complete answer.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
@@ -148,7 +148,7 @@ class Rule(BaseModel):
 
 
 class Once(Rule):
-    """A rule that was written as a mere text; it fits once in a session."""
+    """A rule written as a plain text; it fits once in a session."""
 
 
 def _entry(value: Any) -> Any:
@@ -170,7 +170,7 @@ def _checked(text: str) -> str:
 class ScriptedSettings(Settings):
     """The keys of `adapter: {type: scripted, ...}`: texts and rules, tried in this order.
 
-    `strict`: at the end of a scenario every entry must have been used.
+    `strict`: every entry must be used by the end of a scenario.
     """
 
     model_config = ConfigDict(strict=True)
@@ -182,19 +182,19 @@ class ScriptedSettings(Settings):
 
     @classmethod
     def endpoints(cls, given: Mapping[str, Any]) -> list[Endpoint]:  # noqa: ARG003 - needs no key
-        """Return nothing: a script starts and asks nothing."""
+        """Return nothing: a script contacts nothing."""
         return []
 
     @classmethod
     def is_template(cls, loc: Loc) -> bool:
-        """Texts, and what a rule says: they have placeholders of their own (`${message}`)."""
+        """Return True for texts and for `say` of rules, which have placeholders of their own."""
         return loc[0] == "replies" and (len(loc) == 2 or loc[2:] == ("say",))
 
 
 class ScriptedAdapter:
-    """Answers by the first entry of `replies` that fits.
+    """A scripted agent: it answers with the first entry of `replies` that fits.
 
-    Which one it was is told first of all, as the note `scripted` (its index, from 0).
+    It first emits the index of that entry (from 0) as the note `scripted`.
     """
 
     settings_type: ClassVar[type[Settings]] = ScriptedSettings
@@ -205,10 +205,13 @@ class ScriptedAdapter:
         self._used = setup.used
 
     async def start(self) -> None:
-        """Nothing to start."""
+        """Do nothing: there is nothing to start."""
 
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
-        """The scripted answer; AgentProtocolError where nothing fits, else as `fail` says."""
+        """Return the scripted answer, or raise the error of `fail`.
+
+        Raises AgentProtocolError if no entry fits.
+        """
         text = "\n".join(message.content for message in input.triggers())
         index = self._fitting(input, text)
         rule = self._replies[index]
@@ -231,11 +234,11 @@ class ScriptedAdapter:
         )
 
     async def health(self) -> Health:
-        """It can always be called."""
+        """Return True: a script can always be called."""
         return Health(ok=True)
 
     async def stop(self) -> None:
-        """Nothing to stop."""
+        """Do nothing: there is nothing to stop."""
 
     def _fitting(self, input: AgentInput, text: str) -> int:
         used = self._used()

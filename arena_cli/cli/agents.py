@@ -224,7 +224,7 @@ def _tell_folders(loaded: Workspace) -> None:
 
 
 def _tell_models(loaded: Workspace) -> None:
-    """A line per agent behind an API: what is known of its model, and from where."""
+    """Print a line per agent behind an API with the known facts of its model and their sources."""
     for agent_id, profile in loaded.profiles.items():
         model_facts = pricing.find_model_facts(profile.adapter, loaded.file.models)
         if model_facts is None:
@@ -241,7 +241,7 @@ def _tell_models(loaded: Workspace) -> None:
 
 
 def _tell_windows(loaded: Workspace) -> None:
-    """A warning per agent whose role leaves no room for messages."""
+    """Print a warning per agent whose role leaves no room for messages."""
     for agent_id, agent in loaded.loaded.items():
         facts = pricing.find_model_facts(agent.profile.adapter, loaded.file.models)
         takes, reserved = sizes(agent.profile.context, facts.window_tokens if facts else None)
@@ -270,7 +270,7 @@ def _told_of(facts: Known, profile: AgentProfile) -> str:
 
 
 def print_health(loaded: Workspace, *agents: str, connect: bool) -> bool:
-    """Print a line per agent, of all or of these; return whether they could be called.
+    """Print a line per agent, of all or of these; return True if all of them can be called.
 
     To `connect`, the workspace must be trusted.
     """
@@ -391,7 +391,10 @@ def _describe_key(new: Newcomer) -> str:
 
 
 def _root_for_another(context: typer.Context) -> tuple[Path, bool]:
-    """The workspace, or the current folder where nobody named one and none is found; if so."""
+    """Return the workspace, or else the current folder; True means that the folder is new.
+
+    The current folder is only used if no workspace was named and none was found.
+    """
     options: common.Options = context.obj
     try:
         return common.find_root(context), False
@@ -454,7 +457,7 @@ def try_out(context: typer.Context, agent_id: OneAgent, as_json: TriedAsJson = F
 
 
 def find_member(loaded: Workspace, called: str) -> Member:
-    """The agent of that id, name or alias, with `@` or without; of two so called, the first.
+    """Return the agent with that id, name or alias, with or without `@`; the first of several.
 
     Raises UsageError.
     """
@@ -475,14 +478,14 @@ def find_member(loaded: Workspace, called: str) -> Member:
 
 
 def limit_s(loaded: Workspace) -> float:
-    """Seconds that a reply may take in the team that talks where none is named."""
+    """Return the time limit of a reply in seconds, from the workspace's default team."""
     is_team = loaded.file.team or any(profile.member for profile in loaded.profiles.values())
     config = loaded.team(loaded.file.team).config if is_team else TeamConfig()
     return config.turn_timeout_s
 
 
 def trial_document(member: Member, trial: Trial) -> dict[str, Any]:
-    """The call as JSON."""
+    """Return the call as a JSON document."""
     reply = trial.finished
     return {
         "agent": member.id,
@@ -499,7 +502,7 @@ def trial_document(member: Member, trial: Trial) -> dict[str, Any]:
 
 
 def trial_lines(member: Member, trial: Trial) -> Iterator[str]:
-    """The call as text: what was sent, what came, then whether it worked, time, tokens, cost."""
+    """Yield the call as text: the input, the answer, then status, time, tokens and cost."""
     reply = trial.finished
     reply_text = reply.message.content if reply.message else str(reply.metadata.get("partial", ""))
     sections = [
@@ -523,6 +526,6 @@ def trial_lines(member: Member, trial: Trial) -> Iterator[str]:
 
 
 def below(text: str) -> Iterator[str]:
-    """The lines of an untrusted text, escaped and indented."""
+    """Yield the lines of an untrusted text, escaped and indented."""
     for line in escape_text(text).split("\n"):
         yield f"{INDENT}{line}".rstrip()

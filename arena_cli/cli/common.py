@@ -1,4 +1,4 @@
-"""Share what commands need: the workspace, messages, interrupts, lines of output."""
+"""Provide the common parts of commands: the workspace, messages, interrupts, lines of output."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 class Options:
     """The options that every command takes.
 
-    `has_left`: whether a killed arena left processes running; None before that is known.
+    `has_left`: whether a killed arena left processes running; None until that is known.
     """
 
     workspace: Path | None = None
@@ -66,9 +66,9 @@ _CALLING = frozenset({"send", "resume", "run", "promote", "test"})
 
 
 def find_root(context: typer.Context) -> Path:
-    """The workspace's folder. Raises UsageError where there is none.
+    """Return the workspace's folder. Raises UsageError if there is none.
 
-    A command that calls no agent reports once what an arena that was killed left running there.
+    A command that calls no agent reports once the processes that a killed arena left running there.
     """
     options: Options = context.obj
     root = _root_of(options)
@@ -83,7 +83,7 @@ def _root_of(options: Options) -> Path:
 
 
 def _warn_of_left(root: Path) -> bool:
-    """Warn of the processes that a killed arena left running; return whether there are any."""
+    """Warn of the processes that a killed arena left running; return True if there are any."""
     strays = approvals.behind(root)
     for stray in strays:
         agent = f" of agent {escape_line(stray.agent)}" if stray.agent else ""
@@ -102,7 +102,7 @@ def _warn_of_left(root: Path) -> bool:
 
 
 def current_folder() -> Path:
-    """The current folder. Raises UsageError where it was removed."""
+    """Return the current folder. Raises UsageError if it was removed."""
     try:
         return Path.cwd()
     except FileNotFoundError as error:
@@ -115,7 +115,7 @@ def current_folder() -> Path:
 
 
 def load_workspace(context: typer.Context) -> Workspace:
-    """The workspace, loaded. Raises FileFaults with every fault of every file."""
+    """Load the workspace. Raises FileFaults with all errors in all files."""
     return _load(find_root(context), context.obj)
 
 
@@ -125,7 +125,7 @@ def _load(root: Path, options: Options) -> Workspace:
 
 
 def make_redactor(options: Options) -> Redactor:
-    """Return the workspace's redactor; without a sound workspace, that of the environment."""
+    """Return the workspace's redactor; for an invalid workspace, that of the environment."""
     try:
         return session_module.make_redactor(
             make_config(_load(_root_of(options), options), wait_s=0)
@@ -135,7 +135,7 @@ def make_redactor(options: Options) -> Redactor:
 
 
 def read_avatars(context: typer.Context) -> dict[str, str]:
-    """The faces of the agents, by id; none where the workspace cannot be loaded."""
+    """Return the avatars of the agents by id; empty if the workspace cannot be loaded."""
     try:
         profiles = load_workspace(context).profiles
     except ArenaError:
@@ -144,9 +144,9 @@ def read_avatars(context: typer.Context) -> dict[str, str]:
 
 
 def load_scenarios(context: typer.Context, selected: Selected) -> tuple[Workspace, Sorted]:
-    """The workspace, its scenarios among these files, and the files that have faults.
+    """Load the workspace; return it, its scenarios in these files, and the invalid files.
 
-    Raises FileFaults with every fault of every file where the workspace has some.
+    Raises FileFaults with all errors in all files if the workspace itself is invalid.
     """
     from arena_cli.scenarios import loader
 
@@ -161,27 +161,27 @@ def load_scenarios(context: typer.Context, selected: Selected) -> tuple[Workspac
 
 
 def warn_of_faults(faults: Iterable[Fault]) -> None:
-    """Warn on stderr of what is suspicious in files, each once."""
+    """Print each warning about files on stderr, once."""
     for fault in dict.fromkeys(faults):
         warn(f"warning: {fault}")
 
 
 def find_session(context: typer.Context, session: str | None) -> Stored:
-    """The session of that name; without one, the last. Raises UsageError."""
+    """Return the session of that name, by default the last one. Raises UsageError."""
     root = find_root(context)
     return store.find(root, session) if session is not None else store.last(root)
 
 
 def find_team(loaded: Workspace, stored: Stored | None, name: str | None = None) -> Team:
-    """The team of that name, else the session's, else the workspace's, else every agent."""
+    """Return the team of that name, else the session's, else the workspace's, else every agent."""
     opening = queries.read_session_event(stored.transcript) if stored and name is None else None
     return loaded.team(opening.team if opening else name or loaded.file.team)
 
 
 def make_config(loaded: Workspace, *, wait_s: float, connects: bool = False) -> SessionConfig:
-    """Return where and how sessions of that workspace are written.
+    """Return the configuration with which sessions of that workspace are read and written.
 
-    Unless it `connects` it serves commands that only read; `trust` decides about all others.
+    Unless it `connects`, it is for commands that only read; `trust` decides about all others.
     """
     return SessionConfig(
         workspace=loaded.root,
@@ -201,7 +201,7 @@ def make_config(loaded: Workspace, *, wait_s: float, connects: bool = False) -> 
 
 
 def warn(text: str) -> None:
-    """A line on stderr; if nobody can be told, what is done goes on."""
+    """Print a line on stderr; continue if stderr cannot be written."""
     try:
         print(text, file=sys.stderr, flush=True)
     except OSError:
@@ -209,21 +209,21 @@ def warn(text: str) -> None:
 
 
 def print_line(text: str) -> None:
-    """A line on stdout. Raises DiskRefused; a reader that stopped reading is no error."""
+    """Print a line on stdout. Raises DiskRefused; a closed pipe is not an error."""
     output = streams.Stdout()
     output.write(f"{text}\n")
     output.check()
 
 
 def print_json(value: Any) -> None:
-    """A value as JSON on stdout; see `say`."""
+    """Print a value as JSON on stdout; see `print_line`."""
     streams.speak_utf8()
 
     print_line(escape_json(json.dumps(value, ensure_ascii=False, indent=2)))
 
 
 def warn_of_problems(transcript: Path, problems: Iterable[Problem]) -> None:
-    """A line on stderr for each line of a transcript that was skipped."""
+    """Print a line on stderr for each line of a transcript that was skipped."""
     for problem in problems:
         warn(f"{transcript}:{problem.line}: {problem.what}")
 
@@ -241,10 +241,10 @@ _WrongUse = cast("type[Exception]", typer.BadParameter.__base__)
 
 
 class MessageCommand(TyperCommand):
-    """A command that takes a message; whoever did not quote it is told how."""
+    """A command that takes a message; its errors explain how to quote one."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments, as every command does."""
+        """Parse the arguments, with the special cases of this command."""
         try:
             return super().parse_args(ctx, args)
         except _WrongUse as error:
@@ -264,7 +264,7 @@ def _hint(wrong: Any) -> str:
 
 
 def read_message(argument: str | None, file: Path | None) -> str:
-    """The text to send: the argument, a file, or stdin where it is a pipe or `-`."""
+    """Return the text to send: the argument, a file, or stdin if it is a pipe or `-`."""
     if argument is not None and file is not None:
         raise UsageError("a MESSAGE and --file were given", "Give one of them.")
     if file is not None:
@@ -277,7 +277,7 @@ def read_message(argument: str | None, file: Path | None) -> str:
 
 
 def _read(file: Path | None) -> str:
-    """The text of a file, or of stdin, without its last line end."""
+    """Return the text of a file, or of stdin, without its last line end."""
     name = file or "stdin"
     try:
         data = files.read_input(file) if file else sys.stdin.buffer.read()
@@ -342,13 +342,13 @@ T = TypeVar("T")
 
 
 class Interrupted(BaseException):
-    """The user, or the system, asked arena to stop."""
+    """The user, or the system, requested arena to stop."""
 
     exit_code = errors.EXIT_INTERRUPTED
 
 
 def install() -> None:
-    """Make the signals raise Interrupted wherever no loop runs."""
+    """Install signal handlers that raise Interrupted while no event loop runs."""
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - given by signal
         raise Interrupted("interrupted")
@@ -357,7 +357,7 @@ def install() -> None:
     previous = sys.unraisablehook
 
     def exit_if_interrupted(unraisable: UnraisableHookArgs) -> None:
-        """Exit where the signal hit code that cannot raise: Python would drop the exception."""
+        """Exit if the signal arrived in code that cannot raise: Python would drop the exception."""
         if not issubclass(unraisable.exc_type, Interrupted):
             previous(unraisable)
             return
@@ -369,10 +369,11 @@ def install() -> None:
 
 
 def run(work: Coroutine[Any, Any, T], *, hint: str) -> T:
-    """Run a coroutine; a signal cancels it, so that it can write down how far it came.
+    """Run a coroutine; a signal cancels it, so that it can write its state.
 
-    `hint` says how to go on. A second signal cancels the writing down too, and a third one what
-    never comes back to the loop, as an adapter from elsewhere may. Raises Interrupted.
+    `hint` is how to continue. A second signal stops the event loop, and with it the writing. A
+    third one ends code that never returns to the loop, such as a third-party adapter. Raises
+    Interrupted.
     """
     caught = _Signals()
     previous = process_signals.set_handlers(caught.stop)
@@ -398,11 +399,11 @@ _WAKE_S = 0.5
 
 
 class _Signals:
-    """The signals while a loop runs; `count` is how many came.
+    """The signals received while a loop runs; `count` is their number.
 
-    The first cancels the work, the second stops the loop. The third raises KeyboardInterrupt in
-    whatever runs: nothing of arena's own takes that for a fault to go on from. The end of a
-    terminal may be told twice, by the system and by the shell, so it never counts as a second one.
+    The first cancels the work, the second stops the loop. The third raises KeyboardInterrupt in the
+    code that is running; no code of arena catches it as an error. The end of a terminal may be
+    signalled twice, by the system and by the shell, so it never counts as a second signal.
     """
 
     def __init__(self) -> None:
@@ -411,7 +412,7 @@ class _Signals:
         self._task: asyncio.Future[Any] | None = None
 
     async def cancel(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine that the first signal cancels."""
+        """Run a coroutine until it ends or the first signal cancels it."""
         self._loop = asyncio.get_running_loop()
         task = asyncio.ensure_future(work)
         self._task = task
@@ -421,9 +422,9 @@ class _Signals:
         return await task
 
     def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Wake the loop regularly: Python handles a signal only when its main thread runs.
+        """Wake the loop regularly: Python handles a signal only while its main thread runs.
 
-        One that arrives just before the loop begins to wait does not end the wait.
+        A signal that arrives just before the loop begins to wait does not end the wait.
         """
         loop.call_later(_WAKE_S, self._wake, loop)
 

@@ -1,9 +1,9 @@
 """Complete names in a shell: sessions, agents, kinds of agents, teams and scenarios.
 
-A workspace that is missing or broken offers no names: the command reports it when it runs.
+A missing or broken workspace offers no names: the command reports it when it runs.
 
-A name may come from a repository that was cloned. Shells put offered words on the line unquoted, or
-evaluate them, so that only plain words are offered.
+A name may come from a cloned repository. Shells insert offered words unquoted, or evaluate them, so
+only plain words are offered.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BEHIND = _ANYWHERE | frozenset("-@%")
 
 
 def complete_sessions(context: typer.Context, incomplete: str) -> list[str]:
-    """Sessions, the last written first."""
+    """Return sessions, the most recently written first."""
 
     def names(root: Path) -> Iterable[str]:
 
@@ -37,7 +37,7 @@ def complete_sessions(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_agents(context: typer.Context, incomplete: str) -> list[str]:
-    """Agents by id, then by their other names."""
+    """Return agents by id, then by their other names."""
 
     def names(root: Path) -> Iterable[str]:
 
@@ -54,12 +54,12 @@ def complete_agents(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_teams(context: typer.Context, incomplete: str) -> list[str]:
-    """Teams by the names of their files."""
+    """Return teams by the names of their files."""
     return _offered(lambda root: _stems(root / "agents" / "teams"), context, incomplete)
 
 
 def complete_scenarios(context: typer.Context, incomplete: str) -> list[str]:
-    """Scenarios by the names of their files in `scenarios/`."""
+    """Return scenarios by the names of their files in `scenarios/`."""
     folder = "scenarios"
     return _offered(
         lambda root: [*_stems(root / folder), *_stems(root / folder, ".yml")], context, incomplete
@@ -67,14 +67,14 @@ def complete_scenarios(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_kinds(incomplete: str) -> list[str]:
-    """Kinds of adapters, with or without a workspace."""
+    """Return kinds of adapters, with or without a workspace."""
     return [kind for kind in base.list_kinds() if kind.startswith(incomplete) and _is_plain(kind)]
 
 
 def _offered(
     names: Callable[[Path], Iterable[str]], context: typer.Context, incomplete: str
 ) -> list[str]:
-    """The names in a workspace that begin with what is typed; none where anything goes wrong."""
+    """Return the names of a workspace that begin with the typed text; none on any error."""
     try:
         folder = context.find_root().params.get("workspace")
         root = workspace.find_workspace(Path.cwd(), Path(folder) if folder else None, os.environ)
@@ -85,7 +85,7 @@ def _offered(
 
 
 def _is_plain(name: str) -> bool:
-    """Return True if every shell takes the text as one visible word that means itself."""
+    """Return True if every shell takes the text as one visible, literal word."""
     return (
         name == escape_line(name) != ""
         and all(char in _BEHIND or _is_letter(char) for char in name)
@@ -94,7 +94,7 @@ def _is_plain(name: str) -> bool:
 
 
 def _is_letter(char: str) -> bool:
-    """A letter, digit or combining mark of any script."""
+    """Return True for a letter, digit or combining mark of any script."""
     return unicodedata.category(char)[0] in "LNM"
 
 

@@ -57,7 +57,7 @@ def context(
 
 
 def context_document(explained: Explained) -> dict[str, Any]:
-    """It as JSON; tokens are estimates, with the `factor` of the agent's model in them."""
+    """Return the context as JSON; tokens are estimates, corrected by the `factor` of the model."""
     chosen, memory, summary = explained.built.chosen, explained.memory, explained.summary
     selection = chosen.selection
     return {
@@ -96,7 +96,7 @@ def context_document(explained: Explained) -> dict[str, Any]:
 
 
 def context_lines(explained: Explained, say: Words) -> Iterator[str]:
-    """It as text: each layer with its tokens and the reason for it, then the input as it reads."""
+    """Yield the context as text: each layer with its tokens and the reason, then the input."""
     yield say(
         "{who} would be shown {tokens} of {room} tokens (window {window}, {reserved} "
         "reserved for the answer)",
@@ -121,7 +121,7 @@ def context_lines(explained: Explained, say: Words) -> Iterator[str]:
 
 
 def _layers(explained: Explained, say: Words) -> Iterator[tuple[str, int, str]]:
-    """Each layer's name, its tokens, uncorrected, and why it is in, or out."""
+    """Yield each layer's name, its uncorrected tokens, and why it is included or not."""
     chosen, memory, summary = explained.built.chosen, explained.memory, explained.summary
     selection = chosen.selection
     reason = say("always")
@@ -153,7 +153,7 @@ def _layers(explained: Explained, say: Words) -> Iterator[tuple[str, int, str]]:
 
 
 def _messages(explained: Explained, say: Words) -> str:
-    """Describe which messages are shown, and what became of the others."""
+    """Describe which messages are shown, and how many older ones do not fit."""
     chosen, memory = explained.built.chosen, explained.memory
     messages = chosen.selection.messages
     summary = say("{count} of {of} in full", count=len(messages), of=explained.of)
@@ -166,7 +166,7 @@ def _messages(explained: Explained, say: Words) -> str:
 
 
 def _below(name: str, explained: Explained, say: Words) -> Iterator[tuple[str, str, str]]:
-    """Yield the rows below a layer: a sign for in or out, a note, and the reason."""
+    """Yield the rows below a layer: a sign for included or not, a note, and the reason."""
     chosen = explained.built.chosen
     if name == "of them pinned":
         for entry in chosen.pinned:

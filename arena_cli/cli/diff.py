@@ -51,10 +51,10 @@ _LONGEST_FIRST_LINE = 1 << 20
 
 @dataclass(frozen=True)
 class DiffSide:
-    """A file that a name on the command line stands for.
+    """A file that is named on the command line, directly or as a session or scenario.
 
-    `path` is the file that is read, `shown` its name for the user; `parts` are the case and session
-    of a recording, `given` the name without them.
+    `path` is the file to read, `shown` its name for the user; `parts` are the case and session of a
+    recording, `given` is the name without them.
     """
 
     kind: Kind
@@ -69,7 +69,7 @@ class DiffSide:
 
 
 class Finder:
-    """Finds what a name stands for: a path, a session, a scenario with a recording."""
+    """A finder of files by name: a path, a session, or a scenario with a recording."""
 
     def __init__(self, context: typer.Context, opened: ExitStack) -> None:
         self._context = context
@@ -77,7 +77,7 @@ class Finder:
         self._root = self._workspace()
 
     def find(self, name: str) -> DiffSide:
-        """Raises UsageError where it stands for nothing, or for several things."""
+        """Return the file that `name` refers to. Raises UsageError if there is none, or several."""
         matches = self._meant(name, ())
         if not matches and WITHIN in name:
             base, *inner = name.split(WITHIN)
@@ -111,7 +111,7 @@ class Finder:
         return f"there is no session, recording or file {escape_line(name)!r}"
 
     def _workspace(self) -> Path | None:
-        """Files are compared without one, too."""
+        """Return the workspace's folder, or None: files can be compared without one, too."""
         try:
             return common.find_root(self._context)
         except UsageError:
@@ -120,7 +120,7 @@ class Finder:
             return None
 
     def _meant(self, name: str, inner: tuple[str, ...]) -> list[DiffSide]:
-        """All that it may stand for, each once."""
+        """Return all files that the name may refer to, each once."""
         by_path: dict[Path, DiffSide] = {}
         unrecorded: UsageError | None = None
         try:
@@ -172,7 +172,7 @@ class Finder:
         return _kind(path, name), path, name
 
     def _kept(self, source: BinaryIO) -> Path:
-        """A copy of what comes by a pipe."""
+        """Return a temporary copy of piped data."""
         import tempfile
 
         folder = self._opened.enter_context(tempfile.TemporaryDirectory())
@@ -198,7 +198,7 @@ class Finder:
         return (path.relative_to(root.resolve()) if root and inside else path).as_posix()
 
     def _way(self, match: DiffSide) -> str:
-        """Return a name that means nothing else."""
+        """Return an unambiguous name of a file."""
         path = match.path.parent if match.kind == "session" else match.path
         here = common.current_folder()
         inside = path.is_relative_to(here)
@@ -243,7 +243,7 @@ def _kind(path: Path, label: str) -> Kind:
 
 
 def decoded(data: bytes) -> Any:
-    """A JSON document; None where it is none."""
+    """Parse a JSON document; return None if it is invalid."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
@@ -251,7 +251,7 @@ def decoded(data: bytes) -> Any:
 
 
 def _names(context: typer.Context, incomplete: str) -> list[str]:
-    """Sessions, then scenarios."""
+    """Return the names to complete: sessions, then scenarios."""
     return [
         *complete.complete_sessions(context, incomplete),
         *complete.complete_scenarios(context, incomplete),
@@ -317,7 +317,7 @@ def _difference(ours: DiffSide, theirs: DiffSide) -> Difference | RunDifference:
 
 
 def _conversations(side: DiffSide, *, single: bool) -> list[ComparedConversation]:
-    """Its conversations; `single`: the one that a session is compared with."""
+    """Return the conversations of a side; `single`: exactly one, to compare with a session."""
     if side.kind == "session":
         return [model.of_session(_events(side))]
 
@@ -355,7 +355,7 @@ def _events(side: DiffSide) -> Iterator[Event]:
 
 
 def _name_parts(conversation: ComparedConversation) -> tuple[str, ...]:
-    """Its case, if there are cases, and its session; the main one has no name."""
+    """Return the case, if there are cases, and the session; the main one has the name ""."""
     return (
         *([conversation.case] if conversation.case is not None else ()),
         conversation.session or "",

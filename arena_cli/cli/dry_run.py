@@ -27,7 +27,7 @@ def print_preview(
 
 
 def preview_document(preview: Preview) -> dict[str, Any]:
-    """The preview as JSON; tokens are estimates."""
+    """Return the preview as JSON; tokens are estimates."""
     message = preview.message
     calls = [candidate.asked for candidate in preview.others if candidate.asked]
     return {
@@ -58,7 +58,7 @@ def preview_document(preview: Preview) -> dict[str, Any]:
 
 
 def preview_lines(preview: Preview, say: Words) -> Iterator[str]:
-    """The preview as text, without line ends."""
+    """Yield the preview as text, without line ends."""
     name = escape_line(preview.session or "")
     if preview.is_new:
         session = say("a new session {name}", name=name) if name else say("a new session")

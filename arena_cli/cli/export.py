@@ -148,9 +148,9 @@ def _record(
     tell: Callable[[Problem], None] = lambda _: None,
     redactor: Redactor | None = None,
 ) -> AuditRecord:
-    """Return the record of a session, read as it is written, without what is a secret by now.
+    """Return the record of a session, read lazily; current secrets are redacted.
 
-    `tell` hears of each line that cannot be read.
+    `tell` receives each line that cannot be read.
     """
 
     def events() -> Iterator[Event]:
@@ -167,7 +167,7 @@ def _record(
 
 
 def _redacted(event: Event, redactor: Redactor) -> Event:
-    """Return the event without secrets: what became one later is in the transcript."""
+    """Return the event without secrets: one that became a secret later is in the transcript."""
     record = event.model_dump(mode="json")
     changed = redactor.value(record)
     if changed == record:
@@ -204,7 +204,7 @@ def _print(pieces: Iterable[str]) -> None:
 
 
 def _write(path: Path, pieces: Iterable[str], sessions: Iterable[Stored]) -> None:
-    """Write a file whole, or leave it as it was. Raises UsageError, DiskRefused."""
+    """Write a file completely, or leave it unchanged. Raises UsageError and DiskRefused."""
     target = Path(os.path.realpath(path))
     label = escape_line(str(path))
     if target.is_dir():
@@ -236,10 +236,10 @@ def _fill(file: IO[str], pieces: Iterable[str]) -> None:
 
 
 def attachment(stored: Stored, most_tokens: int) -> Attachment:
-    """Return the audit of a session as a file of a message.
+    """Return the audit of a session as a file to attach to a message.
 
-    Where it is longer than an agent is sent, or has more than that many tokens by arena's estimate,
-    it holds the newest whole entries.
+    If it exceeds the largest text that an agent is sent, or `most_tokens` by arena's estimate, it
+    contains the newest entries that fit.
     """
     content = render.newest(_record(stored, audit=True), MOST_TEXT_BYTES, most_tokens)
     return Attachment(type="file", name=f"audit-{stored.name}.md", data=content)

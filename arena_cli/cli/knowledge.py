@@ -258,7 +258,7 @@ knowledge_app.command("search")(knowledge_search.search)
 def _find_references(
     context: typer.Context, names: Sequence[str], session: str | None, *, last: bool, shared: bool
 ) -> list[NoteReference]:
-    """The notes of these names, each once."""
+    """Return the notes of these names, each once."""
     among = notes.shelves(context, session, last=last, shared=shared)
     references = [notes.find(context, name, among) for name in names]
     return list(
@@ -284,9 +284,9 @@ def _step(
     *,
     skip: bool = False,
 ) -> list[Note]:
-    """Take a step with notes, none if it is not legal for one of them.
+    """Take a step with all of these notes, or with none if it is not allowed for one of them.
 
-    `skip`: those that are approved stay as they are.
+    `skip`: notes that are already approved are left unchanged.
     """
     done = ("approved",) if skip else ()
     for reference in references:

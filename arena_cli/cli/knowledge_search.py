@@ -149,7 +149,7 @@ def _inspected(shelf: Shelf, language: str) -> Inspected:
 
 
 def _apply(context: typer.Context, shelf: Shelf, by: str | None, wait: float) -> list[NoteFinding]:
-    """Do what is proposed, once nobody else writes there; each act is told on stderr."""
+    """Apply the proposals while holding the shelf for writing; report each act on stderr."""
     language = common.load_workspace(context).file.language
     if not any(finding.can_be_applied for finding in _inspected(shelf, language).findings):
         return []
@@ -191,7 +191,7 @@ def _why(finding: NoteFinding) -> str:
 
 
 def _commands(finding: NoteFinding, shelf: Shelf) -> Iterator[str]:
-    """Yield the commands that resolve a finding by hand; for a contradiction, show it."""
+    """Yield the commands that resolve a finding by hand; a contradiction can only be shown."""
     if finding.what == "contradiction" and finding.other is not None:
         yield _command("show", shelf, finding.other.id)
         return

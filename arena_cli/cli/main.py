@@ -1,4 +1,4 @@
-"""Define the program: its commands, and the place where errors become text and exit codes."""
+"""Define the program: its commands, and the conversion of errors to messages and exit codes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _COMMANDS = {
 
 
 class _ImportedCommands(MutableMapping[str, Any]):
-    """The commands by name; each is imported when it is looked up, so that it pays for no other.
+    """The commands by name; each is imported only when it is looked up, to keep the start fast.
 
     Click documents the pattern: "Lazily Loading Subcommands".
     """
@@ -163,7 +163,7 @@ def options(
 
 
 def run() -> None:
-    """Run the command line and exit: 0 done, else as docs/reference/exit-codes.md says."""
+    """Run the command line and exit: with 0 on success, else see docs/reference/exit-codes.md."""
     # A short program with many small records that stay: a full look at them, again and again, is
     # a tenth of the time of a long run.
     gc.set_threshold(50_000, 20, 20)
@@ -186,7 +186,7 @@ def run() -> None:
 
 
 def _report_error(error: Exception, options: Options) -> int:
-    """Tell an error on stderr; the exit code that it makes."""
+    """Report an error on stderr; return its exit code."""
     if isinstance(error, ArenaError):
         common.warn(f"arena: {error}")
         return error.exit_code
@@ -203,7 +203,7 @@ def _report_error(error: Exception, options: Options) -> int:
 
 
 def _refused_by_stdout() -> DiskRefused | None:
-    """The error of a stdout that does not take what waits to be written."""
+    """Return the error of a stdout that refuses its buffered text, or None."""
     out = streams.Stdout()
     out.write("")
     try:

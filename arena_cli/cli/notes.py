@@ -1,4 +1,4 @@
-"""Share what the commands of `knowledge` need: which notes are meant, and how to show them."""
+"""Provide the common parts of the `knowledge` commands: options, finding and showing notes."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 def shelves(
     context: typer.Context, session: str | None, *, last: bool, shared: bool
 ) -> list[Shelf]:
-    """Return where to look for notes: the place named, else the last session's and the shared ones.
+    """Return the shelves to search: the named one, else the last session's and the shared one.
 
-    What a crash left half done there is finished.
+    Acts on their notes that a crash interrupted are completed.
     """
     chosen = _shelves(context, session, last=last, shared=shared)
     finish(context, chosen)
@@ -40,7 +40,7 @@ def shelves(
 
 
 def finish(context: typer.Context, among: Sequence[Shelf]) -> None:
-    """Finish what a crash left half done in these places."""
+    """Complete the acts on notes that a crash interrupted in these shelves."""
     for shelf in among:
         if shelf.is_unfinished:
             notes.finish(common.make_config(common.load_workspace(context), wait_s=0), shelf)
@@ -69,12 +69,12 @@ def _shelves(
 
 
 def find(context: typer.Context, name: str, among: Sequence[Shelf]) -> NoteReference:
-    """The note of that name, or the one at that path. Raises UsageError."""
+    """Return the note of that name or path. Raises UsageError."""
     return shelves_module.find(name, among, common.find_root(context), common.current_folder())
 
 
 def find_told(context: typer.Context, name: str, among: Sequence[Shelf]) -> NoteReference:
-    """The same, and notes whose files are gone but of which the trail tells."""
+    """Return the note as `find` does, or one without a file that is named in the trail."""
     try:
         return find(context, name, among)
     except UsageError:
@@ -85,7 +85,7 @@ def find_told(context: typer.Context, name: str, among: Sequence[Shelf]) -> Note
 
 
 def check_kind(name: str) -> Kind:
-    """The kind of that name. Raises UsageError."""
+    """Return the name if it is a kind of note. Raises UsageError."""
     if name not in KINDS:
         raise UsageError(
             f"--kind: unknown kind {escape_line(name)}", errors.suggest_nearest(name, KINDS)
@@ -94,7 +94,7 @@ def check_kind(name: str) -> Kind:
 
 
 def check_status(name: str) -> Status:
-    """The status of that name. Raises UsageError."""
+    """Return the name if it is a status of notes. Raises UsageError."""
     if name not in STATUSES:
         mend = errors.suggest_nearest(name, STATUSES)
         raise UsageError(f"--status: unknown status {escape_line(name)}", mend)
@@ -105,7 +105,7 @@ def check_status(name: str) -> Status:
 def open_keeper(
     context: typer.Context, shelf: Shelf, by: str | None, wait: float
 ) -> Iterator[Keeper]:
-    """The notes of a shelf, held for acting on them."""
+    """Yield a keeper of a shelf, which holds its notes for changes."""
     loaded = common.load_workspace(context)
     config = common.make_config(loaded, wait_s=wait)
     keeper = Keeper(
@@ -121,14 +121,14 @@ def open_keeper(
 
 
 def line(note: Note) -> str:
-    """A note in a list."""
+    """Return a note as one line of a list."""
     seen = f"seen {note.occurrences} times" if note.occurrences > 1 else ""
     facts = (note.id, note.standing, note.title, ", ".join(note.tags), seen)
     return " · ".join(escape_line(fact) for fact in facts if fact)
 
 
 def whole(note: Note) -> Iterator[str]:
-    """A note with all that is known of it."""
+    """Yield the lines of a note with all its metadata."""
     yield escape_line(note.title)
     source = note.source or ""
     if source and note.is_shared:
@@ -154,7 +154,7 @@ def whole(note: Note) -> Iterator[str]:
 
 
 def describe_note(event: NoteEvent) -> str:
-    """Describe an act on a note in a line."""
+    """Describe an act on a note in one line."""
     source = f"from {event.message}" if event.message else ""
     facts = (event.ts, event.note, event.act, event.by, event.reason, source)
     return " · ".join(escape_line(fact) for fact in facts if fact)

@@ -1,7 +1,7 @@
 """Write the report files of a run; check that each can be written before the run begins.
 
-Each is written whole, at the end, in the place of the one that was there: after Ctrl-C, or where an
-error ends the run, with what came of the run until then.
+Each report is written completely, at the end, and replaces an existing one. After Ctrl-C, or if an
+error ends the run, it contains the results up to that point.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 class Reports:
-    """All that a run was asked for.
+    """All reports that were requested for a run.
 
-    Opened before anything runs: raises UsageError where one cannot be written. Folders that are
-    missing are made, as pytest makes them. `root` is the workspace's folder.
+    They are opened before anything runs: raises UsageError if one cannot be written. Missing
+    folders are created, as pytest does. `root` is the workspace's folder.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class Reports:
 
     @property
     def detail(self) -> bool:
-        """True if a report needs the detail of passed scenarios, too."""
+        """True if a report also needs the details of passed scenarios."""
         return self._junit is not None or self._html is not None
 
     def write(self, run_result: RunResult, error: str = "") -> None:
-        """Write all of them; `error` is why the run ended before it was over, if it did.
+        """Write all reports; `error` is why the run ended early, if it did.
 
-        Raises DiskRefused, when all that could be written were.
+        Raises DiskRefused after all other reports were written.
         """
         say = lines.user_words()
         refused: list[str] = []
@@ -89,7 +89,7 @@ class Reports:
             replace(self._html, render.page(run_result, say, origin).encode())
 
     def _tell_github(self, run_result: RunResult, say: Words, error: str) -> None:
-        """The annotations go to stderr: the runner reads both, and stdout may be JSON."""
+        """Print annotations on stderr: the CI runner reads both streams, and stdout may be JSON."""
         if not self._github:
             return
 
@@ -105,7 +105,7 @@ class Reports:
 
 
 def opened(option: str, path: Path) -> Path:
-    """The file that is to be written, links followed. Raises UsageError where it cannot be."""
+    """Return the file to write, with links resolved. Raises UsageError if it cannot be written."""
     if str(path) == "-" or _is_stdout(path):
         raise UsageError(
             f"{option} writes a file, and `{_relative_name(path)}` is stdout",
@@ -129,7 +129,7 @@ def opened(option: str, path: Path) -> Path:
 
 
 def _is_stdout(path: Path) -> bool:
-    """Return True if the file is stdout, which belongs to the results."""
+    """Return True if the file is stdout, which is reserved for the results."""
     with contextlib.suppress(OSError, ValueError):
         target_status, here = path.stat(), os.fstat(1)
         return os.path.samestat(target_status, here) and not stat.S_ISCHR(target_status.st_mode)
@@ -137,7 +137,7 @@ def _is_stdout(path: Path) -> bool:
 
 
 def _refuse_other(option: str, path: Path, target: Path) -> None:
-    """A slip of the hand (`--junit scenarios/a.yaml`) must cost nobody a file."""
+    """Refuse to replace a file that is not a report, such as `--junit scenarios/a.yaml`."""
     with target.open("r+b") as file:
         begins = file.read(64).lstrip()
     if begins and not begins.startswith(b"<"):
@@ -148,14 +148,14 @@ def _refuse_other(option: str, path: Path, target: Path) -> None:
 
 
 def _part(target: Path) -> Path:
-    """A new, empty file beside one that is to be written."""
+    """Create an empty temporary file next to the target."""
     path = target.with_name(f".{target.name[:100]}.{os.urandom(4).hex()}")
     path.open("xb").close()
     return path
 
 
 def replace(target: Path, data: bytes) -> None:
-    """Write a file whole, or leave it as it was."""
+    """Write a file completely, or leave it unchanged."""
     with _told_refusal(target):
         if target.exists() and not target.is_file():
             target.write_bytes(data)
@@ -169,7 +169,7 @@ def replace(target: Path, data: bytes) -> None:
 
 
 def _summary(environ: Mapping[str, str]) -> Path | None:
-    """The file to which the summary of a step of GitHub Actions goes, if this is one."""
+    """Return the file for the step summary of GitHub Actions; None outside of it."""
     name = environ.get("GITHUB_STEP_SUMMARY")
     if not name:
         return None

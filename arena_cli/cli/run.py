@@ -157,10 +157,10 @@ AllowOutside = Annotated[
 
 
 class RunCommand(TyperCommand):
-    """`arena run`, whose `--record` may stand without a value."""
+    """The command `arena run`, which accepts `--record` without a value."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments, as every command does."""
+        """Parse the arguments, with the special cases of this command."""
         return super().parse_args(ctx, ["--record=all" if a == "--record" else a for a in args])
 
 
@@ -239,7 +239,7 @@ def _list_chosen(chosen: select.ScenarioSelection, *, as_json: bool, strict: boo
 
 
 def _report_faults(chosen: select.ScenarioSelection, teller: Teller, *, strict: bool) -> None:
-    """Report warnings and broken files. Raises FileFaults where nothing is to be played."""
+    """Report warnings and broken files. Raises FileFaults if nothing is to be played."""
     try:
         chosen.refuse_faults(strict=strict)
     except FileFaults:
@@ -269,7 +269,7 @@ def _play(runner: Runner, teller: Teller, config: SessionConfig) -> None:
 
 
 def _choose_mode(*, replay: bool, live: bool, record: str | None, update: bool) -> Wanted | None:
-    """Return the mode that the options ask for, None without one. Raises UsageError."""
+    """Return the mode that the options select, None without one. Raises UsageError."""
     modes: dict[str, Wanted] = {}
     if replay:
         modes["--replay"] = "replay"
@@ -290,10 +290,10 @@ def _in_ci() -> bool:
 
 
 def _place(loaded: Workspace, selected: list[Scenario], shelf: RecordingStore) -> SessionConfig:
-    """Return where they are played, once the user trusts what they call. Raises UsageError.
+    """Return the configuration to play in, if the user trusts all that is called.
 
-    A replay calls nothing. In a CI job, which plays what it was told to check, its own functions
-    in checks need no further consent.
+    Raises UsageError otherwise. A replay calls nothing. In a CI job, which plays the scenarios that
+    it is there to check, their own functions in checks need no further consent.
     """
     played = [scenario for scenario in selected if scenario.skip is None]
     live = [scenario for scenario in played if shelf.calls_agents(scenario)]
@@ -327,9 +327,10 @@ def _list(selected: list[Scenario], *, as_json: bool) -> None:
 
 
 class Teller:
-    """Prints each result of `count` scenarios as it comes, and how the run ended; so do `reports`.
+    """A printer of results: each of `count` scenarios as it ends, then the end of the run.
 
-    Where stderr is a terminal, a line there tells how far it is, until `close`.
+    It also writes the `reports`. If stderr is a terminal, it shows the progress there until
+    `close`.
     """
 
     def __init__(
@@ -363,7 +364,7 @@ class Teller:
             self._ticker = Ticker(self._progress.tick)
 
     def progress(self, scenario: Scenario, status: ScenarioStatus | None) -> None:
-        """A scenario begins, or is over; its result may come later."""
+        """Show that a scenario begins, or has ended; its result may follow later."""
         if self._progress and status is None:
             self._progress.begins(id(scenario), scenario.title)
         elif self._progress:
@@ -385,7 +386,7 @@ class Teller:
             self._show(draw_explanation(result, self._say))
 
     def unplayed(self, broken: Broken) -> None:
-        """Tell of a file whose scenarios cannot be played."""
+        """Print the result of a file whose scenarios cannot be played."""
         if self._progress:
             self._progress.begins(id(broken), broken.title)
             self._progress.ends(id(broken), wrong=True)
@@ -394,7 +395,7 @@ class Teller:
         )
 
     def refuse(self, broken: Iterable[Broken]) -> None:
-        """Nothing is played: only documents and reports tell of it, stderr has the rest."""
+        """End a run in which nothing is played: write the JSON document and the reports only."""
         self._refused = True
         screen, self._screen = self._screen, None
         for file in broken:
@@ -407,7 +408,7 @@ class Teller:
         self._reports.write(run_result)
 
     def conclude(self, *, interrupted: bool = False) -> int:
-        """Print how the run ended, and write the reports; its exit code."""
+        """Print how the run ended, and write the reports; return the exit code."""
         self.close()
         run_result = self._whole(interrupted=interrupted)
         if self._screen is None:
@@ -419,7 +420,7 @@ class Teller:
         return run_result.exit_code
 
     def broke(self, error: str) -> None:
-        """Write the reports of a run that an error ended: the results until then, and the error."""
+        """Write the reports of a run that an error ended: the results so far, and the error."""
         self.close()
         try:
             self._reports.write(self._whole(), error)
@@ -438,7 +439,7 @@ class Teller:
         )
 
     def _document(self, run_result: RunResult) -> str:
-        """The result as JSON, in which a runner of CI finds no command (`##[...]`)."""
+        """Return the result as JSON, escaped so that CI runners find no `##[...]` command in it."""
         text = run_result.model_dump_json(indent=2)
         if self._explain:
             text = self._explained(text, run_result)
@@ -455,7 +456,7 @@ class Teller:
         return json.dumps(document, ensure_ascii=False, indent=2)
 
     def close(self) -> None:
-        """Take the line away."""
+        """Remove the progress line."""
         if self._ticker:
             self._ticker.stop()
             self._ticker = None

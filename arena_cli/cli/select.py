@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class ScenarioSelection(NamedTuple):
     """The scenarios to play, the files that cannot be played, and the workspace.
 
-    `warnings` are what is suspicious, each once.
+    `warnings` contains each warning once.
     """
 
     files: Selected
@@ -40,11 +40,11 @@ class ScenarioSelection(NamedTuple):
 
     @property
     def faults(self) -> list[Fault]:
-        """All faults of all files that cannot be played."""
+        """All errors of all files that cannot be played."""
         return [fault for file in self.broken for fault in file.faults]
 
     def refuse_faults(self, *, strict: bool) -> None:
-        """Stop where nothing can be played, or nothing may be. Raises FileFaults."""
+        """Raise FileFaults if nothing can be played, or, if `strict`, for any error or warning."""
         if self.broken and (strict or not self.scenarios):
             raise FileFaults([*self.faults, *(self.warnings if strict else ())])
         if strict and self.warnings:
@@ -54,7 +54,7 @@ class ScenarioSelection(NamedTuple):
 def select(
     context: typer.Context, names: list[str], tags: list[str], words: str | None
 ) -> ScenarioSelection:
-    """Return what is meant. Raises UsageError, FileFaults where the workspace has faults."""
+    """Return the selected scenarios. Raises UsageError, and FileFaults for an invalid workspace."""
     matcher = by_words(words) if words is not None else None
     anywhere = context.obj.allow_outside
     files = select_module.select(
@@ -67,7 +67,7 @@ def select(
     _check_tags(tags, scenarios, broken, or_unread=unread)
 
     def fits(title: str, path: Path, own_tags: Sequence[str] | None) -> bool:
-        """Return True if the scenario is meant; an unreadable file always is."""
+        """Return True if the scenario is selected; an unreadable file always is."""
         return own_tags is None or (
             (not tags or not {*tags}.isdisjoint(own_tags))
             and (matcher is None or matcher(f"{title} {path.name}"))
@@ -102,7 +102,7 @@ def with_recordings(
     drift: WhatOfDrift,
     sync: bool,
 ) -> tuple[ScenarioSelection, RecordingStore]:
-    """Return the selection without what its recordings keep from being played, and those.
+    """Return the selection without scenarios whose recordings are invalid, and the recordings.
 
     Raises UsageError.
     """
@@ -130,7 +130,7 @@ def _check_tags(
     *,
     or_unread: bool,
 ) -> None:
-    """See that a scenario has each tag, unless it may be one that cannot be read."""
+    """Raise UsageError for a tag of no scenario, unless some files cannot be read."""
     known_tags = {tag for scenario in scenarios for tag in scenario.file.tags}
     known_tags |= {tag for file in broken for tag in file.tags or ()}
     for tag in tags:

@@ -111,10 +111,10 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only problems.
 
 
 class SendCommand(common.MessageCommand):
-    """`arena send`, whose `--attach-audit` may stand without a session."""
+    """The command `arena send`, which accepts `--attach-audit` without a session."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments, as every command does."""
+        """Parse the arguments, with the special cases of this command."""
         end = args.index("--") if "--" in args else len(args)
         options = [f"{arg}=" if arg == "--attach-audit" else arg for arg in args[:end]]
         return super().parse_args(ctx, [*options, *args[end:]])
@@ -261,7 +261,7 @@ def _one_output(*, as_json: bool, quiet: bool) -> None:
 def _stored(
     loaded: Workspace, session: str | None, go_on: bool, *, must_exist: bool = False
 ) -> Stored | None:
-    """The session that is to go on; None for a new one."""
+    """Return the session to continue; None for a new one."""
     if session is not None and go_on:
         raise UsageError("--session and --continue were given", "Give one of them.")
     if go_on:
@@ -280,7 +280,7 @@ def _stored(
 
 
 def _audited(loaded: Workspace, name: str, stored: Stored | None) -> Stored:
-    """The session whose audit is attached; an empty name is the one that is gone on with."""
+    """Return the session whose audit is attached; an empty name means the continued one."""
     if name:
         return store.find(loaded.root, name)
     if stored is None:
@@ -292,7 +292,10 @@ def _audited(loaded: Workspace, name: str, stored: Stored | None) -> Stored:
 
 
 def _with_audit(config: SessionConfig, team: Team, sent: Outgoing, audited: Stored) -> Outgoing:
-    """Half of the smallest window of those who are called is for it, the rest for the talk."""
+    """Attach an audit of at most half of the smallest window of the called agents.
+
+    The other half is left for the conversation.
+    """
     from arena_cli.cli import export
 
     by = sent.author.id
@@ -309,9 +312,9 @@ def _with_audit(config: SessionConfig, team: Team, sent: Outgoing, audited: Stor
 def _opened(
     config: SessionConfig, name: str | None, members: Team, *, as_json: bool, quiet: bool
 ) -> Iterator[tuple[Session, Printer]]:
-    """The session, held for writing, and what prints its events.
+    """Yield the session, open for writing, and the printer of its events.
 
-    Raises DiskRefused at the end if stdout did not take them.
+    Raises DiskRefused at the end if stdout could not be written.
     """
     avatars = {member.id: member.profile.avatar for member in members.members}
     printer = Printer(as_json=as_json, quiet=quiet, avatars=avatars, live=True)

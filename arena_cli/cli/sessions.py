@@ -41,15 +41,15 @@ STDOUT = "-"
 
 
 class ShowCommand(TyperCommand):
-    """`arena show`, whose `--html` may stand without a FILE."""
+    """The command `arena show`, which accepts `--html` without a FILE."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments, as every command does."""
+        """Parse the arguments, with the special cases of this command."""
         return super().parse_args(ctx, _filled_in(args))
 
 
 def _filled_in(args: Sequence[str]) -> list[str]:
-    """The arguments, with stdout for an `--html` that nothing follows but options."""
+    """Return the arguments, with `-` inserted after an `--html` that only options follow."""
     filled: list[str] = []
     for index, arg in enumerate(args):
         following = args[index + 1 : index + 2]
@@ -60,7 +60,7 @@ def _filled_in(args: Sequence[str]) -> list[str]:
 
 
 def refuse_session(context: typer.Context, file: str) -> None:
-    """Raises UsageError for `--html NAME` without a SESSION, where NAME is that of one."""
+    """Raise UsageError for `--html NAME` without a SESSION if NAME is the name of a session."""
     if any(session.name == file for session in store.stored(common.find_root(context))):
         raise UsageError(
             f"--html {file}: this is the name of a session, and --html expects a file",
@@ -74,7 +74,7 @@ def write_page(
     choose: Callable[[ShownEvents], Iterable[Event]],
     file: str,
 ) -> None:
-    """Write the page of what is chosen of a session."""
+    """Write an HTML page with the chosen events of a session."""
     target = report_files.opened("--html", Path(file)) if file != STDOUT else None
 
     heading: list[Event] = []
@@ -233,7 +233,7 @@ def _check_together(
     as_json: bool,
     html: str | None,
 ) -> None:
-    """Raises UsageError for options that contradict each other."""
+    """Raise UsageError for options that exclude each other."""
     options = {
         "--context": shown_context,
         "--follow": follow,
@@ -394,7 +394,7 @@ LAST = -1
 
 
 def parse_turn(text: str) -> int:
-    """`7`, `t7`, or `last`, which is -1. Raises UsageError."""
+    """Return the number of a turn: of `7` or `t7`, -1 for `last`. Raises UsageError."""
     word = text.strip().casefold()
     if word == "last":
         return LAST
@@ -412,7 +412,7 @@ def parse_turn(text: str) -> int:
 class ShownEvents:
     """The events of a session to be shown, in order.
 
-    `heading` is told who talks where the first event is not the transcript's own.
+    `heading` receives the state before them if the first event is not the transcript's own.
     """
 
     def __init__(self, stored: Stored, heading: Callable[[Fold], None]) -> None:
@@ -422,7 +422,7 @@ class ShownEvents:
         self._cut = False
 
     def everything(self) -> Iterator[Event]:
-        """All that can be read; what cannot is told on stderr, with its line."""
+        """Yield all readable events; report unreadable lines on stderr."""
         for line in reader.read_lines(self._path):
             common.warn_of_problems(self._path, [line.problem] if line.problem else [])
             yield from line.events
@@ -442,7 +442,7 @@ class ShownEvents:
             yield from (event for event in line.events if event.seq > seq)
 
     def following(self, seq: int | None) -> Iterator[Event]:
-        """Yield the events after an event, else the last chain; then everything appended later."""
+        """Yield the events after an event, else the last chain; then all later ones."""
         if seq is None:
             passage = queries.last_chain(self._path)
             yield from self._passage(passage)
@@ -484,7 +484,7 @@ def _wait() -> None:
 
 
 def filter_by_agent(events: Iterable[Event], agent: str | None) -> Iterator[Event]:
-    """The events, or those that concern one agent; a line on stderr if none does."""
+    """Yield the events, or those that concern one agent; warn if there are none."""
     if agent is None:
         yield from events
         return

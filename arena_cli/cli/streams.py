@@ -29,9 +29,9 @@ _TERM = "windows" if sys.platform == "win32" else ""
 
 
 def prepare() -> None:
-    """Make all three usable: a closed one reads nothing and takes everything.
+    """Make all three streams usable: a closed one reads nothing and discards output.
 
-    What cannot be encoded is written as an escape.
+    Characters that cannot be encoded are written as escapes.
     """
     # In this order, so that each gets its own descriptor and no transcript is opened as stdout.
     sys.stdin = sys.stdin or _nowhere("r")
@@ -45,7 +45,7 @@ def prepare() -> None:
 
 
 def speak_utf8() -> None:
-    r"""JSON is UTF-8 with `\n`, whatever the locale and the platform write."""
+    r"""Set stdout to UTF-8 with `\n` for JSON, regardless of the locale and the platform."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace", newline="\n")
 
@@ -66,9 +66,9 @@ def encodable(texts: Mapping[str, str], stream: TextIO) -> dict[str, str]:
 
 
 class Stdout:
-    """stdout that may go away: whoever reads it may stop, the chain goes on.
+    """The standard output, which may be closed early by its reader without stopping the chain.
 
-    `failed` keeps the error of a stdout that refused to take what was printed.
+    `failed` is the error of a stdout that could not be written.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Stdout:
         self.failed: OSError | None = None
 
     def write(self, text: str) -> None:
-        r"""Print lines, `\n` included, at once."""
+        r"""Print lines, `\n` included, and flush them."""
         if not self._open:
             return
         try:
@@ -109,17 +109,17 @@ def _nowhere(mode: Literal["r", "w"]) -> TextIO:
 
 
 def drop(stream: TextIO) -> None:
-    """From now on it goes nowhere, also what is still to be flushed, without a word."""
+    """Redirect a stream to the null device silently, together with its buffered text."""
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, stream.fileno())
     os.close(sink)
 
 
 class Screen:
-    """Shows lines: a terminal gets them in colour, everything else as plain text.
+    """A display of lines: coloured on a terminal, otherwise plain text.
 
-    With `named`, which gives an agent's face and name, a terminal in colour shows who is at work
-    beneath them, until `close`.
+    With `name_agent`, which returns an agent's avatar and name, a coloured terminal shows the
+    agents at work below the lines, until `close`.
     """
 
     def __init__(
@@ -142,11 +142,11 @@ class Screen:
 
     @property
     def on_text(self) -> Callable[[str, str], None] | None:
-        """Takes an agent's id and the end of its text so far; None where nobody would see it."""
+        """A receiver of an agent's id and the end of its text; None without a live display."""
         return self._terminal.text if self._terminal and self._ticker else None
 
     def show(self, lines: Iterable[Line], event: Event | None = None) -> None:
-        """Print lines; `event` is what they tell of, if it is new."""
+        """Print lines; `event` is the new event that they describe, if any."""
         if self._terminal:
             self._terminal.show(lines, event)
         else:
@@ -162,9 +162,9 @@ class Screen:
 
 
 class Printer:
-    """Prints events as they come: as JSON lines, as a timeline, or not at all.
+    """A printer of events as they are written: as JSON lines, as a timeline, or not at all.
 
-    `avatars` by agent id. With `live`, a terminal shows who is at work, until `close`.
+    `avatars` are by agent id. With `live`, a terminal shows the agents at work, until `close`.
     """
 
     def __init__(
@@ -189,11 +189,11 @@ class Printer:
 
     @property
     def on_text(self) -> Callable[[str, str], None] | None:
-        """As that of its `Screen`."""
+        """The `on_text` of its `Screen`."""
         return self._screen.on_text if self._screen else None
 
     def event(self, event: Event) -> None:
-        """Print one event, which is on disk."""
+        """Print one event, which is already on disk."""
         if self._as_json:
             self.out.write(escape_json(events.encode_line(event).decode("utf-8")))
         elif self._screen:
@@ -201,7 +201,7 @@ class Printer:
             self._screen.show(self._timeline.drawn(event), event)
 
     def goes_on(self, fold: Fold) -> None:
-        """Say which session this is, unless its events just did."""
+        """Print which session this is, unless its events were just printed."""
         if self._screen and fold.session and not self._began:
             turns = len(fold.open.turns) if fold.open else 0
             self._screen.show(self._timeline.goes_on(fold.session, turns))

@@ -75,10 +75,10 @@ def live_place(
     *,
     wait_s: float,
 ) -> SessionConfig:
-    """Return where a session is written that calls these agents, once the user trusts that.
+    """Return the configuration of a session that calls these agents, if the user trusts them.
 
-    The agents that work for the team's memory, and its embedding server, belong to it. Raises
-    UsageError where the workspace is not trusted.
+    The agents that work for the team's memory, and its embedding server, are included. Raises
+    UsageError if the workspace is not trusted.
     """
     helpers = [member.profile for member in (loaded.summarizer, loaded.extractor) if member]
     embedding = loaded.file.memory.embedding
@@ -87,7 +87,7 @@ def live_place(
 
 
 def require_agents(loaded: Workspace, *agents: str) -> None:
-    """Ask about these agents, else all of the workspace. Raises UsageError if not trusted."""
+    """Ask about these agents, or all of the workspace. Raises UsageError if not trusted."""
     profiles = [loaded.profiles[agent] for agent in agents or loaded.profiles]
     require(loaded, lambda env: find_contacts(profiles, dotenv=env))
 
@@ -104,9 +104,9 @@ def require_scenarios(
 def require(loaded: Workspace, contacts_with: Callable[[Mapping[str, str]], list[Contact]]) -> None:
     """Ask whether the user trusts these contacts, unless that is known.
 
-    `contacts_with` is given the variables of `.env`. Where one is not trusted, the whole workspace
-    is asked about, so that it is asked once. Raises UsageError where there is no terminal to ask
-    on, or the answer is no.
+    `contacts_with` receives the variables of `.env`. If a contact is not trusted, the question is
+    about the whole workspace, so that it is asked once. Raises UsageError if there is no terminal
+    to ask on, or if the answer is no.
     """
     if is_given():
         return
@@ -131,9 +131,9 @@ def require(loaded: Workspace, contacts_with: Callable[[Mapping[str, str]], list
 
 
 def add_written(loaded: Workspace, agent_id: str, written: AgentProfile) -> bool:
-    """Trust an agent that the user just added; return whether it may be contacted.
+    """Trust an agent that the user just added; return True if it may be contacted.
 
-    What the workspace's own files add to it (`defaults`, `.env`) is not trusted by that.
+    This trust does not include additions by the workspace's own files (`defaults`, `.env`).
     """
     if is_given():
         return True
@@ -146,7 +146,7 @@ def add_written(loaded: Workspace, agent_id: str, written: AgentProfile) -> bool
 
 
 def is_given() -> bool:
-    """Return whether the environment says that every workspace is trusted."""
+    """Return True if the environment declares every workspace trusted."""
     return os.environ.get(VARIABLE, "").strip().casefold() not in ("", "0", "false", "no")
 
 
@@ -174,7 +174,7 @@ def _trust(context: typer.Context) -> None:
 
 
 def _keep(loaded: Workspace, contacts: list[Contact]) -> None:
-    """Trust these contacts from now on; where that cannot be written, the user is told."""
+    """Save the trust in these contacts; warn if it cannot be written."""
     try:
         trust_store.add(loaded.root, contacts, os.environ)
     except DiskRefused as error:
@@ -206,13 +206,13 @@ def _revoke(context: typer.Context, folder: Path | None) -> None:
 
 
 def _of_agents(loaded: Workspace, dotenv: Mapping[str, str]) -> list[Contact]:
-    """Return what the agents and the memory of the whole workspace would contact."""
+    """Return all contacts of the agents and the memory of the whole workspace."""
     embedding = loaded.file.memory.embedding
     return find_contacts(loaded.profiles.values(), embedding, dotenv=dotenv)
 
 
 def agrees(question: str) -> bool:
-    """Ask on the terminal; anything but yes is no."""
+    """Ask on the terminal; return True only for yes."""
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().casefold() in ("y", "yes")
@@ -224,7 +224,7 @@ def _lines(contacts: Iterable[Contact]) -> Iterator[str]:
 
 
 def _line(kind: str, name: str, variables: Sequence[str], agents: Sequence[str]) -> str:
-    """Return a contact in one line: what, with which variables, for whom."""
+    """Return a contact in one line: its name, its variables, and its agents."""
     facts = [f"{_VERBS.get(kind, kind)} {name}"]
     if "*" in variables:
         facts.append("with every variable of the environment")

@@ -69,7 +69,7 @@ def usage(
 
 
 def _read(stored: Stored, ledger: Ledger) -> None:
-    """Add a session up; lines that cannot be read are told. Raises OSError."""
+    """Add a session to the ledger; report unreadable lines. Raises OSError."""
     ledger.session()
     spent = doctor.spending(
         stored.transcript, lambda problem: common.warn_of_problems(stored.transcript, [problem])

@@ -117,7 +117,7 @@ def schema(
 
 
 def _schemas() -> dict[str, dict[str, Any]]:
-    """The JSON Schema of every kind of file."""
+    """Return the JSON Schemas of all kinds of files."""
     kinds = {kind: base.settings_type(kind) for kind in base.list_kinds()}
     return {
         "agent": build_agent_schema({kind: shape for kind, shape in kinds.items() if shape}),

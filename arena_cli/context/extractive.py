@@ -1,7 +1,7 @@
-"""A summary without a model: sentences of the messages, put into sections by their wording.
+"""Summarise without a model: sort sentences of the messages into sections by their wording.
 
-What tells most comes first: numbers, names, rare words. Among what tells as much it is LexRank
-(Erkan and Radev, 2004): sentences rank by how they hang together.
+Sentences with the most information (numbers, names, rare words) come first. Among equals, LexRank
+decides (Erkan and Radev, 2004): it ranks sentences by their similarity to others.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def prefers(sentence: str) -> bool:
 
 
 def render_section(sentence: str) -> str:
-    """The section of a summary that a sentence sounds like."""
+    """Return the section of a summary that the wording of a sentence suggests."""
     if _ASKS.search(sentence):
         return "context_clues"
     sounds = (name for name, pattern in _SOUNDS.items() if pattern.search(sentence))
@@ -127,9 +127,9 @@ _RANKS = {
 
 
 class _Candidate(NamedTuple):
-    """A sentence that may go into a section; `order` counts in the order in which they stand.
+    """A candidate sentence for a section; `order` is its position in the conversation.
 
-    `is_sure` says that its wording tells the section outright.
+    `is_sure` is True if its wording clearly belongs to the section.
     """
 
     section: str
@@ -140,7 +140,7 @@ class _Candidate(NamedTuple):
 
     @property
     def rank(self) -> int:
-        """The order in which candidates are taken where there is no room for all."""
+        """The priority of a candidate if there is no room for all; lower ones come first."""
         return _RANKS.get(self.section, 2) if self.is_sure else 2
 
 
@@ -152,10 +152,10 @@ def summarize(
     patterns: Mapping[Kind, Sequence[str]] | None = None,
     asked_now: str = "",
 ) -> Sections:
-    """The sections of a summary of about `most` tokens; those of an `earlier` one are taken up.
+    """Return the sections of a summary of about `most` tokens, with those of an `earlier` one.
 
-    `facts`, and what is `asked_now`, are in it however long they are. `patterns` as in
-    `memory.rules`.
+    `facts` and `asked_now` are included regardless of their length. `patterns` are those of
+    `memory.patterns`.
     """
     goal = list(earlier.get(GOAL) or _goal(messages))
     sections = completed(opened({GOAL: goal}, asked_now), facts)
@@ -192,7 +192,7 @@ def _goal(messages: Sequence[ShownMessage]) -> list[str]:
 
 
 def _beginning(content: str) -> str:
-    """The first sentences of a text, as many as are short together, but one at least."""
+    """Return the first sentences of a text: as many as are short together, at least one."""
     begun = ""
     for piece, _ in _pieces(content):
         sentence = harmless(piece)
@@ -239,7 +239,7 @@ def _said(
 
 
 def _pieces(content: str) -> Iterator[tuple[str, bool]]:
-    """The sentences, and whether each heads what follows."""
+    """Yield the sentences, and whether each is a heading of the next ones."""
     for sentence in split(content):
         # A number may end a sentence, too.
         for piece in _AFTER_NUMBER.split(sentence.text):
@@ -247,7 +247,7 @@ def _pieces(content: str) -> Iterator[tuple[str, bool]]:
 
 
 def _without(content: str, pieces: Iterable[str]) -> str:
-    """A text without these sentences of it, which go in its order."""
+    """Return a text without these sentences of it, given in its order."""
     remaining, offset = [], 0
     for piece in pieces:
         start = content.find(piece, offset)
@@ -266,7 +266,7 @@ def _noted(text: str, patterns: Mapping[Kind, Sequence[str]] | None) -> Mapping[
 
 
 def _best_first(candidates: Sequence[_Candidate]) -> list[_Candidate]:
-    """By section, and within it by how much a sentence tells, and by its rank."""
+    """Sort by section, then by the information in a sentence and its rank."""
     most = sorted(candidates, key=lambda one: (one.rank, -one.order))[:MOST_SENTENCES]
     terms = [frozenset(of_question(_bare(candidate.text))) for candidate in most]
     worn, ranks = _worn(terms), _ranks(terms)
@@ -283,9 +283,9 @@ def _best_first(candidates: Sequence[_Candidate]) -> list[_Candidate]:
 
 
 def _worn(sentences: Sequence[frozenset[str]]) -> list[float]:
-    """In how many of the sentences a word of each stands, in the mean.
+    """Return for each sentence the mean number of sentences that contain one of its words.
 
-    What is said in other words again and again tells less than what is said once.
+    A statement that is repeated in other words has less information than one that is made once.
     """
     counts = Counter(term for terms in sentences for term in terms)
     return [sum(counts[term] for term in terms) / max(len(terms), 1) for terms in sentences]
@@ -294,7 +294,7 @@ def _worn(sentences: Sequence[frozenset[str]]) -> list[float]:
 def _ranks(sentences: Sequence[frozenset[str]]) -> list[float]:
     """Return the LexRank of each sentence, given by its words.
 
-    What leaves a sentence sums up to one, so PageRank is plain power iteration here.
+    The weights of a sentence's links sum to one, so plain power iteration computes PageRank here.
     """
     links: list[list[tuple[int, float]]] = []
     for likeness in _alike(sentences):
@@ -314,7 +314,7 @@ def _ranks(sentences: Sequence[frozenset[str]]) -> list[float]:
 
 
 def _alike(sentences: Sequence[frozenset[str]]) -> Iterator[Mapping[int, float]]:
-    """Of each sentence those that are most like it, with the cosine of their words."""
+    """Yield for each sentence its most similar sentences, with the cosine of their words."""
     holding: dict[str, list[int]] = {}
     for index, terms in enumerate(sentences):
         for term in terms:
@@ -335,13 +335,13 @@ def _most_alike_first(neighbour: tuple[int, float]) -> tuple[float, int]:
 
 
 def _by(message: ShownMessage, sentence: str) -> str:
-    """Return a sentence with its author; the name stands behind it if it looks like no role."""
+    """Return a sentence with its author's name appended, unless the name looks like a role."""
     name = harmless(message.author_name or message.author_id)
     return f"{sentence} ({name})" if name else sentence
 
 
 def _bare(item: str) -> str:
-    """An item without its author."""
+    """Return an item without its author."""
     return _AUTHOR.sub("", item)
 
 

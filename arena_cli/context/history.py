@@ -1,7 +1,7 @@
-"""Keep the messages of a session ready to be shown, and the memory beside them.
+"""Keep the messages of a session ready to be shown, with the memory of a call.
 
-Everything that can be made once per message is made once: what an agent is shown costs the same
-however long the session is.
+Everything that can be computed once per message is computed once: the cost of a call does not
+depend on the length of the session.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ lie this far back, and what is not summarised yet."""
 
 
 class Selection(NamedTuple):
-    """The messages that an agent is shown, oldest first, their hashes, and their tokens.
+    """The messages that an agent is shown, oldest first, with their hashes and tokens.
 
-    First stand those that are always shown; from index `start` of the history on it is all of them.
+    The messages that are always shown come first, then all messages from index `start` of the
+    history.
     """
 
     messages: list[ShownMessage]
@@ -41,7 +42,7 @@ class Selection(NamedTuple):
 
 @dataclass
 class _View:
-    """The newest of the history as one agent is shown it, from message number `first` on."""
+    """The newest messages as one agent is shown them, from message number `first` on."""
 
     first: int
     shown: list[ShownMessage] = field(default_factory=list)
@@ -49,9 +50,9 @@ class _View:
 
 
 class History:
-    """The messages of a session in their order, oldest first, ready to be shown.
+    """The messages of a session in order, oldest first, ready to be shown.
 
-    What no window of `max_tokens` reaches is forgotten (None: nothing is).
+    Messages that no window of `max_tokens` reaches are forgotten (None: all are kept).
     """
 
     def __init__(self, max_tokens: int | None = None) -> None:
@@ -71,7 +72,7 @@ class History:
         return len(self._messages)
 
     def append(self, message: Message) -> None:
-        """Takes the next message."""
+        """Append the next message."""
         entry = shown_to_others(message)
         self._number[message.id] = self._forgotten + len(self._messages)
         self._messages.append(entry)
@@ -83,12 +84,12 @@ class History:
             self._forget(self._max_tokens)
 
     def message(self, message_id: str) -> ShownMessage | None:
-        """A message as others than its author are shown it; None where it is not remembered."""
+        """Return a message as others than its author are shown it; None if forgotten."""
         number = self._number.get(message_id)
         return None if number is None else self._messages[number - self._forgotten]
 
     def after(self, upto: int = 0) -> list[ShownMessage]:
-        """All that is remembered and has a greater seq, oldest first."""
+        """Return all remembered messages with a greater seq, oldest first."""
         return self._messages[self._first_after(upto) :]
 
     def tokens_after(self, upto: int) -> int:
@@ -96,12 +97,12 @@ class History:
         return self._total - self._tokens_before(self._first_after(upto))
 
     def older(self, message_ids: Iterable[str], start: int) -> list[str]:
-        """Return the messages before `start` (`Selection.start`): not among the newest."""
+        """Return the ids of the messages before `start` (`Selection.start`), in the given order."""
         last = self._forgotten + start
         return [message_id for message_id in message_ids if self._number.get(message_id, -1) < last]
 
     def weight_of(self, message: ShownMessage) -> int:
-        """Return the estimated tokens of a message in a prompt, whether it is remembered or not."""
+        """Return the estimated tokens of a message in a prompt, even of a forgotten one."""
         number = self._number.get(message.id)
         if number is not None:
             return self._cost(number - self._forgotten)
@@ -112,8 +113,8 @@ class History:
     def select(self, agent_id: str, budget: int, always: Iterable[str], upto: int = 0) -> Selection:
         """Return the messages that an agent is shown within a budget of tokens.
 
-        It is those that are always shown (ids), and as many of the newest messages as fit beside
-        them, of those with a seq greater than `upto`.
+        They are those that are always shown (ids), and as many of the newest messages with a seq
+        greater than `upto` as fit in addition.
         """
         lowest = self._first_after(upto)
         start = self._fitting(budget, lowest)
@@ -134,14 +135,14 @@ class History:
         return Selection(messages, digests, used, start)
 
     def far(self, message: ShownMessage, agent_id: str) -> tuple[ShownMessage, str]:
-        """A message that lies before the newest, as that agent is shown it, and its hash."""
+        """Return an older message as that agent is shown it, and its hash."""
         key = (message.id, agent_id)
         if key not in self._far:
             self._far[key] = _as_shown(message, agent_id)
         return self._far[key]
 
     def _first_after(self, upto: int) -> int:
-        """The index of the first message with a greater seq; turns end where `upto` stands."""
+        """Return the index of the first message with a greater seq."""
         return bisect.bisect_right(self._seqs, upto) if upto else 0
 
     def _tokens_before(self, index: int) -> int:
@@ -154,7 +155,7 @@ class History:
         return self._tokens_before(index + 1) - self._before[index]
 
     def _newest(self, agent_id: str, start: int) -> tuple[list[ShownMessage], list[str]]:
-        """The messages from index `start` on as an agent is shown them, and their hashes."""
+        """Return the messages from index `start` on as an agent is shown them, and their hashes."""
         view = self._views.get(agent_id)
         if view is None or view.first - self._forgotten > start:
             # Windows move forwards, so that a view is made from scratch once, as a rule.
@@ -176,7 +177,7 @@ class History:
         return message, hashed
 
     def _forget(self, max_tokens: int) -> None:
-        """Forgets what is out of reach, once that is half of what is remembered."""
+        """Forget the messages that are out of reach, once they are half of those remembered."""
         most = len(self._messages) - KEPT_AT_LEAST
         if most < len(self._messages) // 2:
             return
@@ -198,7 +199,7 @@ class History:
 
 
 def _as_shown(message: ShownMessage, agent_id: str) -> tuple[ShownMessage, str]:
-    """A message as that agent is shown it, and its hash."""
+    """Return a message as that agent is shown it, and its hash."""
     if message.author_id == agent_id and message.author_type == "agent":
         message = message.model_copy(update={"role": "assistant"})
     return message, render.message_digest(message)
@@ -213,7 +214,7 @@ def _weight(message: ShownMessage) -> int:
 
 
 def shown_to_others(message: Message) -> ShownMessage:
-    """The message as everyone but its author is shown it."""
+    """Return the message as all agents except its author are shown it."""
     role = "system" if message.author_type == "system" else "user"
     return ShownMessage.model_validate({**vars(message), "metadata": {}, "role": role})
 
@@ -235,7 +236,7 @@ class Pinned(NamedTuple):
 
 
 class RecalledNote(NamedTuple):
-    """A note that bears on a call, and why it was found."""
+    """A note that is relevant to a call, and why it was found."""
 
     note: Note
     why: str = ""
@@ -244,8 +245,8 @@ class RecalledNote(NamedTuple):
 class Memory(NamedTuple):
     """The memory of one call: summary, pinned messages and notes.
 
-    `summary` stands for the `summarised` messages up to the seq `upto`. `pinned` go from the oldest
-    to the newest, `notes` from the best to the least, of which `most_notes` are shown at most.
+    `summary` replaces the `summarised` messages up to the seq `upto`. `pinned` are sorted from
+    oldest to newest, `notes` from best to worst; at most `most_notes` of them are shown.
     """
 
     summary: str = ""
@@ -260,7 +261,7 @@ NOTHING = Memory()
 
 
 def stable(summary: str, summarised: int, titles: Sequence[Note]) -> str:
-    """Return the text before the messages; it changes only with summaries and pinned messages."""
+    """Return the text before the messages; it only changes with the summary and pinned messages."""
     paragraphs = []
     if summary:
         paragraphs.append(f"Of the {summarised} messages before those shown here:\n{summary}")
@@ -274,7 +275,7 @@ def stable(summary: str, summarised: int, titles: Sequence[Note]) -> str:
 
 
 def noted(note: Note) -> str:
-    """A note as an agent is shown it."""
+    """Return a note as an agent is shown it."""
     lines = list(_body_lines(note.body.splitlines()))
     if [line.strip() for line in lines if not _HEADING.match(line)] == [note.title.strip()]:
         lines = []
@@ -285,7 +286,7 @@ def noted(note: Note) -> str:
 
 
 def _body_lines(lines: Sequence[str]) -> Iterator[str]:
-    """The lines without blank ones, and without headings below which nothing stands."""
+    """Yield the lines, except blank ones and headings of empty sections."""
     heading = ""
     for line in lines:
         if _HEADING.match(line):

@@ -1,8 +1,8 @@
-"""An input as text, for every agent that reads text (docs/reference/adapters.md).
+"""Render an input as text, for every agent that reads text (docs/reference/adapters.md).
 
-A message is one line that names its author, written by arena, and then its text, each line of it
-after `> `. Whatever a text holds, no line of it can look like arena's own: it cannot end its
-message, speak as somebody else or as the system.
+A message is one line that names its author, written by arena, followed by its text, each line after
+`> `. No line of a text can look like one of arena's own: a text cannot end its message, or speak
+for another author or for the system.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def render(input: AgentInput) -> tuple[str, str]:
 
 
 def chat(input: AgentInput, *, pass_tool: str = "") -> Chat:
-    """The same as turns of user and assistant, for agents whose protocol has them.
+    """Return the input as turns of user and assistant, for protocols that have them.
 
-    The agent's own messages are the assistant's; those of all others between two of them are one
+    The agent's own messages are the assistant's. All messages of others between two of them are one
     turn of the user, each with its author's line. With `pass_tool` the agent passes by calling it.
     """
     memory_text, notes = _memory(input)
@@ -100,8 +100,8 @@ def chat(input: AgentInput, *, pass_tool: str = "") -> Chat:
 def system_text(agent_id: str, role_prompt: str, members: Sequence[MemberInfo]) -> str:
     """Return the system prompt of an agent.
 
-    It holds the agent's role, the others and how to call them, how to write a note for all, and how
-    messages are framed.
+    It contains the agent's role, its colleagues and how to call them, how to write a shared note,
+    and how messages are framed.
     """
     member_info = next((member for member in members if member.id == agent_id), None)
     paragraphs = [
@@ -125,8 +125,8 @@ def system_text(agent_id: str, role_prompt: str, members: Sequence[MemberInfo]) 
 def frame(message: ShownMessage) -> str:
     """Return a message with its author's line; the agent's own messages are labelled as such.
 
-    Its id is not in it: ids follow the order of arrival, and the same conversation is to read the
-    same.
+    The id is left out: ids depend on the order of arrival, and the same conversation must give the
+    same text.
     """
     author = "you" if message.role == "assistant" else message.author_type
     author_label = _author_label(message.author_id, message.author_name)
@@ -159,7 +159,7 @@ def _system(input: AgentInput) -> str:
 
 
 def _memory(input: AgentInput) -> tuple[str, str]:
-    """Return the texts of the memory that stand before and after the messages."""
+    """Return the texts of the memory that come before and after the messages."""
     memory = input.memory_context or ""
     stable_memory = memory[: input.memory_stable]
     notes = memory[input.memory_stable :].lstrip("\n")
@@ -178,7 +178,7 @@ def _parts(message: ShownMessage) -> list[ChatPart]:
 
 
 def _own_parts(message: ShownMessage) -> list[ChatPart]:
-    """Return the agent's own message unframed; its attachments are only named."""
+    """Return the agent's own message without a frame; its attachments are only named."""
     lines = [message.content] if message.content.strip() else []
     lines += [f"attachment: {_part(item)}" for item in message.attachments]
     lines += [f"structured: {_part(item)}" for item in message.structured]
@@ -186,7 +186,7 @@ def _own_parts(message: ShownMessage) -> list[ChatPart]:
 
 
 def _question(input: AgentInput, messages: Sequence[ShownMessage], passing: str) -> str:
-    """Return the question at the end of the prompt; `shown` are the messages before it."""
+    """Return the question at the end of the prompt; `messages` are those before it."""
     lines = [
         "What is asked of you now:",
         f"It is turn {input.turn}, and you are @{input.agent_id}.",
@@ -216,14 +216,14 @@ def _question(input: AgentInput, messages: Sequence[ShownMessage], passing: str)
 
 
 def _places_from_the_end(trigger: Sequence[str], messages: Sequence[ShownMessage]) -> list[int]:
-    """Return the places of the triggers among the messages; the last is 1."""
+    """Return the positions of the triggers among the messages, counted from the end (1)."""
     new = set(trigger)
     return [position for position, message in enumerate(reversed(messages), 1) if message.id in new]
 
 
 @lru_cache(maxsize=1024)
 def _author_label(member_id: str, name: str) -> str:
-    """A name in quotes, which it cannot leave, and the id."""
+    """Return the name, quoted and escaped, and the id."""
     shown_id = member_id if _PLAIN_ID.fullmatch(member_id) else _json(member_id)
     return f"{_json(name)} (@{shown_id})" if name else f"(@{shown_id})"
 
@@ -233,15 +233,16 @@ def _part(item: Shape) -> str:
 
 
 def _json(value: object) -> str:
-    """JSON in one line, without raw control or bidi characters."""
+    """Return JSON in one line, without raw control or bidi characters."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return _RAW_IN_JSON.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def _lines_after(prefix: str, text: str) -> str:
-    """The text with the prefix before each line, a last empty one included.
+    """Return the text with the prefix before each line, including an empty last one.
 
-    Lines end where `str.splitlines` says: at whatever a reader may take for the end of one.
+    Lines end at each character that `str.splitlines` splits at, so that no reader sees a line
+    without the prefix.
     """
     lines = text.splitlines(keepends=True)
     if text[-1:].splitlines() == [""]:
@@ -257,7 +258,7 @@ _MESSAGE_FIELDS = ("author_id", "author_name", "author_type", "content", "role")
 
 
 def message_digest(message: ShownMessage) -> str:
-    """The hash of one message as an agent is shown it, in hexadecimal."""
+    """Return the hash of one message as an agent is shown it, in hexadecimal."""
     fields = {name: _canonical(getattr(message, name)) for name in _MESSAGE_FIELDS}
     if message.mentions:
         fields["mentions"] = _canonical(message.mentions)
@@ -271,7 +272,7 @@ def message_digest(message: ShownMessage) -> str:
 
 
 class HeadDigest:
-    """The hash of what an agent's inputs have in common; `of` completes it for one input."""
+    """The hash of the common part of an agent's inputs; `of` completes it for one input."""
 
     def __init__(
         self,
@@ -298,7 +299,7 @@ class HeadDigest:
         memory_context: str | None = None,
         prefer_concise: bool = False,
     ) -> str:
-        """The hash of one input, in hexadecimal."""
+        """Return the hash of one input, in hexadecimal."""
         fields = {**self._common, "invocation": _canonical(invocation), "turn": str(turn)}
         if memory_context is not None:
             fields["memory_context"] = _canonical(memory_context)
@@ -312,7 +313,7 @@ class HeadDigest:
 
 
 def input_digest(input: AgentInput) -> str:
-    """The hash of one input by itself, in hexadecimal; that of its head is made anew."""
+    """Return the hash of one input, in hexadecimal, without a prepared `HeadDigest`."""
     head = HeadDigest(input.agent_id, input.role_prompt, input.members, input.max_output_tokens)
     digests = [message_digest(message) for message in input.messages]
     return head.of(
@@ -331,7 +332,7 @@ def _canonical_members(members: tuple[MemberInfo, ...]) -> str:
 
 
 def _shape_fields(shape: Shape, leave_out: Iterable[str] = ()) -> dict[str, Any]:
-    """The fields that are not at their default."""
+    """Return the fields that do not have their default value."""
     fields = type(shape).model_fields
     return {
         name: value
@@ -345,6 +346,6 @@ def _attachment(attachment: Attachment) -> Mapping[str, Any]:
 
 
 def _sha256(fields: Mapping[str, str]) -> str:
-    """The hash of an object whose values are canonical already."""
+    """Return the hash of an object whose values are already in canonical form."""
     text = "{" + ",".join([f'"{key}":{fields[key]}' for key in sorted(fields)]) + "}"
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

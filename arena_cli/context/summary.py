@@ -1,4 +1,4 @@
-"""Ask for and check summaries of older messages."""
+"""Request summaries of older messages, and check them."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ _ORDERS = re.compile(
 def parse_summary(answer: str) -> Sections:
     """Return the sections of an answer in markdown or JSON, each item made harmless.
 
-    An answer without such headings has none.
+    An answer without such headings gives no sections.
     """
     items = _of_json(answer)
     if items is None:
@@ -94,7 +94,7 @@ def parse_summary(answer: str) -> Sections:
 
 
 def write_summary(sections: Mapping[str, Sequence[str]], language: Language) -> str:
-    """The text of a summary; `read` gives the same sections again."""
+    """Return the text of a summary; `parse_summary` reads the same sections from it."""
     column = 1 if language == "zh" else 0
     paragraphs = []
     for name, titles in SECTIONS.items():
@@ -169,7 +169,7 @@ def _of_markdown(answer: str) -> list[tuple[str, str]]:
 
 
 def _heading(line: str) -> tuple[str, str]:
-    """The section that a line begins, and what else stands on it; none for any other line."""
+    """Return the section whose heading this line is, and the rest of the line, else "" for both."""
     lead = _HEADING.match(line)
     marked = bool(lead and lead[1])
     if not marked and _LIST.match(line.strip()):
@@ -188,7 +188,7 @@ def _parted(text: str) -> tuple[str, str, str]:
 
 
 def plain(text: str) -> str:
-    """A text by its letters alone, to be compared with another."""
+    """Return the letters of a text, folded for comparison."""
     return _MARKS.sub("", text).casefold()
 
 
@@ -225,15 +225,15 @@ class PinnedFact(NamedTuple):
 
     @property
     def section(self) -> str:
-        """The section that it belongs to."""
+        """The section of a summary for this fact."""
         return SECTION_OF.get(self.kind, "important_facts")
 
 
 def old_part(messages: Sequence[ShownMessage], turn: int) -> Sequence[ShownMessage]:
     """Return the messages to summarise when the turn of that number ends, oldest first.
 
-    That turn and the one before stay whole, with the message that opened their chain, if it stands
-    right before them. Of a longer chain it is old, too: `now_asked` tells of it in the summary.
+    That turn and the one before stay in full, with the message that opened their chain if it comes
+    right before them. In a longer chain that message is summarised, too: `now_asked` repeats it.
     """
     recent = {f"t{turn}", f"t{turn - 1}"}
     first = next(
@@ -246,7 +246,7 @@ def old_part(messages: Sequence[ShownMessage], turn: int) -> Sequence[ShownMessa
 
 
 def now_asked(opening: Message, language: Language) -> str:
-    """The item of a summary that tells what opened the chain that is open; empty if nothing can."""
+    """Return the item with the request that opened the chain; "" if it has no usable text."""
     content = harmless(opening.content)
     name = harmless(opening.author_name or opening.author_id)
     if len(content) > _LONGEST_ASKED:
@@ -257,7 +257,7 @@ def now_asked(opening: Message, language: Language) -> str:
 def opened(sections: Mapping[str, Sequence[str]], goal_now: str) -> Sections:
     """Return the sections with the present request (`now_asked`) last in the core goal.
 
-    The request of an earlier chain is no goal any more.
+    The request of an earlier chain is removed from the goal.
     """
     completed: Sections = {name: list(items) for name, items in sections.items()}
     prefixes = tuple(_NOW_ASKED.values())
@@ -267,10 +267,11 @@ def opened(sections: Mapping[str, Sequence[str]], goal_now: str) -> Sections:
 
 
 def asked_tokens(new_tokens: int, earlier: int = 0, shown_tokens: int = MOST_TOKENS) -> int:
-    """Return the length to ask of a summary, in tokens; `earlier` are an earlier summary's.
+    """Return the length to request for a summary, in tokens.
 
-    It grows with what is added, so that what was worth a place in the earlier one keeps it. `shown`
-    is how long one may be to be shown at all, in tokens.
+    It grows with the new messages, so that the items of the earlier summary keep their space.
+    `new_tokens` are those of the messages and the earlier summary, `earlier` those of the earlier
+    summary alone; `shown_tokens` is the longest summary that can be shown.
     """
     share = min(earlier + (new_tokens - earlier) * _ASKED_SHARE, new_tokens * _LARGEST_ASKED)
     return min(MOST_TOKENS, max(_FEWEST_TOKENS, min(int(share), shown_tokens)))
@@ -316,7 +317,7 @@ _ASKED: dict[Language, tuple[str, str, str, str]] = {
 
 
 def completed(sections: Sections, facts: Iterable[PinnedFact]) -> Sections:
-    """The sections, with every fact that they do not hold added where it belongs."""
+    """Return the sections, with each missing fact added to its section."""
     result: Sections = {name: list(items) for name, items in sections.items()}
     words = frozenset(of_note("\n".join(item for items in result.values() for item in items)))
     for fact in facts:
@@ -328,10 +329,10 @@ def completed(sections: Sections, facts: Iterable[PinnedFact]) -> Sections:
 
 
 def fault(sections: Mapping[str, Sequence[str]], facts: Iterable[PinnedFact]) -> str:
-    """Explain why an agent's summary is invalid, whatever its length; empty where it is valid.
+    """Explain why an agent's summary is invalid, regardless of its length; "" if it is valid.
 
-    Of an answer that obeyed a message instead of summarising it, no sections are left, or the same
-    words in each.
+    An agent that obeyed a message instead of summarising it returns no sections, or the same words
+    in each.
     """
     if not sections:
         return "it has none of the sections that a summary has"
@@ -347,9 +348,9 @@ def fault(sections: Mapping[str, Sequence[str]], facts: Iterable[PinnedFact]) ->
 
 
 def too_long(message_tokens: int, summary_tokens: int, shown_tokens: int) -> str:
-    """Explain why a summary is too long for messages of `before` tokens; empty where it is not.
+    """Explain why a summary is too long for the messages that it replaces; "" if it is not.
 
-    One of more than `shown` tokens would be shown to nobody.
+    All arguments are tokens. A summary of more than `shown_tokens` fits into no agent's window.
     """
     if summary_tokens >= message_tokens:
         return (
@@ -369,9 +370,9 @@ def too_long(message_tokens: int, summary_tokens: int, shown_tokens: int) -> str
 
 
 def _holds(words: frozenset[str], fact: str) -> bool:
-    """Return True if these words hold all numbers of a fact, and most of its words.
+    """Return True if these words contain all numbers of a fact, and most of its words.
 
-    Words that say nothing are left aside; Chinese is compared by pairs of characters.
+    Stop words are ignored; Chinese is compared by pairs of characters.
     """
     terms = of_question(fact)
     numbers = [term for term in terms if term.isdigit()]

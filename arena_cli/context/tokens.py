@@ -1,13 +1,14 @@
 """Estimate the tokens of a text from its characters.
 
-The estimate aims at the mean of three tokenizers of today: OpenAI's o200k, Qwen's of 3.5 and
-DeepSeek's of V4. The weights were fitted to what these count of prose, code and data in some twenty
-languages; texts and counts that they are held to stand in tests/data/token_counts.json. Where an
-agent's model counts otherwise, what it counts corrects the estimate
+The estimate aims at the mean of three current tokenizers: OpenAI's o200k, and those of Qwen 3.5 and
+DeepSeek V4. The weights were fitted to their counts of prose, code and data in some twenty
+languages; the texts and counts that tests compare with are in tests/data/token_counts.json. If the
+model of an agent counts differently, its counts correct the estimate
 (`transcript.token_calibration`).
 
-Tokenizers cut first where words, numbers, blanks and signs meet: so do the weights, in ASCII and
-around Han. Characters of other scripts weigh what they are. Weights are hundredths of a token.
+Tokenizers first split where words, numbers, blanks and signs meet. The weights do the same, for
+ASCII and around Han. Characters of other scripts have a weight each. Weights are hundredths of a
+token.
 """
 
 from __future__ import annotations
@@ -123,10 +124,10 @@ _EIGHT, _SIXTEEN, _CAPITALS = bytes([_LOWER]) * 8, bytes([_LOWER]) * 16, bytes([
 
 
 def estimate(text: str) -> int:
-    """About how many tokens a model makes of a text; 0 for none, else 1 at least.
+    """Return the estimated number of tokens of a text: 0 for an empty text, else at least 1.
 
-    A megabyte takes some milliseconds: each step is one pass in C. What was estimated lately is
-    known, as a summary is that is weighed for every call.
+    A megabyte takes some milliseconds: each step is one pass in C. Recent estimates of short texts
+    are cached, since a summary is weighed for every call.
     """
     return _kept(text) if len(text) <= _LONGEST_KEPT else _estimated(text)
 
@@ -152,7 +153,7 @@ _kept = lru_cache(maxsize=512)(_estimated)
 
 
 def _bordering(kinds: bytes) -> int:
-    """Return the weight of borders between kinds, of long words and of words in capitals."""
+    """Return the weight of borders between kinds, of long words and of capitalised words."""
     number = int.from_bytes(kinds, "little")
     met = (number ^ (number << 8)).to_bytes(len(kinds) + 1, "little")
     words = (
@@ -164,7 +165,10 @@ def _bordering(kinds: bytes) -> int:
 
 
 def _sum(weights: bytes) -> int:
-    """The sum of bytes: in C, by Adler-32, whose lower half it is modulo 65,521 (RFC 1950)."""
+    """Return the sum of bytes.
+
+    It is computed in C as the lower half of Adler-32, which is the sum modulo 65,521 (RFC 1950).
+    """
     if len(weights) <= _AT_ONCE:
         return zlib.adler32(weights, 0) & 0xFFFF
     starts = range(0, len(weights), _AT_ONCE)

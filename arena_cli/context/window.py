@@ -1,6 +1,6 @@
 """Choose an agent's input within its window (docs/concepts/memory.md).
 
-It is a function of the messages and notes, the member, and the call alone.
+The choice depends only on the messages and notes, the member, and the call.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ BETTER_ONES = "there are as many better ones as are shown"
 
 
 class Chosen(NamedTuple):
-    """The choice of what an agent is shown. Tokens are estimates, uncorrected.
+    """The selected context of an agent. Tokens are estimates, uncorrected.
 
-    `pinned` are those that are shown beside the newest messages, `titles` those for which there is
-    no more room than for their title. `withheld` are notes with the reason.
+    `pinned` are shown in addition to the newest messages; of `titles` there is only room for the
+    titles. `withheld` are notes that are not shown, with the reason.
     """
 
     selection: Selection
@@ -50,9 +50,9 @@ class Chosen(NamedTuple):
 def choose_context(
     agent_id: str, history: History, trigger: Sequence[str], memory: Memory, room: int
 ) -> Chosen:
-    """Choose what an agent is shown within that room, in estimated tokens.
+    """Choose the context of an agent within that room, in estimated tokens.
 
-    `trigger` are the ids of the messages that are new to it, which are shown in any case.
+    `trigger` are the ids of the messages that are new to the agent; they are always shown.
     """
     new = _weight_of(filter(None, map(history.message, trigger)), history)
     memory = fitting(memory, room, new)
@@ -94,9 +94,9 @@ def _weight_of(messages: Iterable[ShownMessage], history: History) -> int:
 
 
 def fitting(memory: Memory, room: int, new: int = 0) -> Memory:
-    """The memory without its summary, if that would leave too little room for messages.
+    """Return the memory, without its summary if that would leave too little room for messages.
 
-    `new` are the tokens of those that are shown whatever there is room for.
+    `new` are the tokens of the messages that are always shown.
     """
     if estimate(memory.summary) <= min(room * SUMMARY_SHARE, room - new):
         return memory
@@ -111,11 +111,10 @@ def _pinned(
     room: int,
     new: int,
 ) -> tuple[list[Pinned], list[Note], Selection]:
-    """Choose the pinned messages to show beside the newest, and those with only a title.
+    """Choose the pinned messages to show in addition to the newest.
 
-    The messages that are shown come third.
-
-    The newest pinned ones stay, if there is no room for all.
+    If there is no room for all, the newest pinned ones are kept. Returns them, the notes of which
+    only the title is shown, and the messages to show.
     """
     by_id = {entry.message.id: entry for entry in memory.pinned}
     most = int((room - estimate(memory.summary) - new) * _PINNED_SHARE)
@@ -138,7 +137,7 @@ def _pinned(
 def _within(
     pinned: Sequence[Pinned], history: History, most: int
 ) -> tuple[list[Pinned], list[Note]]:
-    """The newest that take so many tokens together, and the notes of the others, oldest first."""
+    """Return the newest within `most` tokens, and the notes of the others, oldest first."""
     index = len(pinned)
     while index and (most := most - history.weight_of(pinned[index - 1].message)) >= 0:
         index -= 1
@@ -153,7 +152,7 @@ def _select(
     pinned: Sequence[Pinned],
     budget: int,
 ) -> Selection:
-    """The messages that are shown, with those of the pinned ones that are remembered no more."""
+    """Return the messages to show, including pinned ones that the history has forgotten."""
     far = [entry.message for entry in pinned if history.message(entry.message.id) is None]
     near = [entry.message.id for entry in pinned if history.message(entry.message.id) is not None]
     extra = _weight_of(far, history)
@@ -173,7 +172,7 @@ def _select(
 def _notes(
     memory: Memory, message_ids: set[str], most: int
 ) -> tuple[list[RecalledNote], list[tuple[RecalledNote, str]]]:
-    """The notes that are shown, within so many tokens, and the others with the reason."""
+    """Return the notes to show within `most` tokens, and the others with the reason."""
     notes: list[RecalledNote] = []
     withheld: list[tuple[RecalledNote, str]] = []
     for entry in memory.notes:
@@ -200,7 +199,8 @@ _FRAME_TOKENS = 4
 class Head(NamedTuple):
     """The part of the input that all calls of one member in one team have in common.
 
-    `room` is its window less what its answer needs, `tokens` the estimate for all but the messages.
+    `room` is its window minus the tokens reserved for its answer; `tokens` is the estimate for
+    everything except the messages.
     """
 
     agent_id: str
@@ -213,7 +213,7 @@ class Head(NamedTuple):
 
     @classmethod
     def of(cls, team: Team, member: Member, model_window: int | None = None) -> Head:
-        """The head for a member of the team; `model_window` is what its model takes, if known."""
+        """Return the head for a member; `model_window` is its model's limit in tokens, if known."""
         members = team.infos
         settings = member.profile.context
         takes, reserved = sizes(settings, model_window)
@@ -245,10 +245,11 @@ class CallContext(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """The limits on what fits beside the head.
+    """The limits on the content in addition to the head.
 
-    `factor` is what the agent's model counts over what is estimated; from `concise_from` of the
-    room on the agent is asked to be concise. `most`, in estimated tokens, is a nearer limit.
+    `factor` is the ratio of the model's token counts to the estimates; the agent is asked to be
+    concise from the share `concise_from` of the room on. `most`, in estimated tokens, is a lower
+    limit.
     """
 
     factor: float = 1.0
@@ -260,7 +261,7 @@ UNLIMITED = Limits()
 
 
 class Built(NamedTuple):
-    """An input, its hash, those of its messages (`digests`), and the estimate of its tokens."""
+    """An input, its hash, the hashes of its messages (`digests`), and its estimated tokens."""
 
     input: AgentInput
     input_hash: str
@@ -270,13 +271,13 @@ class Built(NamedTuple):
 
 
 def make_history(team: Team) -> History:
-    """An empty one that reaches as far as the widest window of the team's members."""
+    """Return an empty history that reaches as far as the widest window of the team's members."""
     return History(history_budget(team))
 
 
 @lru_cache(maxsize=256)
 def make_head(team: Team, agent_id: str, model_window: int | None = None) -> Head:
-    """The head for a member of the team, made once."""
+    """Return the head for a member of the team, from a cache."""
     member = team.member(agent_id)
     if member is None:
         raise KeyError(agent_id)
@@ -330,34 +331,34 @@ def build(
 
 
 def usage_ratio(head: Head, history: History, memory: Memory, factor: float = 1.0) -> float:
-    """Return the share of the window's room that everything not summarised takes."""
+    """Return the share of the window's room that everything that is not summarised takes."""
     return sum_usage(head, history, memory, factor) / max(head.room, 1)
 
 
 def sum_usage(head: Head, history: History, memory: Memory, factor: float = 1.0) -> int:
-    """The tokens that an agent would be shown if all that is not summarised were."""
+    """Return the tokens of an input with everything that is not summarised."""
     used = head.tokens + estimate(memory.summary) + history.tokens_after(memory.upto)
     return round(used * max(factor, 1.0))
 
 
 def reaches(head: Head, history: History, seq: int, memory: Memory, limits: Limits) -> bool:
-    """Return True if the message of that seq is among the newest that an agent has room for."""
+    """Return True if the message of that seq is among the newest that fit into the window."""
     room = _room(head, limits)
     return seq > fitting(memory, room).upto and history.tokens_after(seq - 1) <= room
 
 
 def _room(head: Head, limits: Limits) -> int:
-    """Return the room beside the head, in estimated tokens."""
+    """Return the room in addition to the head, in estimated tokens."""
     # What is estimated too high only leaves room unused; and what is loaded reaches no further.
     room = int(head.room / max(limits.factor, 1.0))
     return (room if limits.most is None else min(room, limits.most)) - head.tokens
 
 
 def sizes(settings: ContextSettings, model_window: int | None = None) -> tuple[int, int]:
-    """The window of an agent, and how much of it is kept for its answer, in tokens.
+    """Return the window of an agent, and the part of it reserved for its answer, in tokens.
 
-    `model_window` is what its model takes, if known. Of a window that is no larger than what should
-    be kept, half is kept.
+    `model_window` is its model's limit, if known. If the window is not larger than the setting for
+    the answer, half of the window is reserved.
     """
     takes = min(settings.window_tokens, model_window or settings.window_tokens)
     reserved = settings.reserved_output_tokens
@@ -365,10 +366,10 @@ def sizes(settings: ContextSettings, model_window: int | None = None) -> tuple[i
 
 
 def history_budget(team: Team) -> int:
-    """The widest window of the team's members, in tokens."""
+    """Return the widest window of the team's members, in tokens."""
     return max((member.profile.context.window_tokens for member in team.members), default=0)
 
 
 def weigh(message: Message) -> int:
-    """Return a lower bound of a message's tokens in a prompt, by a quick look."""
+    """Return a lower bound of a message's tokens in a prompt, estimated quickly."""
     return estimate(message.content) + _FRAME_TOKENS

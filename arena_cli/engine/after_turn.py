@@ -1,7 +1,7 @@
 """Work for the team's memory at the end of a turn: deviations, notes, summaries.
 
-It is done before `turn_finished` is written, in order of call, so that two runs write the same; and
-doing it again, as after a crash, does nothing more.
+It runs before `turn_finished` is written, in order of call, so that two runs write the same. It is
+idempotent: a repetition after a crash does nothing more.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HEEDED_KINDS: tuple[Kind, ...] = ("blocker", "next_action", "conclusion")
 
 
 async def after_turn(room: Room) -> None:
-    """Compare the turn's replies with what was known, take its notes, make room for more."""
+    """Check the turn's replies for deviations, take notes from it, and summarise if needed."""
     recollection, chain = room.scene.recollection, room.scene.fold.open
     if recollection is None or chain is None or not chain.turns:
         return
@@ -52,14 +52,14 @@ async def after_turn(room: Room) -> None:
 
 
 async def before_end(room: Room) -> None:
-    """Ask the extracting agent, where it is not asked after every so many messages."""
+    """Ask the extracting agent at the end of a chain, unless it is asked every N messages."""
     recollection, every = room.scene.recollection, room.scene.team.config.memory.extract_every
     if recollection and room.extractor and not every:
         await _extract(room, recollection)
 
 
 def _tell_cuts(room: Room, recollection: Recollection, chain: Chain) -> None:
-    """Tell of agents whose server seems to read less than it is sent."""
+    """Report agents whose server seems to read less than it is sent."""
     for agent in chain.turns[-1].called:
         if room.scene.fold.counts.cut_suspected(agent) is not None:
             problem = (
@@ -70,7 +70,7 @@ def _tell_cuts(room: Room, recollection: Recollection, chain: Chain) -> None:
 
 
 def _tell_deviations(room: Room, recollection: Recollection, chain: Chain) -> None:
-    """Write which notes the replies did not heed that their agents were shown."""
+    """Write the deviations: the notes that agents were shown and whose replies ignore them."""
     index = recollection.index()
     if index is None:
         return
@@ -92,7 +92,7 @@ def _tell_deviations(room: Room, recollection: Recollection, chain: Chain) -> No
 
 
 def _was_shown(note: Note, done: ReplyFinished, turn: Turn, room: Room) -> bool:
-    """Return True if the agent was shown the note, or the message that it comes from."""
+    """Return True if the agent was shown the note, or the note's source message."""
     if note.id in turn.replies[done.agent].notes:
         return True
     source = room.scene.history.message(note.source or "")
@@ -114,7 +114,7 @@ def _tell_deviation(ignored: compliance.IgnoredNote, done: ReplyFinished, room: 
 
 
 def _take_notes(room: Room, recollection: Recollection, chain: Chain) -> None:
-    """Take what agents wrote as notes, and what the rules find worth one."""
+    """Take notes from the turn: those that agents wrote, and those that the rules extract."""
     settings = recollection.rules
     for message in _unnoted(room, chain):
         if message.author_type == "system":
@@ -156,7 +156,7 @@ def _unnoted(room: Room, chain: Chain) -> Iterator[Message]:
 
 
 def _make_notes(drafts: Sequence[Draft], room: Room, recollection: Recollection) -> int:
-    """Make notes of what is worth one; how many. What cannot be written is told, and left out."""
+    """Make notes of the drafts; return their number. A draft that cannot be written is reported."""
     if not drafts:
         return 0
     own_folder, *shared_folders = recollection.folders
@@ -196,10 +196,10 @@ def _make_notes(drafts: Sequence[Draft], room: Room, recollection: Recollection)
 
 
 class _TurnNotes:
-    """Writes what is made of `draft` with its event.
+    """A writer of the notes of a turn, made from `draft`, with their events.
 
-    `was_told`: the event was there before, of a file that was lost. `refusal` is that of the
-    transcript.
+    `was_told`: the event already existed, for a file that was lost. `refusal` is the error of the
+    transcript, if it could not be written.
     """
 
     def __init__(self, room: Room, folder: Folder) -> None:
@@ -212,7 +212,7 @@ class _TurnNotes:
         self._desk = note_events.NoteWriter(self._log, write, sync=folder.sync, is_strict=False)
 
     def carry(self, folder: Folder, act: NoteAct, changes: Sequence[NoteChange]) -> None:
-        """Write a note that was taken."""
+        """Write a note with its event; only the files if the event exists already."""
         assert self.draft is not None
         self.was_told = (changes[0].note.id, self.draft.source) in _list_noted(self._room)
         if self.was_told:  # a power cut may lose a file whose event it spares
@@ -228,7 +228,7 @@ class _TurnNotes:
 
 
 def _list_noted(room: Room) -> set[tuple[str, str]]:
-    """Return the notes of the open turn: the id of each, with that of the message it is from."""
+    """Return the notes of the open turn: the id of each, with the id of its source message."""
     assert room.scene.fold.open is not None
     return {
         (event.note, event.message)
@@ -266,7 +266,7 @@ def _tell_refused(problem: str, message: Message, room: Room) -> None:
 
 
 async def _extract(room: Room, recollection: Recollection) -> None:
-    """Ask the extracting agent about what was said since it was asked last."""
+    """Ask the extracting agent about the messages since its last call."""
     extractor = room.extractor
     assert extractor is not None
     messages = _unextracted(room, extractor)
@@ -296,7 +296,7 @@ async def _extract(room: Room, recollection: Recollection) -> None:
 
 
 def _unextracted(room: Room, extractor: Member) -> list[ShownMessage]:
-    """Return the messages since the last extraction, the newest that the agent's window takes."""
+    """Return the messages since the last extraction, the newest that fit into the window."""
     history, fold = room.scene.history, room.scene.fold
     head = window.Head.of(room.scene.team, extractor, room.scene.windows.get(extractor.id))
     tokens_left = (head.room - head.tokens) * _QUESTION_SHARE

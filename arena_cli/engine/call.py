@@ -27,7 +27,11 @@ MAY_MENTION = "not in may_mention"
 
 
 class CalledAgents(NamedTuple):
-    """`mentions`: whom the message names, humans included; `next_mentions`: agents it calls."""
+    """The ids that an answer names.
+
+    `mentions` are those in the message, including humans; `next_mentions` are the agents that it
+    calls.
+    """
 
     mentions: tuple[str, ...]
     next_mentions: tuple[str, ...]
@@ -38,7 +42,7 @@ class CalledAgents(NamedTuple):
 def resolve_calls(
     output: AgentOutput, member: Member, team: Team, roster: Roster, *, opener: str
 ) -> CalledAgents:
-    """Return whom an agent's answer mentions and calls; `opener` is the human of the chain.
+    """Return the ids that an agent's answer mentions and calls; `opener` is the human of the chain.
 
     Humans that only `next_mentions` names are among the mentions too: the chain waits for them.
     """
@@ -113,7 +117,7 @@ def announce(planned: Planned, room: Room) -> None:
 async def run(planned: Planned, room: Room) -> None:
     """Call an agent whose first attempt is announced, and write how it ended.
 
-    Cancelled, it writes `cancelled` and raises; nothing else but DiskRefused leaves it.
+    If cancelled, it writes `cancelled` and raises; otherwise it only raises DiskRefused.
     """
     began = room.clock.monotonic()
     heard = Heard(
@@ -185,7 +189,7 @@ def _again(planned: Planned, room: Room, heard: Heard) -> None:
 
 
 def _smaller(planned: Planned, room: Room) -> bool:
-    """Plan the next attempt with fewer messages; return False where less is not possible."""
+    """Plan the next attempt with fewer messages; return False if there is nothing to leave out."""
     chain = room.scene.fold.open
     if chain is None:
         return False
@@ -201,7 +205,7 @@ def _smaller(planned: Planned, room: Room) -> bool:
 
 
 def _attached(planned: Planned) -> str:
-    """Describe the files that the estimate of an input leaves out: adapters decide what is sent."""
+    """Describe the files that the estimate of an input omits: adapters decide what is sent."""
     files = sum(len(message.attachments) for message in planned.input.messages)
     return f", without the {files} attached file{'s' if files > 1 else ''}" if files else ""
 
@@ -239,10 +243,10 @@ def _read_silence(answer: Answer, member: Member, room: Room, heard: Heard) -> A
 
 
 def _wait_before_retry(error: AgentError, failed: int, retries: int, clock: Clock) -> float | None:
-    """Seconds to wait before the next attempt; None where there is none.
+    """Return the seconds to wait before the next attempt; None if there is none.
 
-    Doubles from 0.5 s to 30 s, half of it by chance; `Retry-After` is kept to if it is at most
-    60 s, and above that there is no point in waiting (RFC 9110, section 10.2.3).
+    The wait doubles from 0.5 s to 30 s; half of it is random. `Retry-After` is used if it is at
+    most 60 s; for a longer one there is no further attempt (RFC 9110, section 10.2.3).
     """
     if failed >= retries or not error.again or isinstance(error, AgentRefused):
         return None
@@ -319,7 +323,7 @@ def _message(
 def _usage(planned: Planned, answer: Answer | None, heard: Heard) -> Usage | None:
     """Return the usage of all attempts, as reported by the agent.
 
-    An answer without a report is estimated; a failed call without one counts as nothing.
+    The usage of an answer without a report is estimated; a failed call without one counts as zero.
     """
     last = heard.usage
     if answer is not None:
@@ -352,7 +356,7 @@ class AgentAnswer(NamedTuple):
 async def ask(member: Member, text: str, room: Room) -> AgentAnswer:
     """Ask an agent once, within its `timeout_s`, else the team's `turn_timeout_s`.
 
-    Only what cancels it leaves it, and DiskRefused.
+    It raises only CancelledError and DiskRefused.
     """
     question = ShownMessage(
         id="m0",

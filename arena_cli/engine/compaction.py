@@ -1,7 +1,7 @@
-"""Summarise older messages at a turn's end: where a window is full, or at an interval.
+"""Summarise older messages at a turn's end: when a window is full, or at an interval.
 
-What is summarised stays in the transcript; agents are shown the summary in its place. A summary
-that is no good counts for nothing, and another is tried only when there is more to summarise.
+Summarised messages stay in the transcript; agents are shown the summary in their place. An invalid
+summary is not used, and another is only tried when there is more to summarise.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _LEAST_ASKED = 300
 
 @dataclass(frozen=True)
 class _Old:
-    """The input of a summary: messages, oldest first, the earlier summary, facts to be held.
+    """The input of a summary: messages, oldest first, the earlier summary, facts to include.
 
-    `asked_now` is what opened the open chain, if it is among them. `tokens` are those of messages
-    and earlier summary, estimated; of a summary the agent with the smallest window is shown
-    `least_shown` at most, that with the widest `most_shown`.
+    `asked_now` is the request that opened the open chain, if it is among the messages. `tokens` is
+    the estimate for messages and earlier summary. The agent with the smallest window can be shown a
+    summary of `least_shown` tokens, that with the widest one of `most_shown`.
     """
 
     messages: Sequence[ShownMessage]
@@ -56,23 +56,23 @@ class _Old:
 
     @property
     def asked(self) -> int:
-        """The number of tokens that the summary is asked to have."""
+        """The length to request for the summary, in tokens."""
         shown_tokens = max(_LEAST_ASKED, self.least_shown)
         return summary.asked_tokens(self.tokens, estimate(self.earlier), shown_tokens)
 
     def too_long(self, text: str) -> str:
-        """Explain why a summary is too long; return an empty text where it is not."""
+        """Explain why a summary is too long; return "" if it is not."""
         return summary.too_long(self.tokens, estimate(text), self.most_shown)
 
     @property
     def upto(self) -> str:
-        """The id of the last message that the summary stands for."""
+        """The id of the last message that the summary replaces."""
         return max(self.messages, key=lambda message: message.seq).id
 
 
 @dataclass(frozen=True)
 class _Attempt:
-    """A summary that somebody made, and why it is no good, if it is not."""
+    """A summary by an agent or an algorithm, and why it is invalid, if it is."""
 
     by: str
     text: str
@@ -82,10 +82,11 @@ class _Attempt:
 
 
 async def after_turn(room: Room) -> None:
-    """Tell how full the windows are, and summarise if it is time to.
+    """Report how full the windows are, and summarise if it is time to.
 
-    It does nothing where that was done in this turn already; a crash may have come after the agent
-    that summarises, before the sentences that take its place. Raises DiskRefused.
+    It does nothing if it has already summarised in this turn. After a crash, the summarizing agent
+    may have failed and the extractive summary be missing; then only that is made. Raises
+    DiskRefused.
     """
     fold = room.scene.fold
     chain = fold.open
@@ -107,7 +108,10 @@ async def after_turn(room: Room) -> None:
 
 
 def _tell_usage(room: Room, chain: Chain) -> bool:
-    """Write how full the windows of those called are, each level once; whether one is full."""
+    """Write how full the windows of the called agents are; return True if one is full.
+
+    Each level of an agent is written once.
+    """
     fold, history, rules = room.scene.fold, room.scene.history, room.scene.team.config.memory
     memory = room.scene.summary()
     turn = chain.turns[-1]
@@ -149,7 +153,7 @@ def _write_usage(room: Room, agent: str, level: Level, used: int, budget: int) -
 
 
 def _is_due(room: Room) -> bool:
-    """Return True if the team wants a summary after a number of messages that is reached."""
+    """Return True if the team's interval between summaries, in messages, has been reached."""
     every, last = room.scene.team.config.auto_summary_interval, room.scene.fold.tried
     if every is None:
         return False
@@ -157,7 +161,7 @@ def _is_due(room: Room) -> bool:
 
 
 def _old(room: Room, chain: Chain) -> _Old | None:
-    """Return the input of a summary made now; None where nothing can be summarised."""
+    """Return the input of a summary made now; None if nothing can be summarised."""
     last, history = room.scene.summary(), room.scene.history
     messages = summary.old_part(history.after(last.upto), chain.turns[-1].started.turn)
     if not messages:
@@ -185,7 +189,7 @@ def _old(room: Room, chain: Chain) -> _Old | None:
 
 
 def _summary_room(room: Room, member: Member) -> int:
-    """Return how many tokens a summary may have to be shown to a member."""
+    """Return the length of the longest summary that a member can be shown, in tokens."""
     room_tokens = room.scene.room(member.id) / max(room.scene.fold.counts.factor(member.id), 1.0)
     return int((room_tokens - room.scene.head(member.id).tokens) * window.SUMMARY_SHARE)
 
@@ -199,7 +203,7 @@ def _is_worth_it(old: _Old, fold: Fold) -> bool:
 
 
 async def _by_agent(room: Room, member: Member, old: _Old) -> _Attempt:
-    """The summary of an agent, which is asked part by part where its window is small."""
+    """Return the summary of an agent, which is asked part by part if its window is small."""
     most = old.asked
     head = window.Head.of(room.scene.team, member, room.scene.windows.get(member.id))
     batches = _parts(old, head.room - head.tokens, most, room.scene.history.weight_of)
@@ -229,9 +233,10 @@ async def _by_agent(room: Room, member: Member, old: _Old) -> _Attempt:
 def _parts(
     old: _Old, room: int, most: int, weight_of: Callable[[ShownMessage], int]
 ) -> list[Sequence[ShownMessage]]:
-    """The messages in parts that fit into a window with the question and the summary so far.
+    """Split the messages into parts that fit into a window.
 
-    None where the window has no room for any. `weight_of` a message is in tokens.
+    Each part leaves room for the question and the summary so far. Returns no part if the window has
+    no room for any. `weight_of` returns the tokens of a message.
     """
     question_tokens = estimate(summary.question((), "", most, "en"))
     room -= question_tokens + 2 * max(most, estimate(old.earlier))
@@ -251,7 +256,7 @@ def _parts(
 
 
 def _checked(answer: str, old: _Old | None, room: Room) -> tuple[str, str]:
-    """A summary in arena's form, and why it is no good; without `old` it is that of a part."""
+    """Return a summary in arena's form, and why it is invalid; `old` is None for a part."""
     if not answer.strip():
         return "", "it is empty"
     sections = summary.parse_summary(answer)
@@ -265,7 +270,7 @@ def _checked(answer: str, old: _Old | None, room: Room) -> tuple[str, str]:
 
 
 async def _extracted(room: Room, old: _Old) -> _Attempt:
-    """The summary that is put together of sentences, outside of the event loop."""
+    """Return the extractive summary, computed outside of the event loop."""
     sections: Sections = await asyncio.to_thread(
         extractive.summarize,
         old.messages,

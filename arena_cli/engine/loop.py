@@ -1,6 +1,6 @@
-"""The turn loop. Read this first: it asks `rules.next_step` what comes next, and does it.
+"""The turn loop. Read this first: it takes each step that `rules.next_step` returns.
 
-The chain is in the transcript's fold, nowhere else: to go on after a crash is to run this again.
+The state of the chain is only in the transcript's fold: to continue after a crash, run it again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def start_turn(step: rules.StartTurn, journal: Journal) -> TurnStarted:
 
 
 def finish_chain(end: End, awaits: Sequence[str], journal: Journal) -> ChainFinished:
-    """End the open chain, with what it used."""
+    """End the open chain, with its usage."""
     chain = _open_chain(journal)
     results = chain.results()
     usages = [done.usage for done in results if done.usage is not None]
@@ -62,7 +62,7 @@ def _open_chain(journal: Journal) -> Chain:
 
 
 def _report_limit(due: Sequence[str], team: Team, language: Language, journal: Journal) -> None:
-    """Write the system message of a chain that its depth limit stops: who was still due."""
+    """Write the system message about a depth limit: it names the agents that were still due."""
     members = {member.id: member.name for member in team.members}
     names = [members.get(agent, agent) for agent in due]
     stamp = journal.stamp()
@@ -89,15 +89,15 @@ def _describe_limit(names: list[str], limit: int, language: Language) -> str:
 
 
 class Engine:
-    """Runs the open chain of one session to its end, one chain after the other."""
+    """The engine of one session, which runs its open chains, one after the other."""
 
     def __init__(self, room: Room) -> None:
         self._room = room
 
     async def run(self) -> ChainFinished:
-        """Do step after step until the chain is finished.
+        """Take step after step until the chain is finished.
 
-        Cancelled, the running replies are written as `cancelled` and the chain stays open.
+        If cancelled, the running replies are written as `cancelled` and the chain stays open.
         Raises DiskRefused.
         """
         team, journal = self._room.scene.team, self._room.journal
@@ -130,7 +130,7 @@ class Engine:
         raise ValueError("no chain is open")
 
     async def _call(self, phase: Phase, agents: tuple[str, ...], chain: Chain) -> None:
-        """Call the agents of a phase at once; each reply is written as it arrives."""
+        """Call the agents of a phase concurrently; write each reply as it arrives."""
         await self._recall(phase, agents, chain)
         planned = []
         for agent in agents:
@@ -153,7 +153,7 @@ class Engine:
             raise
 
     async def _recall(self, phase: Phase, agents: tuple[str, ...], chain: Chain) -> None:
-        """Find what bears on the calls of a phase, at the notes' files as they are now."""
+        """Find the notes that are relevant to the calls of a phase, from their current files."""
         recollection = self._room.scene.recollection
         if recollection is None:
             return

@@ -1,4 +1,4 @@
-"""Write acts on notes: the event and the files, both or neither, also after a crash.
+"""Write acts on notes: the event and the files, both or neither, even after a crash.
 
 `notes.staging` defines the order in which they are written.
 """
@@ -25,8 +25,8 @@ Append = Callable[[Sequence[Mapping[str, Any]], Callable[[], None]], list[NoteEv
 class NoteWriter:
     """A writer of acts on notes, with the trail that `log` writes.
 
-    `is_strict`: each act is on the disk before the next begins, as far as the trail is synced at
-    all. Else the caller has the folders settle, and what was begun is begun again after a crash.
+    `is_strict`: each act is on disk before the next begins, if the trail is synced at all.
+    Otherwise the caller has the folders settle, and an incomplete act is repeated after a crash.
     """
 
     def __init__(self, log: Log, append: Append, *, sync: bool, is_strict: bool) -> None:
@@ -40,7 +40,7 @@ class NoteWriter:
     ) -> list[NoteEvent]:
         """Write the events of these acts, then the files. Raises DiskRefused.
 
-        `acts` are the fields of events without what stamps them.
+        `acts` are the fields of events without their stamps.
         """
         if is_unfinished(self._log.path):  # the disk refused a file, or this is its second try
             finish(self._log, self._append, [folder], is_held=True)
@@ -75,14 +75,14 @@ class NoteWriter:
 
 
 def is_unfinished(trail: Path) -> bool:
-    """Return True if an act was begun and not ended, or is being carried out now."""
+    """Return True if an act has begun and not ended, or is being carried out now."""
     return staging.path_of(trail).is_file()
 
 
 def finish(log: Log, append: Append, folders: Iterable[Folder], *, is_held: bool = False) -> bool:
-    """Finish the act that another process began, by whoever holds the lock of the trail.
+    """Complete an act that another process began; return True if there was one.
 
-    `is_held`: the caller holds the lock of the folders too. Return whether there was an act.
+    The caller must hold the lock of the trail; `is_held`: it holds the lock of the folders too.
     Raises SessionBusy, UsageError or DiskRefused.
     """
     path = staging.path_of(log.path)
@@ -102,7 +102,7 @@ def finish(log: Log, append: Append, folders: Iterable[Folder], *, is_held: bool
 
 
 def _count_written(trail: Path, staged: Staged) -> int:
-    """Return how many of the staged events the trail has."""
+    """Return the number of staged events that are in the trail."""
     count = 0
     for event in _since(trail, staged.seq):
         if count == len(staged.acts):
@@ -115,7 +115,7 @@ def _count_written(trail: Path, staged: Staged) -> int:
 
 
 def _since(trail: Path, seq: int) -> list[NoteEvent]:
-    """Return the events of the trail from that number on, as far as they are about notes."""
+    """Return the events about notes in the trail, from that number on."""
     note_events: list[NoteEvent] = []
     for raw in reader.backwards(trail, trail.stat().st_size):
         events = reader.parse_events(raw)

@@ -22,7 +22,7 @@ from arena_cli.workspace.models import AgentProfile, Member, Team
 def record_own_session(
     session_id: SessionId, input: AgentInput, digests: Sequence[str], member: Member
 ) -> dict[str, Any]:
-    """Return the agent's own session as `reply_finished.agent_session` records it."""
+    """Return the agent's own session as recorded in `reply_finished.agent_session`."""
     seqs = [message.seq for message in input.messages] or [0]
     first, last = min(seqs), max(seqs)
     state = {"state": dict(session_id.state)} if session_id.state else {}
@@ -39,9 +39,10 @@ def record_own_session(
 def usable(
     recorded: Mapping[str, Any] | None, input: AgentInput, digests: Sequence[str], member: Member
 ) -> AgentSession | None:
-    """The kept session, if it holds what the agent would be shown now up to there.
+    """Return the recorded session if its content matches the agent's current input.
 
-    Messages that have left the agent's window since cannot be compared, and are taken as they were.
+    Messages that have left the agent's window since then cannot be compared; they are assumed to
+    match.
     """
     if not recorded:
         return None
@@ -71,18 +72,18 @@ def _hash_shown(input: AgentInput, digests: Sequence[str], first: int, last: int
 
 
 def _hash(value: Any) -> str:
-    """SHA-256 over the value as JSON, in hexadecimal."""
+    """Return the SHA-256 of the value as JSON, in hexadecimal."""
     text = json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @dataclass
 class Planned:
-    """A reply that is to be called: the agent, its role in the turn, its input.
+    """A reply to be called: the agent, its role in the turn, its input.
 
-    `attempt` is the number of its next attempt, `failed` how many attempts failed before,
-    `shrunk` how many of them because it was shown too much; `digests`
-    are the hashes of the input's messages, `notes` the ids of the notes in it.
+    `attempt` is the number of its next attempt, `failed` the number of attempts that failed before,
+    `shrunk` the number of those whose prompt was too long; `digests` are the hashes of the input's
+    messages, `notes` the ids of the notes in it.
     """
 
     agent: str
@@ -105,9 +106,9 @@ class Planned:
 def plan(
     agent: str, phase: Phase, chain: Chain, scene: Scene, *, most: int | None = None
 ) -> Planned:
-    """The next call of an agent in the last turn of the open chain.
+    """Plan the next call of an agent in the last turn of the open chain.
 
-    `most`, in estimated tokens, is a limit of its input that is nearer than its window.
+    `most`, in estimated tokens, is a limit of its input that is lower than its window.
     """
     turn = chain.turns[-1]
     earlier = turn.replies.get(agent)
@@ -168,22 +169,22 @@ def _said(trigger: Sequence[str], chain: Chain) -> str:
 
 
 def limit_s(member: Member | None, team: Team) -> float:
-    """Seconds that a reply of a member may take with all its attempts; the nearer setting wins."""
+    """Return the time limit of a reply in seconds, for all attempts; the member's setting wins."""
     return (member.profile.timeout_s if member else None) or team.config.turn_timeout_s
 
 
 def attempt_limit_s(seconds_left: float, team: Team) -> float:
-    """Seconds that an attempt may take, of the `left` that its reply has."""
+    """Return the time limit of an attempt in seconds; its reply has `seconds_left`."""
     limit = team.config.attempt_timeout_s
     return seconds_left if limit is None else min(seconds_left, limit)
 
 
 def _gone(agent: str) -> Member:
-    """Return a member that was in the team when the chain opened and has left it since."""
+    """Return a member that was in the team when the chain opened and has since left it."""
     return Member(profile=AgentProfile(agent_id=agent, adapter={"type": ""}), name=agent)
 
 
 def _reply_to(agent: str, trigger: list[str], chain: Chain) -> str | None:
-    """The last new message that calls this agent, else the last new one."""
+    """Return the last new message that calls this agent, else the last new one."""
     calling = [name for name in trigger if agent in chain.calling[name]]
     return next(reversed(calling or trigger), None)

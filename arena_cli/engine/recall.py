@@ -1,4 +1,4 @@
-"""Recall what an agent is shown beside messages: the summary, pinned messages, best notes."""
+"""Recall the memory of a call: the summary, pinned messages, best notes."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def recall_summary(fold: Fold) -> Memory:
 
 
 class Recollection:
-    """The memory of one session, as its transcript and the files of its notes are now.
+    """The memory of one session, by its transcript and the current files of its notes.
 
-    `make_index` gives where notes are found, once there is one; `waits` says whether that may take
-    long, as where a server makes vectors. `on_problem` is told once of each note that cannot be
-    read.
+    `make_index` creates the index of the notes, once there are any. `waits` is True if a search may
+    take long, for example if a server computes vectors. `on_problem` receives each note that cannot
+    be read, once.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Recollection:
         self._far: dict[str, ShownMessage | None] = {}
 
     def follow(self) -> None:
-        """Look at the notes' files as they are now; what follows goes by that."""
+        """Read the current files of the notes; later calls use this state."""
         self._is_followed = True
         self._hits.clear()
         if self._index is None and any(folder.path.is_dir() for folder in self.folders):
@@ -85,11 +85,11 @@ class Recollection:
                 self.tell(problem)
 
     def only(self, note_ids: Sequence[str]) -> None:
-        """Find these notes and no others, whatever a call is about: those that it was shown."""
+        """Find only these notes, regardless of what a call is about: those that it was shown."""
         self._only = note_ids
 
     def find(self, about: Iterable[str]) -> None:
-        """Find what bears on these texts now, so that `memory` need not wait for it."""
+        """Find the notes relevant to these texts now, so that `memory` need not wait for it."""
         index = self.index()
         if index is not None:
             for new in about:
@@ -108,20 +108,20 @@ class Recollection:
         )
 
     def index(self) -> Index | None:
-        """Return the index of the notes, as last read; None as long as there are no notes."""
+        """Return the index of the notes, as last read; None while there are no notes."""
         if not self._is_followed:
             self.follow()
         return self._index
 
     def wrote(self, note: Note) -> None:
-        """Follow a note that was written just now."""
+        """Update the index by a note that was just written."""
         if self._index is None:
             self.follow()
         else:
             self._index.update(note)
 
     def alike(self, draft: Draft) -> list[Note]:
-        """The notes among which one may say what a draft says."""
+        """Return the notes that may have the same content as a draft."""
         index = self.index()
         if index is None:
             return []
@@ -131,13 +131,13 @@ class Recollection:
         return [*index.own(self._session, kinds, archived=True), *shared]
 
     def tell(self, problem: Fault) -> None:
-        """Tell what is wrong with a note, once."""
+        """Report a problem of a note, once."""
         if problem not in self._told:
             self._told.add(problem)
             self._on_problem(problem)
 
     def close(self) -> None:
-        """Let go of the index."""
+        """Close the index."""
         if self._index is not None:
             self._index.close()
             self._index = None
@@ -163,7 +163,7 @@ class Recollection:
         return self._hits[new]
 
     def _pinned(self, notes: Sequence[Note], fold: Fold, history: History) -> Sequence[Pinned]:
-        """Each pinned message once, oldest first, of what was said before the open turn."""
+        """Return each pinned message from before the open turn once, oldest first."""
         turn_seq = (
             fold.open.turns[-1].started.seq if fold.open and fold.open.turns else fold.seq + 1
         )
@@ -178,7 +178,7 @@ class Recollection:
         return sorted(pinned.values(), key=lambda one: one.message.seq)
 
     def _message(self, message_id: str) -> ShownMessage | None:
-        """A message that is remembered no more, from the transcript; None where there is none."""
+        """Return a forgotten message from the transcript; None if it does not exist."""
         if message_id not in self._far:
             message = queries.message(self._transcript, message_id)
             self._far[message_id] = shown_to_others(message) if message else None

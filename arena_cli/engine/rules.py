@@ -1,7 +1,7 @@
 """The turn rules (docs/concepts/turn-rules.md) as functions of the open chain and the team. No I/O.
 
-`next_step` is the whole of it: what the loop does next, whether the chain just opened or was
-killed half-way.
+`next_step` combines them: it returns the next step of the loop, whether the chain has just opened
+or was interrupted by a crash.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class CallPhase(NamedTuple):
 
 @dataclass(frozen=True)
 class ChooseCandidates:
-    """Phase A is over: say who is asked in phase B."""
+    """End phase A, and choose the agents that are asked in phase B."""
 
 
 class FinishTurn(NamedTuple):
-    """Both phases are over."""
+    """Finish a turn: both phases have ended."""
 
     called: tuple[str, ...]
     replied: tuple[str, ...]
@@ -41,14 +41,14 @@ class FinishTurn(NamedTuple):
 
 
 class TellLimit(NamedTuple):
-    """Say who was still due when the depth limit stopped the chain."""
+    """Report the agents that were still due when the depth limit stopped the chain."""
 
     due: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class StartTurn:
-    """Open a turn with these as must; those beyond `max_responders` are deferred."""
+    """Open a turn in which these agents must reply; those beyond `max_responders` are deferred."""
 
     depth: int
     must: tuple[str, ...]
@@ -58,7 +58,7 @@ class StartTurn:
 
 
 class FinishChain(NamedTuple):
-    """Nobody is left to speak."""
+    """Finish the chain: no agent is left to speak."""
 
     end: End
     awaits: tuple[str, ...]
@@ -112,7 +112,7 @@ def _start(
 
 
 def first_must(message: Message, team: Team) -> tuple[tuple[str, ...], dict[str, list[str]]]:
-    """Return the agents that must answer the opening message, and who mentioned each of them."""
+    """Return the agents that must reply to the opening message, and who mentioned each of them."""
     ids = {member.id for member in team.members}
     mentioned = tuple(name for name in message.mentions if name in ids)
     if mentioned:
@@ -159,12 +159,12 @@ def choose_candidates(
 
 
 def new_texts(turn: Turn, chain: Chain) -> list[str]:
-    """The texts of the turn's new messages: its trigger and what phase A said."""
+    """Return the texts of the turn's new messages: its trigger and the replies of phase A."""
     return [message.content for message in chain.new_messages(turn)]
 
 
 def due_after(turn: Turn, team: Team) -> tuple[str, ...]:
-    """Everyone due after a turn: the deferred, then whom its replies call, each once."""
+    """Return all agents due after a turn: the deferred ones, then those called by its replies."""
     due = dict.fromkeys(turn.started.deferred)
     for done in turn.successes():
         due.update(dict.fromkeys(done.next_mentions))
@@ -177,7 +177,7 @@ def due_after(turn: Turn, team: Team) -> tuple[str, ...]:
 
 
 def mentioners(turn: Turn, due: Iterable[str]) -> dict[str, list[str]]:
-    """Return who mentioned each agent that is due; for the deferred it adds up."""
+    """Return who mentioned each agent that is due; for a deferred one, in all its turns."""
     by_agent: dict[str, dict[str, None]] = {}
     for agent in due:
         earlier = turn.started.mentioned_by.get(agent, []) if agent in turn.started.deferred else []
@@ -220,7 +220,7 @@ def decide_end(chain: Chain, team: Team) -> tuple[End, tuple[str, ...]]:
 
 
 def humans_named(chain: Chain, team: Team) -> tuple[str, ...]:
-    """The humans that replies of the chain mention, in order of mention."""
+    """Return the humans that replies of the chain mention, in order of mention."""
     humans = {chain.opening.message.author_id, *(human.id for human in team.humans)}
     mentioned: dict[str, None] = {}
     for done in chain.results():

@@ -1,4 +1,4 @@
-"""A session as the engine has it: to plan its calls (`Scene`), and to make them (`Room`)."""
+"""Define the engine's view of a session: to plan calls (`Scene`) and to make them (`Room`)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Keep = Callable[[Sequence[Attachment], str], list[Attachment]]
 
 
 class Scene(NamedTuple):
-    """A session as plans are made of it; `history` is told of messages by the fold.
+    """A session as plans are made of it; the fold adds messages to `history`.
 
-    `recollection` None: nothing is remembered but messages. `windows` are the tokens that the
-    models of agents take, of those that are known.
+    Without a `recollection`, only messages are remembered. `windows` are the context windows of the
+    agents' models in tokens, where known.
     """
 
     session_id: str
@@ -38,7 +38,7 @@ class Scene(NamedTuple):
     windows: Mapping[str, int] = NO_WINDOWS
 
     def head(self, agent: str) -> window.Head:
-        """Return the part of the input that is the same at each call of a member."""
+        """Return the part of the input that is the same in each call of a member."""
         return window.make_head(self.team, agent, self.windows.get(agent))
 
     def limits(self, agent: str) -> window.Limits:
@@ -70,10 +70,10 @@ class Scene(NamedTuple):
 
 
 class Room(NamedTuple):
-    """A session in which agents are called; `journal` moves the scene's fold.
+    """A session in which agents are called; `journal` updates the scene's fold.
 
-    `keep` stores attachments of a message id. `on_text` is told an agent's id and the end of its
-    text so far. `summarizer` and `extractor` are agents that work for the team's memory.
+    `keep` stores the attachments of a message id. `on_text` receives an agent's id and the end of
+    its text so far. `summarizer` and `extractor` are agents that work for the team's memory.
     """
 
     scene: Scene

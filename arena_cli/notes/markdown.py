@@ -1,7 +1,7 @@
-"""A note's file as text: read, written anew, and changed where every other byte stays.
+"""Read and write a note's file as text, and change it without touching any other byte.
 
-A file begins with its front matter: YAML between two lines `---`. One without is a note all the
-same, of the kind that its name says.
+A file begins with its front matter: YAML between two lines `---`. A file without one is a note all
+the same, of the kind in its name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BOM = "\ufeff"
 
 
 class NoteFault(FileFaults):
-    """A note's file cannot be read; `file`, `line`, `what` and `mend` are of its first fault."""
+    """A note's file cannot be read; its fields are those of its first error."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         super().__init__(faults)
@@ -41,7 +41,7 @@ class NoteFault(FileFaults):
 
 
 class _Front(Shape):
-    """The fields of the front matter; other keys are left alone."""
+    """The fields of the front matter; other keys are ignored."""
 
     title: str | None = None
     kind: Kind | None = None
@@ -72,7 +72,10 @@ _STANDING |= {"occurrences", "related_sessions"}
 
 
 class _Parts(NamedTuple):
-    """A file's text: `before` is up to its first YAML, `after` from the closing `---` on."""
+    """The parts of a file's text.
+
+    `before` ends where the YAML begins; `after` begins at the closing `---`.
+    """
 
     before: str
     front: str | None
@@ -82,9 +85,9 @@ class _Parts(NamedTuple):
 
 
 def decoded(raw: bytes, file: str, *, is_cut: bool = False) -> str:
-    """The bytes of a note as text, its byte order mark included; `is_cut`: there are more.
+    """Decode the bytes of a note, including a byte order mark; `is_cut`: there are more bytes.
 
-    Raises NoteFault where they are not UTF-8.
+    Raises NoteFault if they are not UTF-8.
     """
     try:
         return raw.decode("utf-8")
@@ -98,9 +101,9 @@ def decoded(raw: bytes, file: str, *, is_cut: bool = False) -> str:
 
 
 def parse(text: str, *, id: str, file: str) -> Note:
-    """The note in a file's text. `file` is its path within the workspace.
+    """Return the note in a file's text. `file` is its path within the workspace.
 
-    Raises NoteFault with file and line where its front matter cannot be read.
+    Raises NoteFault with file and line if its front matter cannot be read.
     """
     file_parts = _split(text, file)
     front = _front(file_parts.front, file) if file_parts.front is not None else _Front()
@@ -118,12 +121,12 @@ def parse(text: str, *, id: str, file: str) -> Note:
 
 
 def is_cut(note: Note, text: str) -> bool:
-    """Return True if the file has more text than was read of it."""
+    """Return True if the file has more text than the note has."""
     return len(_split(text, note.file).body) > len(note.body)
 
 
 def write_note(note: Note) -> str:
-    """The text of a new file for this note."""
+    """Return the text of a new file for this note."""
     fields: dict[str, Any] = {}
     for key in _Front.model_fields:
         value = getattr(note, key)
@@ -135,10 +138,10 @@ def write_note(note: Note) -> str:
 
 
 def changed(text: str, **fields: Any) -> str:
-    """The text with these fields of its front matter set, and every other byte as it was.
+    """Return the text with these fields set in its front matter, and every other byte unchanged.
 
-    A text without front matter gets one. Raises NoteFault where it cannot be read, or where it is
-    written in a way that cannot be changed.
+    A text without front matter gets one. Raises NoteFault if it cannot be read, or if its form does
+    not allow the change.
     """
     file_parts = _split(text, "note")
     if file_parts.front is None:
@@ -160,7 +163,7 @@ def changed(text: str, **fields: Any) -> str:
 
 
 def appended(text: str, heading: str, addition: str) -> str:
-    """The text with more of it at its end, under a heading; every byte of it as it was."""
+    """Return the text with an addition at its end, under a heading; no other byte is changed."""
     newline = _split(text, "note").newline
     gap = "" if text.endswith(("\n\n", "\r\n\r\n")) else "\n"
     if not text.endswith(("\n", "\r")):
@@ -170,7 +173,7 @@ def appended(text: str, heading: str, addition: str) -> str:
 
 
 def standing_of(text: str) -> dict[str, Any]:
-    """Return what the front matter says of where the note stands. Raises NoteFault."""
+    """Return the status fields of the front matter. Raises NoteFault."""
     front = _split(text, "note").front
     if front is None:
         return {}
@@ -178,7 +181,7 @@ def standing_of(text: str) -> dict[str, Any]:
 
 
 def body_of(text: str) -> str:
-    """All that stands after the front matter. Raises NoteFault where that is never closed."""
+    """Return all text after the front matter. Raises NoteFault if that is never closed."""
     return _split(text, "note").body
 
 
@@ -202,7 +205,7 @@ def _split(text: str, file: str) -> _Parts:
 
 
 def _closing(text: str, start: int) -> tuple[int, int] | None:
-    """Return the begin and end of the line `---` that closes the front matter."""
+    """Return the start and end of the line `---` that closes the front matter."""
     index = start
     while index < len(text):
         match = _RULE.match(text, index)
@@ -248,7 +251,7 @@ def _entry(key: str, value: Any) -> str:
 
 
 def _value(key: str, value: Any, *, in_flow: bool = False) -> str:
-    """The value as it stands after its key, in one line."""
+    """Return the value in YAML as it is written after its key, in one line."""
     entry = dump.dump_yaml({key: value})
     text = entry.removeprefix(f"{key}:").strip()
     # A text such as `“yes”` is plain YAML, and looks like a slip to whoever reads it.
@@ -276,7 +279,7 @@ def _with_field(front: str, key: str, value: Any, newline: str) -> str:
 
 
 def _place(root: yaml.Node | None, key: str) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Line and column, from 0, where the value of that key starts, and where it ends."""
+    """Return the start and end, as (line, column) from 0, of the value of that key."""
     for name, node in root.value if isinstance(root, yaml.MappingNode) else ():
         if isinstance(name, yaml.ScalarNode) and name.value == key:
             last = node

@@ -1,7 +1,7 @@
 """A note of knowledge: its front matter, and its text.
 
-A session's notes are its own; shared ones are every session's. A note's id is its file without
-`.md`: `decision-auth` in a session's `knowledge` folder, `decisions/auth` among the shared ones.
+A session has its own notes; shared notes belong to all sessions. A note's id is its file without
+`.md`: `decision-auth` in a session's `knowledge` folder, `decisions/auth` for a shared note.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ PINNING_IMPORTANCE = 0.8
 
 
 class Draft(NamedTuple):
-    """The content of a note before it has a file: found in a message, or given by a person.
+    """The content of a note before it has a file: found in a message, or entered by a person.
 
     `by` is the id of an agent or a human, or `rules`; `source` the id of the message. `importance`
-    runs from 0 to 1.
+    is from 0 to 1.
     """
 
     kind: Kind
@@ -55,14 +55,14 @@ class Draft(NamedTuple):
 
 
 class Note(Shape):
-    """A note as its file has it. Times are ISO 8601 in UTC; `importance` runs from 0 to 1.
+    """A note as read from its file. Times are ISO 8601 in UTC; `importance` is from 0 to 1.
 
-    `source` is the id of the message that it comes from, in the session that comes first in
-    `related_sessions`. `occurrences` counts how often the same was seen. `superseded_by` is the id
-    of the note that stands in its place, `supersedes` that of the note in whose place it comes once
-    it is approved. `body` is the text after the front matter, as it stands.
-    `file` is the path of the file within the workspace, with `/`. `approval` says what is wrong
-    with the approval that the file claims (`notes.staging`); `status` is then what counts.
+    `source` is the id of its source message, in the first session of `related_sessions`.
+    `occurrences` counts how often it was seen. `superseded_by` is the id of the note that replaces
+    it; `supersedes` that of the note that it replaces once it is approved. `body` is the text after
+    the front matter, unchanged. `file` is the path of the file within the workspace, with `/`.
+    `approval` is why the approval that the file claims is invalid (`notes.staging`); `status` is
+    then the one that counts.
     """
 
     id: str
@@ -92,24 +92,24 @@ class Note(Shape):
 
     @property
     def standing(self) -> str:
-        """Its status as people are shown it, with what is wrong with an approval that it claims."""
+        """Its status for display, with the problem of an invalid approval."""
         if self.approval and self.status == "draft":
             return f"draft ({self.approval})"
         return self.approval or self.status
 
     @property
     def session(self) -> str:
-        """The session in whose folder it lies; "" for a shared one."""
+        """The session that owns it; "" for a shared one."""
         return "" if self.is_shared else "".join(self.file.split("/")[-3:-2])
 
     @property
     def is_living(self) -> bool:
-        """True if it still counts: neither archived nor superseded."""
+        """True if it is neither archived nor superseded."""
         return self.status != "archived" and not self.superseded_by
 
     @property
     def pins(self) -> bool:
-        """True if the message that it comes from is always shown."""
+        """True if its source message is always shown."""
         worth = self.kind in PINNING_KINDS or self.importance >= PINNING_IMPORTANCE
         return worth and self.status != "archived" and self.source is not None
 
@@ -136,12 +136,12 @@ _HEADING = re.compile(r"^#{1,6}[ \t]", re.MULTILINE)
 
 
 def section_names(kind: Kind, language: str = "en") -> tuple[str, ...]:
-    """The headings of a note of that kind; most kinds have none."""
+    """Return the section headings of a note of that kind; most kinds have none."""
     return _SECTIONS.get(language, _SECTIONS["en"]).get(kind, ())
 
 
 def body(kind: Kind, text: str, language: str = "en") -> str:
-    """The text of a new note of that kind: in its first section, if it has no headings itself."""
+    """Return the text of a new note: in the first section of its kind, unless it has headings."""
     names = section_names(kind, language)
     text = text.strip("\n")
     if not names or _HEADING.search(text):
@@ -151,7 +151,7 @@ def body(kind: Kind, text: str, language: str = "en") -> str:
 
 
 def added(date: str, name: str, language: str = "en") -> str:
-    """The heading under which more is added to a note that is there."""
+    """Return the heading for text that is added to an existing note."""
     return _ADDED.get(language, _ADDED["en"]).format(date=date, who=name)
 
 
@@ -161,7 +161,7 @@ NOTHING = "note"
 
 
 def slugify(title: str) -> str:
-    """The title as part of a file name: letters, digits and marks, with `-` between words."""
+    """Return the title as part of a file name: letters, digits and marks, joined by `-`."""
     normal = unicodedata.normalize("NFC", unicodedata.normalize("NFC", title).lower())
     characters = "".join(map(_slug_char, normal))
     words = [word for word in characters.split("-") if word]
@@ -172,12 +172,12 @@ def slugify(title: str) -> str:
 
 
 def folded(name: str) -> str:
-    """Equal for names that some file system takes for one."""
+    """Return a form that is equal for names that some file system treats as the same."""
     return name.lower() if name.isascii() else unicodedata.normalize("NFC", name).casefold()
 
 
 def all_folded(names: Sequence[str]) -> list[str]:
-    """Each of the names folded; as one text they fold ten times as fast as one by one."""
+    """Return each of the names folded; joining them is ten times as fast as one by one."""
     return folded("\0".join(names)).split("\0") if names else []  # no name of a file holds a NUL
 
 
@@ -201,12 +201,12 @@ def line(text: str) -> str:
 
 
 def short(title: str) -> str:
-    """A title that is not too long for a list."""
+    """Return the title, cut if it is too long for a list."""
     if len(title) <= LONGEST_TITLE:
         return title
     return cut_text(title, LONGEST_TITLE - 1).rstrip() + "…"
 
 
 def valid(text: str) -> str:
-    r"""A text that can be written, with `\n` as its line ends."""
+    r"""Return the text as valid Unicode with `\n` as its line ends."""
     return clean_text(text)[0].replace("\r\n", "\n").replace("\r", "\n")

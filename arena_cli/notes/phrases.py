@@ -1,8 +1,8 @@
-"""The words by which a sentence says that it holds a decision, a requirement, a task or a problem.
+"""Define the phrases that mark a sentence as a decision, a requirement, a task or a problem.
 
-English and Chinese. A *marker* stands before it with a colon (`Decision: ...`, `决定：...`); a
-*saying* is a turn of phrase that does it (`we decided to ...`, `我们决定...`). What is asked,
-denied, supposed or merely proposed is none: better to miss one than to note what nobody said.
+English and Chinese. A *marker* comes first in the sentence, with a colon (`Decision: ...`,
+`决定：...`); a *saying* is a phrase within it (`we decided to ...`, `我们决定...`). Questions,
+denials, suppositions and mere proposals do not count: a missed note is better than a wrong one.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ _EMPTY = (
 
 
 class Saying(NamedTuple):
-    """A turn of phrase of one kind; a sentence that `unless` finds something in is none."""
+    """A phrase of one kind; a sentence in which `unless` matches does not count."""
 
     kind: Kind
     says: re.Pattern[str]
@@ -214,7 +214,7 @@ class Saying(NamedTuple):
 def sayings(sentence: str) -> Iterator[Saying]:
     """Yield the patterns that a sentence may match, in the order in which they are tried.
 
-    The patterns take some milliseconds to compile: not before one may find something.
+    Compiling them takes some milliseconds, so a pattern is only compiled if it may match.
     """
     folded = sentence.lower()
     for kind, says, unless in _SAYINGS:
@@ -223,7 +223,7 @@ def sayings(sentence: str) -> Iterator[Saying]:
 
 
 def may_hold(text: str) -> bool:
-    """Return True if a text may match in a sentence: most messages hold nothing."""
+    """Return True if a pattern may match in a text; most messages contain none."""
     if _BOX in text:
         return True
     folded = text.lower()
@@ -243,7 +243,7 @@ def _anywhere(says: str) -> re.Pattern[str]:
 
 
 def markers(sentence: str) -> Iterator[tuple[Kind, re.Pattern[str]]]:
-    """Yield the patterns of its beginning; the group `said` is the text behind it."""
+    """Yield the patterns of markers; the group `said` is the text after the marker."""
     if any(sign in sentence for sign in _SIGNS):
         for kind in _marked_in(sentence.lower()):
             yield kind, _compiled(_marked(_MARKERS[kind]))
@@ -276,7 +276,7 @@ def supposed() -> re.Pattern[str]:
 
 
 def empty() -> re.Pattern[str]:
-    """Return the pattern of a text behind a marker that says nothing yet."""
+    """Return the pattern of a text after a marker that has no content yet."""
     return _compiled(_EMPTY)
 
 

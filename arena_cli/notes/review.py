@@ -1,15 +1,16 @@
-"""Review a team's notes: solved, stale, double, or at odds with each other. Pure.
+"""Review a team's notes: solved, stale, duplicate or contradictory ones. Pure.
 
-- *approval*: a note says that it is approved and is not, or was changed since. It is only reported.
+- *approval*: a note claims an approval that is not recorded, or was changed since. It is only
+  reported.
 - *solved*: a message later than the blocker says that it is solved
-  (`compliance.says_solved`). A conclusion is proposed, and that the blocker be archived.
-- *stale*: a next action that was not touched for more than 30 days, to be archived.
-- *duplicate*: two notes of one kind whose titles say the same; the approved one stays, else the
-  earlier. What counts is every word that tells something, in its order, the numbers and a negation.
+  (`compliance.says_solved`). Proposed are a conclusion, and archiving the blocker.
+- *stale*: a next action that was not changed for more than 30 days. Proposed is archiving it.
+- *duplicate*: two notes of one kind whose titles say the same; the approved one is kept, else the
+  earlier. Compared are the significant words in order, the numbers and a negation.
 - *contradiction*: two decisions or requirements about the same thing that differ in a negation, in
-  a number, or in what was chosen. It is only reported: people say which one holds.
+  a number, or in the choice. It is only reported: people decide which one is valid.
 
-Looked at are living notes only: not archived, not superseded.
+Only living notes are reviewed: not archived, not superseded.
 """
 
 from __future__ import annotations
@@ -61,10 +62,10 @@ _WHY = {
 
 
 class NoteFinding(NamedTuple):
-    """Something about a note that somebody should look at, and why.
+    """A problem of a note that a person should look at, and the reason.
 
-    `other` is the note that a duplicate gives way to, or that contradicts it. `message` and
-    `conclusion` are where and how a blocker is called solved.
+    `other` is the note that a duplicate repeats, or that contradicts it. `message` is the message
+    that declares a blocker solved, `conclusion` its words.
     """
 
     what: Literal["approval", "solved", "stale", "duplicate", "contradiction"]
@@ -76,7 +77,7 @@ class NoteFinding(NamedTuple):
 
     @property
     def can_be_applied(self) -> bool:
-        """True if arena can apply it by itself."""
+        """True if arena can apply the proposal by itself."""
         return self.what not in ("approval", "contradiction")
 
 
@@ -88,11 +89,11 @@ def inspect(
     seen: Mapping[str, int] | None = None,
     language: str = "en",
 ) -> list[NoteFinding]:
-    """Everything that is found, by kind of finding, then in the order of the notes.
+    """Return all findings, by kind of finding, then in the order of the notes.
 
-    `messages` are those of the notes' session, in order; `seen` is the seq of the last message
-    that each note, by its id, was taken from. A note of which one thing is found that can be
-    applied is not looked at for another.
+    `messages` are those of the notes' session, in order; `seen` is the seq of the last message that
+    each note, by its id, was taken from. A note gets at most one finding that can be applied, and
+    then no contradiction.
     """
     reason = _WHY.get(language, _WHY["en"])
     living = [note for note in notes if note.is_living]
@@ -137,7 +138,7 @@ def _solved(
 
 
 def _is_later(message: Message, note: Note, seen: Mapping[str, int]) -> bool:
-    """Return True if a message came after the last message of the blocker."""
+    """Return True if a message is later than the last message that the blocker was taken from."""
     told_seq = seen.get(note.id) or parse_seq(note.source or "")
     if told_seq:
         return message.seq > told_seq
@@ -155,7 +156,7 @@ def _stale(
 
 
 def _time(text: str) -> datetime | None:
-    """A time as a note has it, in UTC where it says no zone; None where it is none."""
+    """Return the time of a note, in UTC if it has no zone; None if it is invalid."""
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
@@ -164,7 +165,7 @@ def _time(text: str) -> datetime | None:
 
 
 def _duplicates(notes: Sequence[Note], reasons: Mapping[str, str]) -> list[NoteFinding]:
-    """Each note that says what another one said; that one stays, and is the same for all."""
+    """Return a finding for each duplicate; all duplicates of a note refer to the same one."""
     by_note: dict[str, NoteFinding] = {}
     alike: defaultdict[tuple[str, int, frozenset[str]], list[_Titled]] = defaultdict(list)
     by_words: dict[tuple[str, bool, tuple[str, ...]], Note] = {}
@@ -186,12 +187,12 @@ def _duplicates(notes: Sequence[Note], reasons: Mapping[str, str]) -> list[NoteF
 
 
 def _telling(title: str) -> tuple[str, ...]:
-    """The words that tell something, in order; not that it was decided."""
+    """Return the significant words, in order, without an introduction such as `we decided`."""
     return tuple(text_module.of_question(_DECIDED.sub("", title)))
 
 
 class _Titled(NamedTuple):
-    """A note, the words of its title, and each of them once."""
+    """A note, the words of its title, and the set of these words."""
 
     note: Note
     words: tuple[str, ...]

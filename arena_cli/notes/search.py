@@ -1,4 +1,4 @@
-"""Search notes by their words and by their meaning, put together."""
+"""Search notes by words and by meaning, combined."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _TITLE = 3
 
 
 class Term(NamedTuple):
-    """A word of the question as it was written, its weight, and the notes that hold it."""
+    """A word of the question as it was written, its weight, and the notes that contain it."""
 
     word: str
     weight: float
@@ -53,14 +53,14 @@ class Term(NamedTuple):
 
 
 def weight(total: int, holding: int) -> float:
-    """Return the weight of a word by the number of notes that hold it (BM25's idf as in Lucene)."""
+    """Return the weight of a word in `holding` of `total` notes (BM25's idf as in Lucene)."""
     return math.log1p((total - holding + 0.5) / (holding + 0.5))
 
 
 def chosen(terms: Mapping[str, Term], total: int) -> dict[str, Term]:
-    """The rarest of the terms that any note holds, by stem; of equals the first ones.
+    """Return the rarest terms that any note contains, by stem; among equals the first ones.
 
-    Of many notes, a word that a third of them hold tells nothing, unless there is no other.
+    If there are many notes, a word that a third of them contain is only used if there is no other.
     """
     held = {stem: term for stem, term in terms.items() if term.notes}
     most = total / 3 if total >= MANY_NOTES else total
@@ -70,9 +70,10 @@ def chosen(terms: Mapping[str, Term], total: int) -> dict[str, Term]:
 
 
 def candidates(terms: Mapping[str, Term]) -> list[int]:
-    """The notes that hold most of the terms, which come rarest first; at most `MOST_CANDIDATES`.
+    """Return the notes with the most terms, which are sorted rarest first.
 
-    Once enough notes hold a rare one, those that hold only commoner ones are passed over.
+    At most `MOST_CANDIDATES` are returned. Once enough notes contain a rare term, notes that
+    contain only more common ones are skipped.
     """
     sums: dict[int, float] = {}
     for term in terms.values():
@@ -86,7 +87,7 @@ def candidates(terms: Mapping[str, Term]) -> list[int]:
 
 
 def nearest(near: Mapping[int, float]) -> list[int]:
-    """The notes that are near at all, at most `MOST_NEAR`."""
+    """Return the notes with a nearness above 0, at most `MOST_NEAR`."""
     candidates = (note for note, score in near.items() if score > 0)
     return heapq.nsmallest(MOST_NEAR, candidates, key=lambda note: (-near[note], note))
 
@@ -94,7 +95,10 @@ def nearest(near: Mapping[int, float]) -> list[int]:
 def by_words(
     terms: Mapping[str, Term], title: Sequence[str], body: Sequence[str], average: float
 ) -> tuple[float, list[str]]:
-    """From 0 to 1, how far a note of these stems has the terms, and which of them."""
+    """Return how well a note matches the terms, from 0 to 1, and the words that it contains.
+
+    `title` and `body` are the stems of the note; `average` is the mean number of words in scope.
+    """
     counts, titled = Counter(body), Counter(title)
     length = 1 - _B + _B * (len(body) + len(title)) / max(average, 1)
     total, hits = 0.0, []
@@ -108,16 +112,16 @@ def by_words(
 
 
 def together(by_words: float, by_meaning: float | None) -> float:
-    """Combine both into a relevance from 0 to 1; `by_meaning` None: there is no vector.
+    """Combine both into a relevance from 0 to 1; `by_meaning` is None without a vector.
 
-    The shares are the best of those tried on tests/data/questions.yaml, where equal ones do nearly
-    as well.
+    The shares are the best of those tried on tests/data/questions.yaml; equal shares are nearly as
+    good.
     """
     return by_words if by_meaning is None else 0.4 * by_words + 0.6 * by_meaning
 
 
 class Ranked(NamedTuple):
-    """A note that has to do with the question, and what decides between equals."""
+    """A note that matches the question, and the fields that decide between equals."""
 
     relevance: float
     note: int
@@ -129,12 +133,12 @@ class Ranked(NamedTuple):
 
     @property
     def score(self) -> float:
-        """Its relevance times its kind's weight."""
+        """The relevance times the weight of the kind."""
         return self.relevance * KIND_WEIGHTS.get(self.kind, 1)
 
 
 def ranked(hits: Iterable[Ranked]) -> list[Ranked]:
-    """The best first; of equals the more important, then the newest, then by id and file."""
+    """Sort by score; among equals by importance, then the newest first, then by id and file."""
     by_name = sorted(hits, key=lambda one: (one.id, one.file))
     newest_first = sorted(by_name, key=lambda one: one.updated, reverse=True)
     return sorted(newest_first, key=lambda one: (-round(one.score, 4), -one.importance))
@@ -146,7 +150,7 @@ _AMONG = "IN (SELECT value FROM json_each(?))"
 class Hit(NamedTuple):
     """A note that was found; `score` is its relevance times its kind's weight, at most 3.
 
-    `why` names the words of the question that it has, and `meaning` where that is alike.
+    `why` names the words of the question that it contains, and `meaning` if that is similar.
     """
 
     note: Note
@@ -156,7 +160,7 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Scope:
-    """The notes that may be found, by number, and how many words they have on average."""
+    """The notes that may be found, by number, and their average number of words."""
 
     notes: frozenset[int]
     average: float
@@ -164,7 +168,7 @@ class Scope:
 
     @cached_property
     def keys(self) -> dict[int, str]:
-        """The keys of their passages."""
+        """The keys of their passages, by number of the note."""
         return dict(zip(*map(json.loads, self.read_keys()), strict=True))
 
 
@@ -181,7 +185,7 @@ def hits(
     nearness: Callable[[], Mapping[int, float]],
     limit: int,
 ) -> list[Hit]:
-    """The best of the notes in scope; `nearness` says which are near in meaning, 0 to 1."""
+    """Return the best notes in scope; `nearness` returns how near notes are in meaning, 0 to 1."""
     if not scope.notes or limit < 1 or not query.strip():
         return []
     word_hits = _by_words(connection, stems, query, scope)
@@ -228,7 +232,7 @@ def _copies(notes: Mapping[int, Note]) -> frozenset[int]:
 
 
 def records(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Note]:
-    """Notes by their numbers."""
+    """Return notes by their numbers."""
     rows = connection.execute(
         f"SELECT note, json FROM record WHERE note {_AMONG}", (json.dumps(list(numbers)),)
     )
@@ -236,12 +240,12 @@ def records(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[int,
 
 
 def passages(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, str]:
-    """Return the passages of some notes as a model is given them."""
+    """Return the passages of some notes, as passed to the model."""
     return {number: vectors.passage(note) for number, note in records(connection, numbers).items()}
 
 
 def scope(connection: sqlite3.Connection, condition: str, values: Mapping[str, str]) -> Scope:
-    """The notes that an SQL condition holds for."""
+    """Return the notes that satisfy an SQL condition."""
 
     def read(columns: str) -> Any:
         return connection.execute(
@@ -259,10 +263,11 @@ def scope(connection: sqlite3.Connection, condition: str, values: Mapping[str, s
 def _by_words(
     connection: sqlite3.Connection, stems: Stems, query: str, scope: Scope
 ) -> dict[int, _Candidates]:
-    """The notes that share words with the question.
+    """Return the notes that share words with the question.
 
-    FTS5 says which notes hold a word; how much that tells is counted over the notes in scope alone,
-    which its own bm25 does not know: so what is found in one session hangs on no other's notes.
+    FTS5 finds the notes that contain a word. The weight of a word is computed over the notes in
+    scope alone, which FTS5's own bm25 cannot do: so the results in one session do not depend on
+    other sessions' notes.
     """
     question_words = text.of_question(query[: text.LONGEST_QUESTION])
     notes = scope.notes

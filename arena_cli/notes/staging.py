@@ -1,8 +1,9 @@
-"""Stage acts on notes: on disk before they are done.
+"""Stage acts on notes: they are on disk before they are carried out.
 
-One act may be an event or two and a file or two. They are written in this order: the stage (a file
-beside the trail), the events, the files; then the stage is removed. Whoever opens the trail after a
-crash does the rest where the first event is there, and else drops the stage: nothing happened.
+One act may consist of one or two events and one or two files. They are written in this order: the
+stage (a file next to the trail), the events, the files; then the stage is removed. After a crash,
+the next process that opens the trail writes the rest if the first event was written; otherwise it
+deletes the stage, and the act did not happen.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from arena_cli.util.files import read_regular, sync_folders, write_file
 
 
 class NoteChange(NamedTuple):
-    """A note's file as it is to be; `before` is the hash of what it holds, empty for a new one.
+    """A change of a note's file; `before` is the hash of its current content, "" for a new file.
 
     `file` is its path below the folder of the notes, with `/`; `path` has links resolved.
     """
@@ -48,7 +49,7 @@ class StagedFile(Shape):
 
 
 class Staged(Shape):
-    """Events from number `seq` on, without what stamps them, and the files that follow."""
+    """Events from number `seq` on, without their stamps, and the files that follow."""
 
     seq: int
     acts: list[dict[str, Any]]
@@ -56,19 +57,19 @@ class Staged(Shape):
 
 
 def path_of(trail: Path) -> Path:
-    """Return where the stage of a trail lies."""
+    """Return the path of a trail's stage."""
     return trail.with_name(f"{trail.stem}.staged")
 
 
 def hash_of(content: bytes) -> str:
-    """Return the hash by which a file's content is known."""
+    """Return the hash that identifies a file's content."""
     return hashlib.sha256(content).hexdigest()
 
 
 def write(path: Path, staged: Staged, *, sync: bool) -> None:
-    """Put the stage on disk. Raises OSError.
+    """Write the stage to disk. Raises OSError.
 
-    It need not be whole: one that was cut short has no event yet.
+    The write need not be atomic: no event follows an incomplete stage.
     """
     content = staged.model_dump_json().encode("utf-8", "surrogatepass")
     write_file(path, content, below=path.parents[2], sync=sync)
@@ -77,7 +78,7 @@ def write(path: Path, staged: Staged, *, sync: bool) -> None:
 
 
 def read(path: Path) -> Staged | None:
-    """Return what was staged; None where nothing was, or not all of it. Raises OSError."""
+    """Return the stage; None if there is none, or if it is incomplete. Raises OSError."""
     try:
         return Staged.model_validate_json(read_regular(path))
     except (FileNotFoundError, ValidationError):
@@ -103,7 +104,7 @@ NOTHING = ReadTrail()
 
 
 def sha256(note: Note) -> str:
-    """Return the hash of what an agent is shown of a note, line ends and bookkeeping apart."""
+    """Return the hash of the parts of a note that agents are shown, regardless of line ends."""
     body = note.body.replace("\r\n", "\n").strip()
     text = json.dumps([note.kind, note.title, note.owner, body], ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -122,7 +123,7 @@ def judge(note: Note, approvals: Approvals, sha: str = "") -> Note:
 
 
 def after(approvals: dict[str, str], note: str, act: str, sha: str) -> None:
-    """Follow one event of the trail."""
+    """Update the approvals by one event of the trail."""
     if act == "approved":
         approvals[note] = sha
     elif act in ("added", "submitted", "rejected", "archived", "superseded"):

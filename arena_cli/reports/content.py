@@ -1,7 +1,7 @@
 """Draw a message as lines: its text, its structured parts by kind, its attachments.
 
-Agents write the data of a structured part as they like: each kind reads the usual shapes; any other
-shape is shown as JSON, so that nothing is left out. All of it is escaped.
+Agents choose the shape of the data of a structured part: each kind reads the usual shapes; any
+other shape is shown as JSON, so that nothing is left out. All of it is escaped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ASKED = ("action", "command", "title", "reason")
 
 
 def draw_message(message: Message, say: Words) -> Iterator[Line]:
-    """The lines for all that a message holds."""
+    """Yield the lines for all content of a message."""
     yield from text(message.content)
     for item in message.structured:
         yield from structured(item, say)
@@ -34,7 +34,7 @@ def draw_message(message: Message, say: Words) -> Iterator[Line]:
 
 
 def text(content: str, *, style: str = "") -> Iterator[Line]:
-    """Prose, line by line; what stands in code fences is kept whole."""
+    """Yield a text line by line; lines in code fences are never wrapped."""
     if not content:
         return
     if "```" not in content and "~~~" not in content:
@@ -53,7 +53,7 @@ def text(content: str, *, style: str = "") -> Iterator[Line]:
 
 
 def structured(structured_content: StructuredContent, say: Words) -> Iterator[Line]:
-    """A structured part: a line that says what it is, and its data below, further in."""
+    """Yield a structured item: a line with its type, and its data indented below."""
     draw = _DRAWERS.get(structured_content.type)
     drawing = draw(structured_content.data) if draw else None
     title, body = drawing or ("", _as_json(structured_content.data))
@@ -65,7 +65,7 @@ Drawn = tuple[str, list[Line]]
 
 
 def _task_list(data: Any) -> Drawn | None:
-    """A list of texts or tasks, or an object that holds one."""
+    """Draw a list of texts or tasks, or an object that holds one; return None if it is neither."""
     title, tasks, remaining = "", data, {}
     if isinstance(data, dict):
         key = next(
@@ -82,7 +82,7 @@ def _task_list(data: Any) -> Drawn | None:
 
 
 def _tasks(tasks: list[Any], depth: int) -> list[Line] | None:
-    """A checklist; None where an entry is neither a text nor a task with a title."""
+    """Return a checklist; None if an entry is neither a text nor a task with a title."""
     rows: list[Line] = []
     for task in tasks:
         remaining = dict(task) if isinstance(task, dict) else {"title": task}
@@ -111,7 +111,7 @@ def _tasks(tasks: list[Any], depth: int) -> list[Line] | None:
 
 
 def _done(task: dict[str, Any]) -> bool:
-    """Return True if a task is done, and take the mark of it out of the task."""
+    """Return True if a task is done, and remove its mark from the task."""
     for key in protocol.TASK_STATE_KEYS:
         value = task.get(key)
         if isinstance(value, str) and value.strip().casefold() in protocol.TASK_DONE_WORDS:
@@ -125,7 +125,7 @@ def _done(task: dict[str, Any]) -> bool:
 
 
 def _code(data: Any) -> Drawn | None:
-    """A text, or an object with its source, perhaps its language and its file."""
+    """Draw a text, or an object with its source and optionally its language and file."""
     if isinstance(data, str):
         return "", _whole(data)
     source_and_rest = _source(data)
@@ -138,7 +138,7 @@ def _code(data: Any) -> Drawn | None:
 
 
 def _diagram(data: Any) -> Drawn | None:
-    """As code; also an object whose key is the language (`mermaid: ...`)."""
+    """Draw a diagram as code; also an object whose key is the language (`mermaid: ...`)."""
     if isinstance(data, dict):
         key = next((key for key in _DIAGRAMS if isinstance(data.get(key), str)), None)
         if key is not None and not any(name in data for name in _SOURCES):
@@ -148,7 +148,7 @@ def _diagram(data: Any) -> Drawn | None:
 
 
 def _diff(data: Any) -> Drawn | None:
-    """A text, an object with one, or a list of such objects (also as `files` or `changes`)."""
+    """Draw a text, an object with one, or a list of such objects (also as `files` or `changes`)."""
     items = data
     remaining: dict[str, Any] = {}
     if isinstance(data, dict):
@@ -179,7 +179,7 @@ def _diff_style(row: str) -> str:
 
 
 def _approval(data: Any) -> Drawn | None:
-    """A text, or what is asked for and why first, then everything else."""
+    """Draw a text, or an object: first the request and its reason, then all other fields."""
     if isinstance(data, str):
         return "", [
             Line((Span(INDENT * 2 + row, "strong"),)) for row in escape_text(data).split("\n")
@@ -212,13 +212,13 @@ def _source(data: Any) -> tuple[str, dict[str, Any]] | None:
 
 
 def _pop_text(fields: dict[str, Any], keys: tuple[str, ...]) -> str:
-    """The first of these keys that is a text, taken out; empty where there is none."""
+    """Remove and return the first of these keys that holds a text; return "" if there is none."""
     key = next((key for key in keys if isinstance(fields.get(key), str) and fields[key]), None)
     return str(fields.pop(key)) if key is not None else ""
 
 
 def _fields(fields: dict[str, Any], strong: tuple[str, ...] = ()) -> Iterator[Line]:
-    """`key: value` lines; a text of several lines, or nested data, stands below its key."""
+    """Yield `key: value` lines; multi-line texts and nested data are put below their key."""
     for key, value in fields.items():
         name = Span(f"{escape_line(str(key))}:", "dim")
         if isinstance(value, str) and "\n" in value:
@@ -241,7 +241,7 @@ def _as_json(data: Any) -> list[Line]:
 
 
 def _whole(source: str, style: Callable[[str], str] = lambda _: "") -> list[Line]:
-    """Text that is copied as it stands: its lines are never broken."""
+    """Return text that is copied unchanged: its lines are never broken."""
     return [
         Line((Span(INDENT * 2), Span(row, style(row))), whole=True) if row else EMPTY
         for row in escape_text(source.removesuffix("\n")).split("\n")

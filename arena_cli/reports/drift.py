@@ -1,6 +1,6 @@
 """Draw how replays differ from their recordings, and list the findings of a scenario.
 
-Makes lines of pieces (`reports.lines`). Texts of agents are escaped.
+It makes lines of pieces (`reports.lines`). Texts of agents are escaped.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _UNKEPT = {"record": "not recorded", "update": "not updated"}
 
 
 def word(result: ScenarioResult) -> str:
-    """Return the word for the mode of a scenario; empty where it was not played."""
+    """Return the word for the mode of a scenario; empty if it was not played."""
     if result.mode is None:
         return ""
     if why_unkept(result, Words()):
@@ -53,7 +53,7 @@ def counted(run_result: RunResult) -> dict[str, int]:
 
 
 def why_unkept(result: ScenarioResult, say: Words) -> str:
-    """Explain why its recording was not written, though that was wanted."""
+    """Explain why its recording was not written although that was requested."""
     if result.mode not in _UNKEPT:
         return ""
     if result.status == "interrupted" or not result.unkept:
@@ -79,7 +79,7 @@ _KEEPING = {DRIFTED: "--update", DRIFTED_AND_NEW: "--record"}
 
 
 def where(drift: Drift, say: Words) -> str:
-    """`step 2, turn 1: `, as far as it is in one."""
+    """Return `step 2, turn 1: `, with the parts that are known."""
     pieces = []
     if drift.step:
         pieces.append(lines_module.step(drift.step, "", say))
@@ -89,7 +89,7 @@ def where(drift: Drift, say: Words) -> str:
 
 
 def describe_drift(drift: Drift | Cause, say: Words) -> str:
-    """Describe a difference in one line; with both values where they are short."""
+    """Describe a difference in one line, with both values if they are short."""
     agents = drift.agents if isinstance(drift, Cause) else [drift.agent] if drift.agent else []
     name = _join_names([escape_line(agent) for agent in agents], say)
     field = escape_line(drift.field)
@@ -121,7 +121,7 @@ def describe_drift(drift: Drift | Cause, say: Words) -> str:
 
 
 def _setting(name: str, field: str, owner: str, agents: int, say: Words) -> str:
-    """Return what has another setting: agents, the scenario, `arena.yaml`, or the team."""
+    """Return the owner of the changed setting: agents, the scenario, `arena.yaml`, or the team."""
     if agents > 1:
         return say("{who} have a different {field}", who=owner, field=field)
     if agents:
@@ -146,7 +146,7 @@ def _values(drift: Drift | Cause, say: Words) -> str:
 
 
 def row(drift: Drift, result: ScenarioResult, say: Words) -> Line:
-    """`scenarios/a.yaml:12: step 2, turn 1: dev is shown another role_prompt (2 calls)`."""
+    """Return `scenarios/a.yaml:12: step 2, turn 1: dev is shown another role_prompt (2 calls)`."""
     location = escape_line(f"{result.file}:{result.line_of(drift.step)}: ")
     calls = f" ({say('{count} calls', count=drift.calls)})" if drift.calls > 1 else ""
     return lines_line(
@@ -168,7 +168,7 @@ def updated(result: ScenarioResult) -> bool:
 
 
 class Causes:
-    """The causes of a run's drift, each once for all scenarios that it touches."""
+    """The causes of a run's drift, each once for all scenarios that it affects."""
 
     def __init__(self, run_result: RunResult, say: Words) -> None:
         self._whole = run_result
@@ -178,7 +178,7 @@ class Causes:
         }
 
     def lines(self) -> Iterator[Line]:
-        """Yield the difference, the place and the advice of the causes that touch most."""
+        """Yield the difference, the place and the advice of the causes that affect most."""
         for cause in self.ordered()[:MOST_CAUSES]:
             yield EMPTY
             style = "failed" if self.is_wrong(cause) else "warned"
@@ -193,7 +193,7 @@ class Causes:
             )
 
     def ordered(self) -> list[Cause]:
-        """Return the causes, those that touch most first."""
+        """Return the causes, those that affect most scenarios first."""
         return sorted(self._whole.drift, key=lambda one: -len(one.touches))
 
     def is_wrong(self, cause: Cause) -> bool:
@@ -205,7 +205,7 @@ class Causes:
         return all(updated(result) for result in self._touched(cause))
 
     def below(self, cause: Cause) -> Iterator[Line]:
-        """The lines below a cause: how it differs, where, and what to do about it."""
+        """Yield the lines below a cause: its differences, its places, and how to resolve it."""
         yield from difference(cause, self._say)
         if cause.changed:
             yield lines_line(INDENT, self.changed(cause))._replace(whole=True)
@@ -213,12 +213,12 @@ class Causes:
         yield self.advice(cause)
 
     def changed(self, cause: Cause) -> str:
-        """Return where it was changed, as a text; empty where that is not known."""
+        """Return the place of the change as a text; empty if it is unknown."""
         places = _join_names([escape_line(location) for location in cause.changed], self._say)
         return self._say("changed in {places}", places=places) if places else ""
 
     def advice(self, cause: Cause) -> Line:
-        """Return the advice on a cause, or what was done about it."""
+        """Return the advice on a cause, or the action already taken."""
         say = self._say
         remaining = [result for result in self._touched(cause) if not updated(result)]
         commands = _commands(remaining)
@@ -239,7 +239,7 @@ class Causes:
 
 
 def texts(drift: Drift | Cause) -> tuple[str, str]:
-    """Both texts, where they do not stand in the line itself, without a last line end of both."""
+    """Return both texts if they are not in the line itself, without a final newline of both."""
     if drift.kind in _CALLS or _is_short(drift):
         return "", ""
     ends = drift.before.endswith("\n") and drift.after.endswith("\n")
@@ -247,7 +247,7 @@ def texts(drift: Drift | Cause) -> tuple[str, str]:
 
 
 def difference(drift: Drift | Cause, say: Words) -> Iterator[Line]:
-    """Yield the changes in the texts, where they do not fit the line itself."""
+    """Yield the changes in the texts, if they do not fit the line itself."""
     lines = list(draw_text_diff(*texts(drift), say, indent=INDENT * 2))
     yield from lines[:MOST_LINES]
     omitted = len(lines) - MOST_LINES
@@ -272,7 +272,7 @@ def _places(cause: Cause, say: Words) -> Iterator[Line]:
 
 
 def _commands(scenario_results: Iterable[ScenarioResult]) -> list[str]:
-    """Return the commands that accept the drift; none where an update did not keep it."""
+    """Return the commands that accept the drift; none if an update did not keep it."""
     names: dict[str, dict[str, None]] = {option: {} for option in _OPTIONS}
     for result in scenario_results:
         option = _option(result)
@@ -293,7 +293,8 @@ def _commands(scenario_results: Iterable[ScenarioResult]) -> list[str]:
 def _option(result: ScenarioResult) -> str:
     """Return the option that accepts the drift of one scenario.
 
-    What is missing is recorded alone only where nothing else drifted but what is new.
+    `--record=missing` suffices only if all other drift is new content of the steps with missing
+    records.
     """
     misses = [difference for difference in result.drift if difference.kind == "miss"]
     if not misses:
@@ -312,7 +313,7 @@ def _option(result: ScenarioResult) -> str:
 
 
 def _join_names(names: list[str], say: Words) -> str:
-    """The first few."""
+    """Return the first few names and the number of omitted ones."""
     listing = say(", ").join(names[:MOST_SCENARIOS])
     omitted = len(names) - MOST_SCENARIOS
     return f"{listing} {say('and {count} more', count=omitted)}" if omitted > 0 else listing
@@ -326,9 +327,10 @@ Kind = Literal[
 class Finding(NamedTuple):
     """A finding of a scenario. `kind`: a failed expectation, drift, or a failed agent.
 
-    `step` is None where it is in none. `title` is one line, `text` what is told below it. Both are
-    as they came: whoever prints them escapes them. `aside`: it is as its `xfail` has it, or an
-    agent failed only because no record was left for it, which the drift tells.
+    `step` is None if the finding belongs to no step. `title` is one line, `text` is printed below
+    it. Neither is escaped; the caller escapes them. `aside` is True if the finding matches the
+    `xfail`, or if an agent failed only because its record was missing, which the drift already
+    reports.
     """
 
     kind: Kind
@@ -341,17 +343,17 @@ class Finding(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Return its file and, where that is known, its line."""
+        """Its file and, if it is known, its line."""
         return f"{self.file}:{self.line}" if self.line else self.file
 
 
 def was_to_fail(result: ScenarioResult) -> bool:
-    """Return True if its failure is the one of its `xfail`; it may still fail by its drift."""
+    """Return True if its failure is the one of its `xfail`; drift may still make it fail."""
     return result.status == "xfailed" or (result.drift_fails and result.reason is not None)
 
 
 def missed(result: ScenarioResult) -> set[tuple[int | None, str | None]]:
-    """(step, agent) of all who failed only because no record was left for them."""
+    """Return the (step, agent) of all agents that failed only because of a missing record."""
     return {
         (difference.step, difference.agent)
         for difference in result.drift

@@ -32,7 +32,7 @@ Who = Callable[[str], "list[Span] | str"]
 
 
 def render_event(event: Event, say: Words, who: Who) -> Line | None:
-    """Return the line of an event; None for a step of the conversation, and for nothing to say."""
+    """Return the line of an event; None for a step of the conversation, or if there is no text."""
     renderer = RENDERERS.get(type(event))
     if renderer is not None:
         return renderer(event, say, who)

@@ -36,9 +36,9 @@ ADDED = "named in next_mentions"
 
 @dataclass(frozen=True)
 class MentionReason:
-    """The result of an `@`: `ids` are the members it names, `by` which of their names it is.
+    """The result of an `@`: `ids` are the members it names, `by` is the kind of name that matched.
 
-    Where it names nobody, `why` says why not; `count` is how often it stands there.
+    If it names no member, `why` is the reason. `count` is the number of its occurrences.
     """
 
     written: str
@@ -52,11 +52,11 @@ class MentionReason:
 class Naming:
     """A message and the names in it.
 
-    `calls` are the agents that a reply calls after all limits, `refused` those
-    that it may not call, with the reason; None: it is no reply.
+    `calls` are the agents that a reply calls after all limits; None if the message is no reply.
+    `refused` are the agents that it may not call, with the reason.
 
-    `added` are whom only the `next_mentions` of a reply's output name; an id, or as it is written
-    there where nobody has that name.
+    `added` are the agents that only the `next_mentions` of a reply's output name: an id, or the
+    name as written if no member has it.
     """
 
     message: str
@@ -71,7 +71,7 @@ class Naming:
 
 @dataclass(frozen=True)
 class Called:
-    """A reason an agent had to reply in a turn: who named it, else `why`.
+    """A reason why an agent had to reply in a turn: the author of its mention, else `why`.
 
     `turn` counts over the chain.
     """
@@ -84,7 +84,7 @@ class Called:
 
 @dataclass(frozen=True)
 class FoundWord:
-    """A word of a member that was found, and in which messages."""
+    """A word of a member that was found, and the messages that contain it."""
 
     word: str
     kind: str
@@ -93,9 +93,10 @@ class FoundWord:
 
 @dataclass(frozen=True)
 class Other:
-    """A member that did not have to reply: what was found of it, and what came of it.
+    """A member that did not have to reply, with the evidence and the decision.
 
-    `decision` is `asked`, `passed over` or `no candidate`; `relevance` None: it was not measured.
+    `decision` is `asked`, `passed over` or `no candidate`. `relevance` is None if it was not
+    measured.
     """
 
     agent: str
@@ -108,7 +109,10 @@ class Other:
 
 @dataclass(frozen=True)
 class Others:
-    """The judgement of all others in a turn, the nearest first, by the `searched` messages."""
+    """The decisions on all other members in a turn, the most relevant first.
+
+    They are based on the `searched` messages.
+    """
 
     turn: int
     selection: str
@@ -120,12 +124,12 @@ Told = Naming | Called | Others
 
 
 def explain_step(step: StepResult, team: Team) -> list[Told]:
-    """The step's messages and turns, in the order of the transcript."""
+    """Return the step's messages and turns, in the order of the transcript."""
     return list(_explain_events(step.events, team))
 
 
 def document(result: ScenarioResult) -> list[list[dict[str, Any]]]:
-    """The same of each step, as JSON."""
+    """Return the explanation of each step as JSON."""
     return [
         [dataclasses.asdict(reason) for reason in explain_step(step, result.team)]
         for step in result.steps
@@ -133,7 +137,7 @@ def document(result: ScenarioResult) -> list[list[dict[str, Any]]]:
 
 
 def _explain_events(events: Iterable[Event], team: Team) -> Iterator[Told]:
-    """The chain is the fold's, as the engine has it."""
+    """Explain each event, with the chain as the fold (and so the engine) has it."""
     fold = Fold()
     for event in events:
         chain = fold.open
@@ -176,7 +180,7 @@ def _explain_naming(message: Message, names: list[MentionReason], **fields: Any)
 
 
 def _names(message: Message, opener: str, team: Team) -> list[MentionReason]:
-    """Return the result of each `@`, equal ones together."""
+    """Return the result of each `@`; equal ones are merged."""
     spots = mentions.find_mention_spots(message.content, mentions.build_roster(team))
     return [
         dataclasses.replace(_explain_mention(spot, message.author_id, opener, team), count=count)
@@ -187,7 +191,7 @@ def _names(message: Message, opener: str, team: Team) -> list[MentionReason]:
 def _explain_added(
     event: ReplyFinished, message: Message, names: list[MentionReason], team: Team
 ) -> list[MentionReason]:
-    """Return the names that the text of a reply does not account for."""
+    """Return the names that the text of a reply does not explain."""
     in_text = {member_id for name_used in names for member_id in name_used.ids}
     # Everyone at once calls nobody where that is not allowed.
     calling = team.config.agents_may_mention_all
@@ -215,7 +219,7 @@ def _explain_added(
 
 
 def _explain_mention(spot: MentionSpot, author: str, opener: str, team: Team) -> MentionReason:
-    """Return the members that an `@` names, by which name, or why none."""
+    """Return the members that an `@` names, by which name, or the reason for none."""
     if spot.hidden is not None:
         return MentionReason(spot.written, [], "", HIDDEN[spot.hidden])
     match spot.target:
@@ -254,7 +258,7 @@ def _explain_called(chain: Chain, team: Team) -> Called:
 
 
 def _explain_others(event: Candidates, chain: Chain, team: Team) -> Others:
-    """Everyone who did not have to reply."""
+    """Return all members that did not have to reply."""
     turn = chain.turns[-1]
     names = mentions.build_roster(team)
     messages = chain.new_messages(turn)
@@ -306,7 +310,7 @@ EXCERPT = 60  # characters of a message that tell which one it is
 
 
 def draw_explanation(result: ScenarioResult, say: Words) -> Iterator[Line]:
-    """The lines for every step of a scenario in which something was said."""
+    """Yield the lines for every step of a scenario that has messages."""
     for step in result.steps:
         reasons = explain_step(step, result.team)
         if not reasons:
@@ -417,7 +421,7 @@ def _draw_judged(candidate: Other, relevance: float, selection: str, say: Words)
 
 
 def _sum(candidate: Other, relevance: float, selection: str, say: Words) -> str:
-    """`3 hits: 1 - 0.6^3 = 0.784 >= 0.6`."""
+    """Return `3 hits: 1 - 0.6^3 = 0.784 >= 0.6`."""
     count = len(candidate.found)
     hits = say("1 hit") if count == 1 else say("{count} hits", count=count)
     text = f"{hits}{say(': ')}1 - 0.6^{count} = {relevance:g}"

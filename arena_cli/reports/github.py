@@ -1,9 +1,10 @@
 """Write the result of a run for GitHub Actions: annotations, and a summary of the step.
 
 An annotation is a workflow command, whose escapes are those of GitHub's own toolkit: `%`, CR and
-LF, in properties `:` and `,` too. GitHub shows ten of each type of a step, so there are never more,
-the most telling first. The summary is markdown of HTML blocks: what stands escaped in them is read
-neither as markdown nor as HTML. A step's summary may have 1 MiB, else GitHub shows none of it.
+LF, in properties also `:` and `,`. GitHub shows ten annotations of each type per step, so there are
+never more, the most informative first. The summary is markdown that consists of HTML blocks:
+escaped text in them is read neither as markdown nor as HTML. A step's summary may have 1 MiB, else
+GitHub shows none of it.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ class Annotation(NamedTuple):
 def commands(
     run_result: RunResult, say: Words, path: Callable[[str], str], error: str = ""
 ) -> list[str]:
-    """The annotations, a line each. `path` gives a file as its repository knows it.
+    """Return the annotations, one per line.
 
-    `error` is why the run ended before it was over, if it did.
+    `path` maps a file to its path in the repository. `error` is the reason if the run ended early.
     """
     notes = [Annotation("error", "", 0, "arena", error)] if error else []
     notes += [*_of_causes(run_result, say), *_of_scenarios(run_result, say), *_of_files(run_result)]
@@ -63,7 +64,7 @@ def commands(
 
 
 def _of_causes(run_result: RunResult, say: Words) -> Iterator[Annotation]:
-    """Yield an annotation for each cause of drift, those that touch most first."""
+    """Yield an annotation for each cause of drift, those that affect most scenarios first."""
     causes = drift.Causes(run_result, say)
     for cause in causes.ordered():
         if causes.is_accepted(cause):
@@ -76,7 +77,7 @@ def _of_causes(run_result: RunResult, say: Words) -> Iterator[Annotation]:
 
 
 def _of_scenarios(run_result: RunResult, say: Words) -> Iterator[Annotation]:
-    """The first of each scenario, then the second of each, and so on."""
+    """Yield the first annotation of each scenario, then the second of each, and so on."""
     each = [
         [note for one in drift.list_findings(result, say) if (note := _note(one, result))]
         for result in run_result.scenarios
@@ -104,7 +105,7 @@ def _note(finding: drift.Finding, result: ScenarioResult) -> Annotation | None:
 
 
 def _command(note: Annotation, path: Callable[[str], str]) -> str:
-    """`::error file=a.yaml,line=3,title=...::...`."""
+    """Return `::error file=a.yaml,line=3,title=...::...`."""
     line = f"line={note.line}," if note.line else ""
     location = f"file={_property(path(note.file))},{line}" if note.file else ""
     title = _property(cut_text(note.title, LONGEST_MESSAGE))
@@ -120,7 +121,7 @@ def _property(text: str) -> str:
 
 
 def summary(run_result: RunResult, say: Words, room: int = MOST_BYTES, error: str = "") -> str:
-    """The step's summary, in at most so many bytes of UTF-8; empty where there is no room."""
+    """Return the step's summary in at most `room` bytes of UTF-8; empty if there is no room."""
     wrong = [result for result in run_result.scenarios if result.status in WRONG]
     sections = [_head(run_result, say)]
     if error:
@@ -134,7 +135,7 @@ def summary(run_result: RunResult, say: Words, room: int = MOST_BYTES, error: st
 
 
 def _fitting(sections: Sequence[str], say: Words, room: int) -> str:
-    """Return the parts that fit, whole, and how many do not."""
+    """Return the parts that fit completely, and the number of those that do not."""
     fitting: list[str] = []
     bytes_left = room - _LEFT
     for index, section in enumerate(sections):
@@ -183,7 +184,7 @@ def _plain(lines: Iterable[Line]) -> str:
 
 
 def _folded(title: str, text: str, *, is_open: bool = False) -> str:
-    """A line that opens. The blank lines let `<pre>` begin a block that may have some itself."""
+    """Return a `<details>` element; its blank lines let `<pre>` contain blank lines itself."""
     begins = "<details open>" if is_open else "<details>"
     summed = f"{begins}<summary><code>{_text(title)}</code></summary>"
     return f"{summed}\n\n{_pre(text)}\n\n</details>"
@@ -199,7 +200,7 @@ def _text(text: str) -> str:
 
 
 def in_repository(root: Path, environ: Mapping[str, str]) -> Callable[[str], str]:
-    """Gives a file of a workspace by its path in the repository, where it lies in one."""
+    """Return a function that maps a file of the workspace to its path in the repository, if any."""
     repository = environ.get("GITHUB_WORKSPACE")
     base = Path(repository).resolve() if repository else None
 

@@ -1,12 +1,12 @@
 """Write the result of a run as JUnit XML for Jenkins, GitLab and GitHub's reporters.
 
-A suite is a scenario, or a case of one; a test case is a step, and one each is all that is expected
-over the steps, and what drifted. A test case has at most one failure or error, since the readers
-show one, with all that is told of it; its timeline is its output. Jenkins and GitLab group by
-`classname`, which is the file's path with dots; with the name, which is English always, it stays
+A suite is a scenario, or a case of one. A test case is a step; one more each is for the
+expectations over all steps, and for drift. A test case has at most one failure or error, since the
+readers show one, with the complete report; its timeline is its output. Jenkins and GitLab group by
+`classname`, which is the file's path with dots; with the name, which is always English, it stays
 the same from run to run. A reason to skip is the element's text and no attribute, and test cases
-have no properties: of the schemas in use (Jenkins' `junit-4.xsd` and `junit-10.xsd`) each then
-takes it.
+have no properties: so each schema in use (Jenkins' `junit-4.xsd` and `junit-10.xsd`) accepts the
+file.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MARK = re.compile(r"\[(?=\[\s*[A-Za-z]+\s*\|)")
 
 
 def document(run_result: RunResult, say: Words | None = None, error: str = "") -> bytes:
-    """The XML, UTF-8. `error` is why the run ended before it was over, if it did."""
+    """Return the XML in UTF-8. `error` is the reason if the run ended early."""
     from junitparser.xunit2 import JUnitXml  # noqa: PLC0415 - for this report only
 
     say = say or _ENGLISH
@@ -191,7 +191,7 @@ def _case(
     text: str = "",
     output: str = "",
 ) -> TestCase:
-    """A test case; `wrong` is what makes it fail, `text` all that is told of it."""
+    """Return a test case; `wrong` are its failures, `text` is the complete report."""
     from junitparser import (  # noqa: PLC0415 - for this report only
         Error,
         Failure,
@@ -218,7 +218,7 @@ def _case(
 
 
 def _class_name(file: str) -> str:
-    """`scenarios/team/gdpr.yaml` as `scenarios.team.gdpr`: packages and a class."""
+    """Return `scenarios/team/gdpr.yaml` as `scenarios.team.gdpr`: packages and a class."""
     return _line(select.stem(file).strip("/").replace("/", "."))
 
 
@@ -231,7 +231,7 @@ def _message(wrong: Sequence[Finding]) -> str:
 
 
 def _ended(error: str) -> TestSuite:
-    """A suite for what ended the run before it was over."""
+    """Return a suite for the error that ended the run early."""
     from junitparser import Error, TestCase, TestSuite  # noqa: PLC0415 - for this report only
 
     first = error.partition("\n")[0] or NAME
@@ -245,7 +245,7 @@ def _ended(error: str) -> TestSuite:
 
 
 def _warnings(warnings: Sequence[FileProblem]) -> TestSuite:
-    """A suite for what is suspicious in files: it passes, and its output tells."""
+    """Return a suite for the warnings about files: it passes and has them as its output."""
     from junitparser import TestCase, TestSuite  # noqa: PLC0415 - for this report only
 
     case = TestCase("warnings", NAME, 0.0)
@@ -256,7 +256,7 @@ def _warnings(warnings: Sequence[FileProblem]) -> TestSuite:
 
 
 def _seconds(step: StepResult) -> float:
-    """From the first of its events to the last; 0 where they were not kept."""
+    """Return the seconds from the step's first event to its last; 0 if its events were not kept."""
     times = [event.ts for event in step.events]
     if not times:
         return 0.0

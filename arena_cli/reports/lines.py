@@ -1,4 +1,4 @@
-"""Lines of a report as data: pieces of text, and what each of them is. No colours here."""
+"""Lines of a report as data: pieces of text, each with its style. No colours here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from arena_cli.workspace.models import Language
 
 
 class Span(NamedTuple):
-    """A piece of a line, harmless text. `style` says what it is (`terminal.STYLES`)."""
+    """A piece of a line, escaped text. `style` is its kind (`terminal.STYLES`)."""
 
     text: str
     style: str = ""
@@ -27,8 +27,8 @@ class Span(NamedTuple):
 class Line(NamedTuple):
     """A line. In a narrow terminal its further rows begin `hang` columns in.
 
-    `hang` None: as far in as its own text. `whole` lines are never broken: they run on, so that
-    what is copied is what was written.
+    If `hang` is None, they begin where its own text does. `whole` lines are never broken, so that a
+    copy of them equals the original.
     """
 
     spans: tuple[Span, ...]
@@ -49,7 +49,7 @@ BETWEEN = Span(" · ", "dim")
 
 
 def line(*pieces: str | Span | Iterable[Span], hang: int | None = None) -> Line:
-    """A line of texts, spans and lists of spans."""
+    """Return a line of texts, spans and lists of spans."""
     spans: list[Span] = []
     for piece in pieces:
         if isinstance(piece, Span):
@@ -99,19 +99,19 @@ class Words:
         self._beside: Mapping[str, str] = locale_zh.BESIDE if language == "zh" else {}
 
     def __call__(self, text: str, /, **values: object) -> str:
-        """The text in this language, `{name}` filled in."""
+        """Return the text in this language, with `{name}` filled in."""
         translated = self._table.get(text, text)
         return translated.format(**values) if values else translated
 
     def enum(self, word: str) -> str:
-        """A word that stands in files: itself, and beside it what it means."""
+        """Return a word of a file's vocabulary: itself, followed by its translation."""
         meaning = self._beside.get(word)
         return f"{word}（{meaning}）" if meaning else word
 
     def spans(
         self, text: str, /, style: str = "", **values: str | int | list[Span]
     ) -> Iterator[Span]:
-        """The same as pieces of a line; a value may be pieces with styles of their own."""
+        """Yield the text as pieces of a line; a value may be pieces with their own styles."""
         for literal, name, _, _ in string.Formatter().parse(self._table.get(text, text)):
             if literal:
                 yield Span(literal, style)
@@ -124,7 +124,7 @@ class Words:
 
 
 def language(environ: Mapping[str, str]) -> Language:
-    """`ARENA_LANG` (zh, or English), else the locale, else on Windows that of its windows."""
+    """Return the language: `ARENA_LANG` (zh, or English), else the locale, else that of Windows."""
     setting = environ.get("ARENA_LANG")
     if setting:
         return _parse_language(setting)
@@ -135,7 +135,7 @@ def language(environ: Mapping[str, str]) -> Language:
 
 
 def user_words() -> Words:
-    """The words in the language that this process was asked to speak."""
+    """Return the words in the language of this process."""
     return Words(language(os.environ))
 
 
@@ -157,7 +157,7 @@ LONGEST_AVATAR = 12
 
 
 def clock(ts: str) -> str:
-    """The time of day, in the zone of whoever looks."""
+    """Return the time of day in the local time zone."""
     try:
         return f"{datetime.fromisoformat(ts).astimezone():%H:%M:%S}"
     except (ValueError, OverflowError, OSError):
@@ -165,13 +165,13 @@ def clock(ts: str) -> str:
 
 
 def avatar(text: str) -> str:
-    """A profile's `avatar` as it may stand before a name; empty for the address of a picture."""
+    """Return a profile's `avatar` for use before a name; empty for the address of a picture."""
     escaped = escape_line(text.strip())
     return "" if len(escaped) > LONGEST_AVATAR or "/" in escaped or "." in escaped else escaped
 
 
 def tokens(usage: Usage) -> str:
-    """Tokens in and out; `~` before an estimate; the cost where it is known."""
+    """Return input and output tokens, `~` before an estimate, and the cost if it is known."""
     about = "~" if usage.estimated else ""
     cost = f" · ${usage.cost_usd:.4f}" if usage.cost_usd is not None else ""
     sent = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
@@ -179,7 +179,7 @@ def tokens(usage: Usage) -> str:
 
 
 def cost_not_taken(metadata: Mapping[str, Any], say: Words) -> str:
-    """Return the words for a cost that nobody believes; empty where there is none."""
+    """Return the message about an implausible cost that is not counted; "" if there is none."""
     cost = metadata.get(COST_NOT_TAKEN)
     return "" if cost is None else say("cost not counted: {cost} USD", cost=escape_line(str(cost)))
 
@@ -209,7 +209,7 @@ def passed_over(reason: PassedOver | Mapping[str, Any], say: Words) -> str:
 
 
 def joined(groups: Iterable[list[Span]], between: str) -> list[Span]:
-    """The parts one after the other."""
+    """Return the groups joined by a separator."""
     spans: list[Span] = []
     for group in groups:
         spans += [Span(between, "dim"), *group] if spans else group
@@ -217,6 +217,6 @@ def joined(groups: Iterable[list[Span]], between: str) -> list[Span]:
 
 
 def step(number: int, name: str, say: Words, kind: str = "") -> str:
-    """`step 2: the name that its file gives it`; `kind` stands behind the number."""
+    """Return `step 2: its name`; `kind` follows the number."""
     suffix = f"{say(': ')}{escape_line(name)}" if name else ""
     return f"{say('step {number}', number=number)}{kind}{suffix}"

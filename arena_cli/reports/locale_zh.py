@@ -1,4 +1,4 @@
-"""Map what reports print to Chinese (`lines.Words` uses the table)."""
+"""Map the words of reports to Chinese (`lines.Words` uses the table)."""
 
 from __future__ import annotations
 

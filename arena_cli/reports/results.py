@@ -1,6 +1,6 @@
 """Draw the result of a scenario and of a run: a line, and below it why it did not pass.
 
-Makes lines of pieces (`reports.lines`), as the timeline does. Texts of agents are escaped.
+It makes lines of pieces (`reports.lines`), as the timeline does. Texts of agents are escaped.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def draw_result(
     width: int = WIDTH,
     avatars: Mapping[str, str] | None = None,
 ) -> Iterator[Line]:
-    """The lines for one scenario; what stands in columns is drawn for so wide a screen.
+    """Yield the lines for one scenario; columns are drawn for a screen of `width`.
 
     `avatars` as in `Timeline`.
     """
@@ -74,7 +74,7 @@ def draw_result(
 
 
 class Report:
-    """The report of a scenario, which draws each step once. Arguments as those of `drawn`."""
+    """The report of a scenario, which draws each step once. Arguments as those of `draw_result`."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Report:
         self._told: set[int] = set()
 
     def lines(self) -> Iterator[Line]:
-        """All that is told of it."""
+        """Yield all lines of the scenario's report."""
         result = self._result
         yield self._headline()
         if result.status != "xfailed":  # it was to fail
@@ -144,7 +144,7 @@ class Report:
             yield line(INDENT, " " * LABEL_WIDTH, span)
 
     def _step(self, step: StepResult) -> Iterator[Line]:
-        """A step that did not pass, or that warned."""
+        """Yield the lines of a step that did not pass, or that warned."""
         bad = [check for check in step.checks if check.status != "passed"]
         if step.status == "passed" and not bad:
             return
@@ -156,7 +156,7 @@ class Report:
             yield from self.timelines(step)
 
     def reasons(self, step: StepResult) -> Iterator[Line]:
-        """Yield why a step did not pass, or what warned in it."""
+        """Yield the reasons why a step did not pass, or its warnings."""
         if step.error:
             file, number = step.place()
             yield from _block(f"{file}:{number}: {step.error}", INDENT * 2)
@@ -171,7 +171,7 @@ class Report:
                 yield from self._check(check)
 
     def _covered(self, step: StepResult) -> Iterable[StepResult]:
-        """The steps that its expectations are about."""
+        """Return the steps that its expectations are about."""
         if step.kind != "check":
             return [step]
         before = [one for one in self._result.steps if one.number < step.number]
@@ -228,7 +228,7 @@ class Report:
             yield from self.timeline(one)
 
     def timeline(self, step: StepResult) -> Iterator[Line]:
-        """Its timeline, the first time that it is asked for, where its events were kept."""
+        """Yield the step's timeline when first requested, if its events were kept."""
         if step.number in self._told or not step.events:
             return
         self._told.add(step.number)
@@ -247,7 +247,7 @@ class Report:
 
 
 def indented(drawn: Iterable[Line], indent: str) -> Iterator[Line]:
-    """The same lines, further in."""
+    """Yield the same lines, indented further."""
     for one in drawn:
         if one.spans:
             hang = one.hang if one.hang is None else one.hang + len(indent)
@@ -257,13 +257,13 @@ def indented(drawn: Iterable[Line], indent: str) -> Iterator[Line]:
 
 
 def label(status: str) -> list[Span]:
-    """Return the beginning of a line."""
+    """Return the beginning of a line: the label of a status."""
     word = LABELS[status]
     return [Span(word, STYLES[status]), Span(" " * max(LABEL_WIDTH - len(word), 1))]
 
 
 def step_title(step: StepResult, say: Words) -> str:
-    """`step 2 (check, session other): its name`."""
+    """Return `step 2 (check, session other): its name`."""
     kind = [] if step.kind == "send" else [step.kind]
     if step.session is not None:
         kind.append(say("session {name}", name=escape_line(step.session)))
@@ -272,12 +272,12 @@ def step_title(step: StepResult, say: Words) -> str:
 
 
 def place_of(check: CheckResult) -> str:
-    """`file:line: field`."""
+    """Return `file:line: field`."""
     return escape_line(f"{check.file}:{check.line}: {check.field}")
 
 
 def _row_of(check: CheckResult) -> int | None:
-    """The row of a timeline that was not there, or that is one too many."""
+    """Return the index of the row of a timeline that is missing or superfluous."""
     found = _ROW.match(check.field)
     if not found:
         return None
@@ -290,7 +290,7 @@ def _block(text: str, indent: str) -> Iterator[Line]:
 
 
 def count_results(say: Words, count: int, one: str, many: str) -> str:
-    """`1 warning`, `2 warnings`."""
+    """Return `1 warning` or `2 warnings`."""
     return say(one) if count == 1 else say(many, count=count)
 
 
@@ -299,7 +299,7 @@ def _show(session: str) -> str:
 
 
 def draw_listing(scenario: Scenario, say: Words) -> Line:
-    """The line for a scenario that would be played."""
+    """Return the line for a scenario that would be played."""
     tags = say(", ").join(map(escape_line, scenario.file.tags))
     facts = [Span(escape_line(scenario.shown), "dim")]
     if tags:
@@ -314,10 +314,10 @@ def draw_listing(scenario: Scenario, say: Words) -> Line:
 
 
 def closing(run_result: RunResult, say: Words | None = None) -> Iterator[Line]:
-    """The end of a run: of several scenarios those that went wrong, a line each; the counts.
+    """Yield the end of a run: the scenarios that went wrong, a line each, then the counts.
 
-    Each cause of drift stands between them, once for all scenarios, in place of those that do
-    nothing but drift.
+    The list is omitted if there is only one scenario. Each cause of drift is listed once for all
+    scenarios, in place of the scenarios that only drifted.
     """
     say = say or Words()
     wrong = [result for result in run_result.scenarios if result.status in ("failed", "error")]
@@ -364,7 +364,7 @@ def summary(run_result: RunResult, say: Words | None = None) -> str:
 
 
 def _why(result: ScenarioResult, say: Words) -> str:
-    """The first place where a scenario did not hold, and what; empty where it only drifted."""
+    """Return the first failure of a scenario with its place; empty if it only drifted."""
     found = drift.wrong(result, say)
     if not found:
         return escape_line(result.file)

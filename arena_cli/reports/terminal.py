@@ -1,7 +1,7 @@
-"""A real terminal: lines in colour that wrap, and beneath them who is at work, drawn by rich.
+"""A real terminal: lines in colour that wrap, and below them the agents at work, drawn by rich.
 
-Nothing of an agent's text reaches rich's markup: it is handed over as pieces with a style, and was
-escaped before. Only a real terminal imports this module.
+No text of an agent reaches rich's markup: it is passed on as pieces with a style, and was escaped
+before. Only a real terminal imports this module.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class AtWork:
         return bool(self._replies)
 
     def event(self, event: Event) -> None:
-        """Take in what an event says of them."""
+        """Update the working agents by an event."""
         match event:
             case ReplyStarted():
                 known = self._replies.get(event.reply)
@@ -71,13 +71,13 @@ class AtWork:
                 pass
 
     def text(self, agent: str, tail: str) -> None:
-        """The end of what an agent has written so far."""
+        """Set the end of the text that an agent has written so far."""
         for working in self._replies.values():
             if working.agent == agent:
                 working.tail = tail
 
     def lines(self, width: int, most: int) -> list[Line]:
-        """A line for each, none wider than `width` columns, at most `most` of them."""
+        """Return a line for each agent, none wider than `width` columns, at most `most` lines."""
         working = list(self._replies.values())
         if len(working) > most:
             working = working[: max(most - 1, 0)]
@@ -139,10 +139,10 @@ _ISOLATE, _END_ISOLATE = "\u2068", "\u2069"
 
 
 class Terminal:
-    """Prints lines; with `at_work`, a line per working agent stays beneath them until `close`.
+    """Prints lines; with `at_work`, a line per working agent stays below them until `close`.
 
-    `write` takes text for `stream`, which is a terminal. Without `colour` nothing but text and line
-    ends is written, and there is no live display. Whoever wants seconds to count calls `tick`.
+    `write` takes text for `stream`, which is a terminal. Without `colour` only text and line ends
+    are written, and there is no live display. Call `tick` to update the seconds.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class Terminal:
         self._lock = threading.RLock()
 
     def show(self, lines: Iterable[Line], event: Event | None = None) -> None:
-        """Print lines that are on disk, and take in what the event says of who is at work."""
+        """Print lines that are on disk, and update the working agents by the event."""
         with self._lock:
             if self._work and event:
                 self._work.event(event)
@@ -185,13 +185,13 @@ class Terminal:
                 self._live.refresh()
 
     def text(self, agent: str, tail: str) -> None:
-        """The end of what an agent has written so far; drawn by the next tick."""
+        """Set the end of the text that an agent has written so far; the next tick draws it."""
         with self._lock:
             if self._work:
                 self._work.text(agent, tail)
 
     def tick(self) -> None:
-        """Draw anew who is at work."""
+        """Redraw the working agents."""
         with self._lock:
             if not self._work or not self._work.anyone:
                 self.close()
@@ -211,7 +211,7 @@ class Terminal:
             self._live.refresh()
 
     def close(self) -> None:
-        """Take the live display away; the cursor stands where the next line goes."""
+        """Remove the live display; the cursor is then where the next line goes."""
         with self._lock:
             if self._live:
                 live, self._live = self._live, None
@@ -220,7 +220,7 @@ class Terminal:
                 self._drawn = (0, [])
 
     def _update(self) -> None:
-        """Set what the live display shows when it, or anything else, is drawn next."""
+        """Set the text that the live display shows when it, or anything else, is drawn next."""
         assert self._work
         self._over_what_was_broken()
         width = self._console.width
@@ -231,7 +231,7 @@ class Terminal:
         self._beneath.segments = [*_joined(segments)]
 
     def _over_what_was_broken(self) -> None:
-        """A terminal that became narrower broke the lines that are to be drawn over."""
+        """Move the cursor up over the lines that a narrower terminal broke."""
         width, drawn = self._drawn
         now = self._console.width
         more = sum(max(columns - 1, 0) // now for columns in drawn) if now < width else 0
@@ -240,7 +240,7 @@ class Terminal:
             self._console.control(Control(*up * more))
 
     def _within(self, line: Line, width: int) -> Iterable[Span]:
-        """A line that was made to fit; escapes of what cannot be written may make it longer."""
+        """Return a line that fits the width; escapes of characters may have made it longer."""
         spans = self._writable(line.spans)
         text = "".join(span.text for span in spans)
         return (
@@ -258,7 +258,7 @@ class Terminal:
         yield Segment.line()
 
     def _writable(self, spans: tuple[Span, ...]) -> tuple[Span, ...]:
-        """With escapes for what the terminal's encoding has not, before it is measured."""
+        """Escape characters that the terminal's encoding lacks, before the line is measured."""
         if self._any_script:
             return spans
         encoding = self._encoding
@@ -347,7 +347,7 @@ def _joined(rows: list[list[Segment]]) -> Iterator[Segment]:
 
 
 def _between(spans: tuple[Span, ...], start: int, end: int) -> Iterator[Span]:
-    """The pieces of a line from one place in its text to another."""
+    """Yield the pieces of a line between two positions in its text."""
     index = 0
     for text, style in spans:
         piece = text[max(start - index, 0) : max(end - index, 0)]
@@ -360,9 +360,9 @@ _ERASE = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 
 
 class Progress:
-    """Draws the line at each `tick`, and takes it away while others write, and at `close`.
+    """Draws the line at each `tick`; removes it while other code writes, and at `close`.
 
-    `clock` counts seconds. May be used by several threads.
+    `clock` counts seconds. It may be used by several threads.
     """
 
     def __init__(
@@ -384,26 +384,26 @@ class Progress:
         self._lock = threading.RLock()
 
     def begins(self, key: int, title: str) -> None:
-        """A scenario begins; `key` is its own."""
+        """Mark a scenario as begun; `key` is its own."""
         with self._lock:
             self._working[key] = title
 
     def ends(self, key: int, *, wrong: bool) -> None:
-        """It is over."""
+        """Mark a scenario as finished."""
         with self._lock:
             self._working.pop(key, None)
             self._done += 1
             self._wrong += wrong
 
     def tick(self) -> None:
-        """Draw it anew."""
+        """Redraw the line."""
         with self._lock:
             self._wanted = True
             self._draw()
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
-        """Others write to the terminal: the line is gone meanwhile."""
+        """Erase the line while other code writes to the terminal."""
         with self._lock:
             self._erase()
             yield
@@ -411,13 +411,13 @@ class Progress:
                 self._draw()
 
     def close(self) -> None:
-        """Take it away for good."""
+        """Remove the line for good."""
         with self._lock:
             self._erase()
             self._wanted = False
 
     def text(self, width: int) -> str:
-        """The line, in so many columns."""
+        """Return the line in at most `width` columns."""
         say = self._say
         facts = [say("{done} of {count}", done=self._done, count=self._count)]
         if self._wrong:

@@ -1,8 +1,8 @@
-"""The timeline: who spoke, when, why, at what cost; who was passed over.
+"""The timeline: which agents spoke, when, why, at what cost; which were passed over.
 
-A reader of events, whether they come live or from a file. It makes lines of pieces
-(`reports.lines`), which a pipe gets as text (`lines`) and a terminal in colour
-(`reports.terminal`). Text of agents is escaped.
+A reader of events, either live or from a file. It makes lines of pieces (`reports.lines`), which a
+pipe gets as text (`lines`) and a terminal in colour (`reports.terminal`). Text of agents is
+escaped.
 """
 
 from __future__ import annotations
@@ -70,12 +70,15 @@ class Timeline:
         self._called_in_turn: dict[str, str] = {}  # agent: the status of its reply, "" so far
 
     def goes_on(self, session: SessionEvent, turns: int) -> Iterator[Line]:
-        """Take up a session whose earlier events are not told; its open chain has so many turns."""
+        """Yield the heading of a session whose earlier events are not shown.
+
+        Its open chain already has `turns` turns.
+        """
         yield from self._session(session)
         self._chain_turn = turns
 
     def drawn(self, event: Event) -> Iterator[Line]:
-        """The lines for one event; none for what is not shown."""
+        """Yield the lines for one event; none for an event that is not shown."""
         if self._is_loose and isinstance(event, (MessageEvent, ChainFinished)):
             self._is_loose = False
             yield EMPTY
@@ -112,7 +115,7 @@ class Timeline:
                         yield EMPTY
 
     def named(self, agent: str) -> list[Span]:
-        """An agent's avatar and name."""
+        """Return an agent's avatar and name."""
         return [*self._face(agent), self._short(agent)]
 
     def _session(self, event: SessionEvent) -> Iterator[Line]:
@@ -323,7 +326,7 @@ class Timeline:
         return Span(escape_line(self._names.get(agent, agent)), self._style(agent))
 
     def _style(self, agent: str) -> str:
-        """By its place in the team; the same in every session of that team."""
+        """Return the style for the agent's place in its team, the same in every session of it."""
         known = self._styles.get(agent)
         return known or f"agent{zlib.crc32(agent.encode()) % AGENT_STYLES}"
 

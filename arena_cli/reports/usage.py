@@ -29,12 +29,12 @@ _COUNTS = ("input", "cache read", "cache write", "output")
 
 @dataclass
 class UsageRow:
-    """The usage of one agent, model, day or scenario; `name` None: none is known.
+    """The usage of one agent, model, day or scenario; `name` is None if it is unknown.
 
-    `memory` is work for the team's memory: summaries, and looking for notes. `failed` are those of
-    the `calls` that ended as an error, late or cancelled. Of `uncounted` calls no tokens are known,
-    of `unpriced` ones no cost; `cost_usd` is the sum of the others. `estimated` says that some of
-    the tokens are.
+    `memory` is work for the team's memory: summaries, and the search for notes. `failed` is the
+    number of `calls` that ended as an error, late or cancelled. Of `uncounted` calls no tokens are
+    known, of `unpriced` ones no cost; `cost_usd` is the sum of the others. `estimated` is True if
+    some of the tokens are estimated.
     """
 
     name: str | None
@@ -52,7 +52,7 @@ class UsageRow:
 
     @property
     def tokens(self) -> list[int]:
-        """Input, what the cache gave and took, output."""
+        """The tokens of the input, read from the cache, written to the cache, and of the output."""
         return [
             self.input_tokens,
             self.cache_read_tokens,
@@ -61,7 +61,7 @@ class UsageRow:
         ]
 
     def add(self, usage: Usage | None, *, failed: bool, free: bool) -> None:
-        """Take in one call with all its attempts."""
+        """Add one call with all its attempts."""
         self.calls += 1
         self.failed += failed
         if usage is None:
@@ -79,7 +79,7 @@ class UsageRow:
             self.unpriced += not free
 
     def document(self) -> dict[str, Any]:
-        """The row as JSON; `cost_usd` null where no call's cost is known."""
+        """Return the row as JSON; `cost_usd` is null if no call's cost is known."""
         told = dict(vars(self))
         if self.calls and self.unpriced == self.calls:
             told["cost_usd"] = None
@@ -88,7 +88,7 @@ class UsageRow:
 
 @dataclass
 class Ledger:
-    """Rows by name, of the events of any number of sessions; `session` begins with each."""
+    """Rows by name, from the events of any number of sessions; call `session` before each."""
 
     by: By
     sessions: int = 0
@@ -99,14 +99,14 @@ class Ledger:
     _models: dict[str, str] = field(default_factory=dict)
 
     def session(self) -> None:
-        """The events that follow are another session's."""
+        """Begin another session, to which the following events belong."""
         self.sessions += 1
         self._scenario = None
         self._kinds.clear()
         self._models.clear()
 
     def apply(self, event: Event) -> None:
-        """Take one event in."""
+        """Apply one event."""
         match event:
             case SessionEvent():
                 self._scenario = event.scenario or self._scenario
@@ -125,14 +125,14 @@ class Ledger:
                 pass
 
     def rows(self) -> list[UsageRow]:
-        """The most expensive first, then those of the most tokens."""
+        """Return the rows, the most expensive first, then those with the most tokens."""
         return sorted(
             self._rows.values(),
             key=lambda row: (-row.cost_usd, -sum(row.tokens), row.name or "", row.memory),
         )
 
     def document(self) -> dict[str, Any]:
-        """All of it as JSON."""
+        """Return the ledger as JSON."""
         return {
             "by": self.by,
             "sessions": self.sessions,
@@ -170,7 +170,7 @@ class Ledger:
 
 
 def _model(metadata: Mapping[str, Any], kind: str) -> str:
-    """Return the model that answered; where it is not known, the kind of agent in parentheses."""
+    """Return the model that answered; if it is unknown, the kind of agent in parentheses."""
     model = metadata.get("model")
     if isinstance(model, str) and model:
         return model
@@ -182,7 +182,7 @@ def _model(metadata: Mapping[str, Any], kind: str) -> str:
 
 
 def draw_usage(ledger: Ledger, say: Words, width: int) -> Iterator[Line]:
-    """The table, in `width` columns; each row below its name where it is too narrow for that."""
+    """Yield the table in `width` columns; if it is too narrow, each row goes below its name."""
     rows = ledger.rows()
     total = ledger.total
     names = [*(_name(row, ledger.by, say) for row in rows), say("total")]

@@ -1,4 +1,4 @@
-"""Choose who plays: the team of a scenario, and its judges."""
+"""Choose the participants: the team of a scenario, and its judges."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from arena_cli.yamlio.nodes import Loc
 def team_of(
     keys: Mapping[str, Any], fragments: Sequence[Fragment], workspace: Workspace
 ) -> tuple[Team | None, Workspace, list[Fault]]:
-    """The team, the workspace with the profiles it is made of, and what is wrong.
+    """Return the team, the workspace with the profiles it is made of, and the errors.
 
-    `keys` are those of `TeamPart`, as they stand in `parts`. Without a team and a fault, the
-    shape's faults tell why.
+    `keys` are those of `TeamPart`, as written in `fragments`. If there is neither a team nor an
+    error, the shape's errors give the reason.
     """
     keys_of_team, _ = loader.validate_merged(keys, TeamPart, fragments)
     if keys_of_team is None:
@@ -79,7 +79,7 @@ def team_of(
 def _strangers(
     team_part: TeamPart, team: Team, workspace: Workspace, fragments: Sequence[Fragment]
 ) -> Iterator[Fault]:
-    """New agents that nobody plays: most likely a wrong id of one that somebody does."""
+    """Yield errors for new agents that no team plays: most likely a misspelled id of a member."""
     extended = {keys.get("extends") for keys in team_part.profiles.values()}
     for agent_id, keys in team_part.profiles.items():
         is_known = models.normalize_id(agent_id) in workspace.loaded or agent_id in extended
@@ -99,9 +99,9 @@ DEFAULT = "defaults: {judge: ID}"
 def choose_judges(
     file: ScenarioFile, team: Team, profiles: Mapping[str, LoadedProfile], default: str | None
 ) -> tuple[dict[str, Member], Sequence[Wrong]]:
-    """The judges by the name that checks give them (empty: `default`), and what is wrong.
+    """Return the judges by the name that checks give them (empty: `default`), and the errors.
 
-    `default` is the workspace's, None where it names none.
+    `default` is the workspace's default judge, None if it names none.
     """
     judges: dict[str, Member] = {}
     wrong: list[Wrong] = []
@@ -120,7 +120,7 @@ def choose_judges(
 
 
 def _checks(file: ScenarioFile) -> Iterator[tuple[Loc, JudgeCheck, bool]]:
-    """Each judge that is asked, its place, and whether that covers all steps."""
+    """Yield each judge check, its place, and whether it covers all steps."""
     for loc, expect in lint.expects(file):
         covers_all = loc == ("expect",) or loc[-1] == "check"
         for check in model.iter_checks(expect):
@@ -131,7 +131,7 @@ def _checks(file: ScenarioFile) -> Iterator[tuple[Loc, JudgeCheck, bool]]:
 def _fault(
     agent: str | None, team: Team, profiles: Mapping[str, LoadedProfile]
 ) -> tuple[str, str] | None:
-    """(what, mend) of a judge that cannot be asked."""
+    """Return the problem and the hint for a judge that cannot be called; None if it can."""
     if agent is None:
         return "no judge is named", f"name one with `agent`, or in arena.yaml: {DEFAULT}"
     if agent not in profiles:

@@ -36,7 +36,7 @@ def list_contacts(
 
 
 def _profiles(scenario: Scenario, workspace: Workspace) -> Iterator[AgentProfile]:
-    """Yield the profiles of every agent that the scenario may call, as they are in it."""
+    """Yield the profiles of every agent that the scenario may call, with its changes."""
     for member in (*scenario.team.members, *scenario.judges.values()):
         yield member.profile
     for helper in (workspace.summarizer, workspace.extractor):

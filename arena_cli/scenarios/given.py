@@ -1,4 +1,4 @@
-"""`given: {transcript: FILE, until: SEQ}`: what was said in a session that somebody had."""
+"""`given: {transcript: FILE, until: SEQ}`: the conversation of an existing session."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Past(NamedTuple):
 def read_past(path: Path, until: int | None = None) -> Past:
     """Read a transcript as far as that event.
 
-    Raises UsageError where it is none, or one of a later arena.
+    Raises UsageError if it is none, or one of a later arena.
     """
     try:
         past = _read_events(path, until)
@@ -86,10 +86,10 @@ def _read_events(path: Path, until: int | None) -> Past:
 
 
 def upto(past: Past, seq: int | None) -> list[Event]:
-    """Return its events up to that number, that one included; all where it is None.
+    """Return its events up to and including that number; all if it is None.
 
-    Raises UsageError where it has none of that number, or where a line up to there cannot be read:
-    its text would be missing in what agents are shown.
+    Raises UsageError if it has no event of that number, or if a line before it cannot be read: its
+    text would be missing in the inputs of agents.
     """
     last = max(event.seq for event in past.events)
     if seq is not None and seq > last:
@@ -107,7 +107,7 @@ def upto(past: Past, seq: int | None) -> list[Event]:
 def messages(events: Iterable[Event]) -> list[Message]:
     """Return the messages of these events, in the order in which agents see them.
 
-    Of a phase that is not over it is what was answered so far.
+    Of a phase that is not over, these are the answers so far.
     """
     messages: list[Message] = []
     fold = Fold(messages.append)
@@ -123,10 +123,11 @@ def messages(events: Iterable[Event]) -> list[Message]:
 def planted(past: Past, until: int | None, root: Path) -> list[PastPart]:
     """Return its messages for another session of the workspace `root`, and the last summary.
 
-    The summary stands where it was made: the next is made after that many messages more.
+    The summary keeps its position, so the next one is made after the same number of further
+    messages.
 
-    An attachment has its content with it if that is still there: beside the transcript, as in a
-    session's folder, or where it lay. Raises UsageError.
+    An attachment keeps its content if that still exists: next to the transcript, as in a session's
+    folder, or at its original path. Raises UsageError.
     """
     events = upto(past, until)
     history = messages(events)
@@ -158,7 +159,7 @@ def planted(past: Past, until: int | None, root: Path) -> list[PastPart]:
 
 
 def summary(events: Iterable[Event]) -> Compacted | None:
-    """The last summary that counts; None where there is none."""
+    """Return the last valid summary; None if there is none."""
     held = [event for event in events if isinstance(event, Compacted) and not event.rolled_back]
     return held[-1] if held else None
 
@@ -169,10 +170,10 @@ def _planted_summary(event: Compacted, messages: int) -> PlantedSummary:
 
 
 def with_content(attachment: Attachment, message_id: str, folders: Sequence[Path]) -> Attachment:
-    """An attachment of a transcript with its content; without a place where that is gone.
+    """Return an attachment of a transcript with its content; without a path if that is missing.
 
-    It is looked for in the first of `folders` as `attachments/<message id>/<file>`, in the others
-    by its path. Raises UsageError where it is not what was attached.
+    The content is read from the first of `folders` as `attachments/<message id>/<file>`, from the
+    others by its path. Raises UsageError if it differs from the attached content.
     """
     beside, *other_folders = folders
     name = PurePosixPath(attachment.path or "").name
@@ -197,7 +198,7 @@ def with_content(attachment: Attachment, message_id: str, folders: Sequence[Path
 
 
 def data_of(kind: str, content: bytes) -> str | bytes:
-    """The content of an attachment as it is on its way in (see `Attachment.data`)."""
+    """Return the content of an attachment in its input form (see `Attachment.data`)."""
     if kind == "image":
         import base64  # noqa: PLC0415 - few messages carry a picture
 
@@ -219,7 +220,7 @@ class Pasts:
     def of(
         self, past_keys: Given, team: Team, fragments: Sequence[Fragment], faults: list[Fault]
     ) -> list[PastPart]:
-        """Return what is planted: the messages of a transcript, then those of the file itself."""
+        """Return the messages to plant: those of a transcript, then those of the file itself."""
         past_parts: list[PastPart] = []
         if past_keys.transcript is not None:
             key = (past_keys.transcript, past_keys.until)
@@ -275,7 +276,7 @@ _SENTENCES: dict[Language, tuple[str, ...]] = {
 
 
 def make_filler(count: int, seed: int, team: Team, language: Language) -> Iterator[Planted]:
-    """So many messages, said by the human and the members in turn; one seed, one past."""
+    """Yield `count` messages by the human and the members in turn, the same for the same seed."""
     chance = random.Random(seed)
     sentences = _SENTENCES[language]
     authors = cycle(

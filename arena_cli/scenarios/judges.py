@@ -53,9 +53,9 @@ def message(question: Question) -> str:
 def read(answer: str) -> Vote:
     """Read the verdict in a judge's answer: the JSON object that it is or holds.
 
-    Verdicts are read by a table (`PASS`, `FAIL`), upper and lower case alike. Any other, none, or
-    several that differ are no verdict, and so is JSON that is broken, or that stands between words:
-    it may be what the judge only quotes.
+    Verdicts are read by a table (`PASS`, `FAIL`), ignoring case. An unknown or missing verdict, or
+    several that differ, is no verdict; neither is broken JSON, nor JSON between words, which the
+    judge may only quote.
     """
     try:
         verdicts = list(_verdicts(answer))
@@ -75,7 +75,7 @@ def read(answer: str) -> Vote:
 
 
 def _verdicts(answer: str) -> Iterator[tuple[int, dict[str, Any], int]]:
-    """The objects with a verdict, their keys folded, each with its start and its end.
+    """Yield the objects with a verdict, their keys case-folded, each with its start and end.
 
     Raises ValueError, RecursionError.
     """
@@ -109,7 +109,7 @@ _DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_folded)
 
 
 class Judges:
-    """The judges of one scenario while it is played; `usage` is what they used so far.
+    """The judges of one scenario while it is played; `usage` is their usage so far.
 
     `middlewares` are those of their calls.
     """
@@ -131,9 +131,9 @@ class Judges:
         conversation: CheckContext,
         whole_conversation: Callable[[], CheckContext],
     ) -> CheckContext:
-        """The conversation with an answer to all that `expect` asks a judge about it.
+        """Return the conversation with answers to all questions of `expect` to judges.
 
-        `whole` gives that of all steps so far. Raises DiskRefused.
+        `whole_conversation` returns that of all steps so far. Raises DiskRefused.
         """
         if not self._judges:
             return conversation
@@ -161,7 +161,7 @@ class Judges:
         await self._aside.__aexit__(kind, error, trace)
 
     async def _answers(self, questions: Sequence[Question]) -> dict[Hashable, Answered]:
-        """All votes on all questions, asked at once, begun in their order."""
+        """Collect all votes on all questions; the calls run concurrently, started in order."""
         calls = [
             self._vote(self._judges[question.judge], message(question))
             for question in questions

@@ -25,7 +25,7 @@ Wrong = tuple[Loc, str, str]
 
 
 def report_problem(file: ScenarioFile, folders: Folders) -> Iterator[Wrong]:
-    """(place, what, mend) of every check whose file is not there, or is not what it should be."""
+    """Yield (place, problem, hint) of every check whose file is missing or invalid."""
     reported: set[str] = set()
     for loc, expect in expects(file):
         for check in model.iter_checks(expect):
@@ -37,7 +37,7 @@ def report_problem(file: ScenarioFile, folders: Folders) -> Iterator[Wrong]:
 
 
 def expects(file: ScenarioFile) -> Iterator[tuple[Loc, Expect]]:
-    """Every `expect` and `check` of a scenario, with its place."""
+    """Yield every `expect` and `check` of a scenario, with its place."""
     for index, step in enumerate(file.steps):
         yield ("steps", index, "expect"), step.expect
         if step.check is not None:
@@ -65,9 +65,9 @@ def errors(file: ScenarioFile) -> Iterator[Wrong]:
 
 
 def warnings(file: ScenarioFile, folders: Folders, *, recorded: bool) -> Iterator[Wrong]:
-    """Yield (place, problem, hint) of each expectation that may hold of everything.
+    """Yield (place, problem, hint) of each expectation that any result may meet.
 
-    A scenario that is `recorded` expects that a replay comes out as it was.
+    A scenario that is `recorded` expects that a replay equals its recording.
     """
     if not recorded:
         yield from _without_expectations(file)
@@ -91,12 +91,12 @@ def warnings(file: ScenarioFile, folders: Folders, *, recorded: bool) -> Iterato
 
 
 def _may_match_anything(pattern: str) -> bool:
-    """Return whether a pattern finds nothing in a text, and sets no condition by looking around."""
+    """Return whether a pattern may match the empty text, and has no lookaround condition."""
     return text_checks.matches_empty(pattern) and not text_checks.looks_around(pattern)
 
 
 def _without_expectations(file: ScenarioFile) -> Iterator[Wrong]:
-    """Tell of a scenario without expectations, or else of its last steps that none covers."""
+    """Report a scenario without expectations, or else its last steps that none covers."""
     if file.expect.model_fields_set or _has_strict_script(file):
         return
     last = -1
@@ -133,9 +133,9 @@ _WAIT = ("send", "attach", "say", "system", "check", "expect")
 
 
 def unknown(file: ScenarioFile, team: Team, waiting: Sequence[tuple[Loc, str]]) -> Iterator[Wrong]:
-    """(place, what, mend) of every id that nobody in the team has, and of what is never saved.
+    """Yield (place, problem, hint) of every unknown id, and of every value that is never saved.
 
-    `waiting` are the names of something saved that the file waits for, and where.
+    `waiting` are the places and names of saved values that the file uses.
     """
     for index, step in enumerate(file.steps):
         loc: Loc = ("steps", index)
@@ -152,7 +152,7 @@ def unknown(file: ScenarioFile, team: Team, waiting: Sequence[tuple[Loc, str]]) 
 
 
 def _no_session(file: ScenarioFile) -> Iterator[Wrong]:
-    """A `check` of a session in which nothing happens."""
+    """Yield each `check` of a session in which no step is played."""
     used = {step.session for step in file.steps if step.kind != "check" and step.session}
     for index, step in enumerate(file.steps):
         if step.kind == "check" and step.session and step.session not in used:
@@ -191,7 +191,10 @@ def _agent(
 
 
 def _never_saved(file: ScenarioFile, waiting: Sequence[tuple[Loc, str]]) -> Iterator[Wrong]:
-    """A step may use what an earlier one saves, its `expect` also what its own does."""
+    """Yield each use of a value that no earlier step saves.
+
+    The `expect` of a step may also use the values that the step itself saves.
+    """
     if not waiting:
         return
     saved_so_far: list[set[str]] = [set()]

@@ -39,15 +39,15 @@ _JUDGED = frozenset({"expect", "check"})
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of a scenario file, as far as it is built."""
+    """Return the JSON Schema of a scenario file, as far as it is built."""
     return build_schema(ScenarioFile, "arena scenario", instead=_VAR)
 
 
 class Broken(NamedTuple):
-    """A scenario file with faults, none of whose scenarios can be played.
+    """A scenario file with errors, none of whose scenarios can be played.
 
-    `title`, `tags` and the ids of its `cases` are as far as the file can be read; `tags` is None
-    where it cannot.
+    `title`, `tags` and the ids of its `cases` are those that could be read; `tags` is None if they
+    could not.
     """
 
     path: Path
@@ -64,7 +64,7 @@ class Broken(NamedTuple):
 
 
 class Sorted(NamedTuple):
-    """The scenarios of the files that are sound, and the files that are not, each in order."""
+    """The scenarios of the valid files, and the invalid files, each in order."""
 
     scenarios: list[Scenario]
     broken: list[Broken]
@@ -74,7 +74,7 @@ _Faults = dict[Path, dict[Fault, None]]
 
 
 def load(selected: Selected, workspace: Workspace) -> list[Scenario]:
-    """Reads and checks scenario files; raises FileFaults with every fault of all of them.
+    """Read and check scenario files; raise FileFaults with every error in all of them.
 
     A file that another one includes, and that has no steps, is played only as a part of that one.
     """
@@ -85,7 +85,7 @@ def load(selected: Selected, workspace: Workspace) -> list[Scenario]:
 
 
 def sort(selected: Selected, workspace: Workspace) -> Sorted:
-    """Read and check scenario files, and sort out those that have faults."""
+    """Read and check scenario files, and separate those that have errors."""
     reader = Reader(workspace.root, chosen=selected.chosen, anywhere=workspace.anywhere)
     chains, faults = _read(selected, reader)
     for path, fault in _same_stems(chains):
@@ -102,7 +102,7 @@ def sort(selected: Selected, workspace: Workspace) -> Sorted:
 
 
 def shape_faults(selected: Selected, root: Path, *, anywhere: bool = False) -> list[Fault]:
-    """Return the errors of the files by themselves, where the workspace cannot be loaded."""
+    """Return the errors of the files by themselves, if the workspace cannot be loaded."""
     chains, by_path = _read(selected, Reader(root, chosen=selected.chosen, anywhere=anywhere))
     faults = dict.fromkeys(fault for file_faults in by_path.values() for fault in file_faults)
     for documents in chains.values():
@@ -138,7 +138,7 @@ def _broken(path: Path, faults: tuple[Fault, ...], reader: Reader) -> Broken:
 
 
 def _read(selected: Selected, reader: Reader) -> tuple[dict[Path, list[Document]], _Faults]:
-    """Each file that is played with all that it includes, and what cannot be read, by file."""
+    """Return each file that is played with all that it includes, and the read errors by file."""
     faults: _Faults = {path: {} for path in selected.paths}
     chains: dict[Path, list[Document]] = {}
     for path in selected.paths:
@@ -166,7 +166,10 @@ def _is_included(path: Path, reader: Reader) -> bool:
 
 
 def _same_stems(chains: Mapping[Path, list[Document]]) -> Iterator[tuple[Path, Fault]]:
-    """The stem is the name of a scenario and of its recording, on every file system."""
+    """Yield an error for each file whose stem is not unique on every file system.
+
+    The stem is the name of a scenario and of its recording.
+    """
     by_stem: dict[str, str] = {}
     for path, (document, *_) in chains.items():
         stem = unicodedata.normalize("NFC", path.stem).casefold()
@@ -178,7 +181,7 @@ def _same_stems(chains: Mapping[Path, list[Document]]) -> Iterator[tuple[Path, F
 
 
 def _cases(documents: Sequence[Document]) -> tuple[list[Case | None], list[Fault]]:
-    """The cases of a file, one without a name where it has none; none where they are wrong."""
+    """Return the cases of a file, None alone if it has none; no cases if they are invalid."""
     if any(document.data is None and document.faults for document in documents):
         return [], []  # those faults are told already
     merged = variables.merged(documents)
@@ -204,7 +207,7 @@ def _cases(documents: Sequence[Document]) -> tuple[list[Case | None], list[Fault
 class _FilledFile:
     """A scenario's parts and keys, or those of one case, with its vars filled in.
 
-    `faults` tell of the vars; `unknown` and `typed` as in `placeholders.Filled`.
+    It also has the errors in these vars; `unknown` and `typed` as in `variables.Filled`.
     """
 
     parts: list[Fragment]
@@ -215,7 +218,7 @@ class _FilledFile:
 
     @classmethod
     def of(cls, documents: Sequence[Document], case: Case | None, index: int) -> _FilledFile:
-        """Put it together."""
+        """Merge the parts and fill in the vars."""
         frame = variables.merged(documents)
         own_vars = frame.get("vars") if isinstance(frame, dict) else None
         values = {**(own_vars if isinstance(own_vars, dict) else {}), **(case.vars if case else {})}
@@ -244,7 +247,7 @@ class _FilledFile:
         )
 
     def checked(self) -> tuple[ScenarioFile | None, list[Fault]]:
-        """It as a shape. What an unknown var makes wrong is told by that."""
+        """Validate the data as a scenario file; errors that an unknown var causes are left out."""
 
         def is_unknown(value: Any) -> bool:
             return isinstance(value, str) and value in self.unknown
@@ -266,7 +269,7 @@ class _FilledFile:
 
 
 class _Loader:
-    """Makes the scenarios of one file. What its cases have in common is checked once."""
+    """Makes the scenarios of one file. Parts that its cases share are checked once."""
 
     def __init__(
         self, path: Path, documents: Sequence[Document], workspace: Workspace, reader: Reader
@@ -281,7 +284,7 @@ class _Loader:
         self._recorded = (path.parent / snapshots.FOLDER / f"{path.stem}.jsonl").is_file()
 
     def scenarios(self) -> tuple[list[Scenario], list[Fault]]:
-        """Its scenarios, and what is wrong with them."""
+        """Return its scenarios and their errors."""
         cases, faults = _cases(self._documents)
         scenarios: list[Scenario] = []
         cases_by_fault: dict[Fault, list[str]] = {}
@@ -346,7 +349,7 @@ class _Loader:
     def _team(
         self, data: Any, fragments: Sequence[Fragment]
     ) -> tuple[Team | None, Workspace, list[Fault]]:
-        """The team that plays, made once for all cases that have the same one."""
+        """Return the team that plays, made once for all cases that have the same one."""
         data = data if isinstance(data, dict) else {}
         keys = {key: data[key] for key in TeamPart.model_fields if key in data}
         same = repr(keys)
@@ -357,7 +360,7 @@ class _Loader:
     def _warnings(
         self, wrong: Iterable[lint.Wrong], fragments: Sequence[Fragment]
     ) -> Iterator[Fault]:
-        """Yield the warnings; what is alike in many cases is located once."""
+        """Yield the warnings; equal ones of many cases are located once."""
         for entry in wrong:
             if entry not in self._warned:
                 (self._warned[entry],) = _faults([entry], fragments)
@@ -388,7 +391,7 @@ def _faults(wrong: Iterable[lint.Wrong], fragments: Sequence[Fragment]) -> list[
 
 
 def _in_cases(fault: Fault, cases: Sequence[str], of: int) -> Fault:
-    """The fault, with the cases in which it stands where it is not in all of them."""
+    """Return the error, with the names of its cases if not all cases have it."""
     if of == 1 or len(cases) == of:
         return fault
     suffix = f" and {len(cases) - 3} more" if len(cases) > 3 else ""

@@ -67,7 +67,7 @@ def _reason(text: str) -> str:
 
 
 class _AsTeamConfig:
-    """The JSON schema of what is checked as a team's rules once it stands in the team."""
+    """The JSON schema of keys that are checked as a team's rules once the team has them."""
 
     def __get_pydantic_json_schema__(
         self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
@@ -93,20 +93,20 @@ Reason = Annotated[str, AfterValidator(_reason)]
 
 
 class FromFile(FileShape):
-    """`{file: path}`: a text that stands in a file of its own."""
+    """`{file: path}`: a text that is read from a file of its own."""
 
     file: str
 
 
 class Saved(FileShape):
-    """The text kept of a step: of that agent's last reply the first group of `regex`, or all."""
+    """The text kept of a step: from that agent's last reply, the first group of `regex`, or all."""
 
     agent: AgentId = Field(alias="from")
     regex: Pattern | None = None
 
 
 class SaidMessage(FileShape):
-    """A message of a peer that is planted: nobody is called."""
+    """A message of a peer that is planted: no agent is called."""
 
     agent: AgentId
     text: str = Field(min_length=1)
@@ -161,7 +161,7 @@ class Step(FileShape):
 
 
 class Fill(FileShape):
-    """So many neutral messages; the same `seed` gives the same ones."""
+    """A number of neutral messages; the same `seed` gives the same ones."""
 
     messages: int = Field(ge=1, le=100_000)
     seed: int = 0
@@ -215,7 +215,7 @@ class TeamPart(FileShape):
 
 
 class Frame(FileShape):
-    """The keys that are read first: the files that a scenario is put together from."""
+    """The keys that are read first: the files that a scenario is assembled from."""
 
     include: str | list[str] = Field(default_factory=list)
     vars: dict[Name, Any] = Field(default_factory=dict)
@@ -251,19 +251,19 @@ T = TypeVar("T")
 
 
 def below(fragment: Fragment, loc: Loc) -> Fragment:
-    """The part at `loc` of a part."""
+    """Return the fragment at `loc` of a fragment."""
     return Fragment(fragment.document, (*fragment.loc, *loc))
 
 
 def below_all(fragments: Sequence[Fragment], loc: Loc) -> list[Fragment]:
-    """The parts at `loc` of several."""
+    """Return the fragments at `loc` of several."""
     return [below(fragment, loc) for fragment in fragments]
 
 
 def try_making(
     make: Callable[[], T], fragments: Sequence[Fragment], loc: Loc, faults: list[Fault]
 ) -> T | None:
-    """Return what `make` gives, or None and the error, at `loc` where it names no place."""
+    """Return the result of `make`, or None and the error, at `loc` if it has no place."""
     try:
         return make()
     except FileFaults as error:
@@ -287,7 +287,7 @@ class GivenNote(NamedTuple):
         return markdown.parse(self.text, id=stem, file=self.name)
 
     def put(self, folder: Path) -> None:
-        """Write it among a session's notes. Raises DiskRefused."""
+        """Write it to a session's notes. Raises DiskRefused."""
         path = folder / self.name
         try:
             make_own_folder(folder, below=folder.parents[2])
@@ -303,7 +303,7 @@ def load_given_notes(
     fragments: Sequence[Fragment],
     faults: list[Fault],
 ) -> tuple[GivenNote, ...]:
-    """The notes that a scenario starts with; `faults` takes what is wrong with them."""
+    """Return the notes that a scenario starts with; append their errors to the last argument."""
     notes: dict[str, GivenNote] = {}
     for index, name in enumerate(past_keys.notes):
         loc = ("given", "notes", index)
@@ -326,7 +326,7 @@ def load_given_notes(
 
 
 def _read(name: str, scenario: Path, reader: Reader) -> GivenNote:
-    """Raises UsageError, and FileFaults of the note's own file."""
+    """Return the note in that file. Raises UsageError, and FileFaults of the note's own file."""
     path = reader.located(name, scenario)
     if path is None:
         mend = f"paths start from {reader.root}, or from the folder of this file"
@@ -355,14 +355,13 @@ Sent = Outgoing | Planted | None
 class Scenario:
     """A checked scenario, or one case of it.
 
-    `cases` are the ids of all cases of its file, None alone where it has none. `parts` are its file
-    and what that includes, the nearest first; `sent` is what each step sends or plants, None for a
-    `check` and for a step that waits for something saved; `waiting` are the places of all that
-    waits so. `notes` are there, and `past` is planted, first. `profiles` are all that its team
-    was made of, those of `workspace`; `judges` go by the name that its checks give them, empty for
-    the workspace's own.
-    `anywhere`: files that it names may lie outside the workspace. `warnings` are what is suspicious
-    in its files, and no fault.
+    `cases` are the ids of all cases of its file, None alone if it has none. `parts` are its file
+    and the files that it includes, the nearest first. `sent` is the message that each step sends or
+    plants, None for a `check` and for a step that waits for a saved value; `waiting` are the places
+    of all values that wait for one. `notes` exist before the first step, and `past` is planted
+    first. `profiles` are all that its team was made of, those of `workspace`; `judges` are by the
+    name that its checks give them, empty for the workspace's own. `anywhere`: files that it names
+    may be outside the workspace. `warnings` are suspicious parts of its files that are no errors.
     """
 
     file: ScenarioFile
@@ -390,7 +389,7 @@ class Scenario:
 
     @property
     def shown(self) -> str:
-        """The file's path as the user is shown it."""
+        """The file's path as shown to the user."""
         return self.parts[0].document.name
 
     @property
@@ -406,21 +405,21 @@ class Scenario:
         return self.file.xfail if case_reason is None else case_reason
 
     def as_played(self, agent: Member | None) -> Member | None:
-        """An agent of the workspace that works for the team's memory, as its profile is here."""
+        """Return an agent that works for the team's memory, with its profile in this scenario."""
         loaded = self.profiles.get(agent.id) if agent else None
         if agent is None or loaded is None:
             return agent
         return agent._replace(profile=loaded.profile, role_prompt=loaded.role_prompt)
 
     def place(self, loc: Loc) -> tuple[str, int]:
-        """The file and the line of what stands at `loc`."""
+        """Return the file and the line of the key at `loc`."""
         document = find_holder(self.parts, loc).document
         return document.name, document.line(loc)
 
     def sent_with(self, index: int, saved: Mapping[str, str]) -> Sent:
-        """Return what a step sends once all texts that it uses are saved.
+        """Return the message of a step once all texts that it uses are saved.
 
-        Raises NotSaved, and UsageError where it cannot be sent.
+        Raises NotSaved, and UsageError if it cannot be sent.
         """
         keys = {key: value for key, value in self.data["steps"][index].items() if key != "expect"}
         raw = variables.with_saved(keys, saved)
@@ -430,7 +429,7 @@ class Scenario:
     def expected(self, loc: Loc, expect: Expect, saved: Mapping[str, str]) -> Expect:
         """Return the expectations at `loc`, with the saved texts filled in.
 
-        Raises NotSaved, and UsageError where it is wrong then.
+        Raises NotSaved, and UsageError if they are invalid then.
         """
         if not any(waiting[: len(loc)] == loc for waiting in self.waiting):
             return expect
@@ -447,7 +446,7 @@ class Scenario:
 
 
 def sent_of(step: Step, team: Team, path: Path, reader: Reader) -> Sent:
-    """Return what a step sends or plants. Raises UsageError."""
+    """Return the message that a step sends or plants. Raises UsageError."""
     if step.say is not None:
         return outgoing.planted(team, step.say.agent, step.say.text)
     if step.system is not None:
@@ -462,7 +461,7 @@ def sent_of(step: Step, team: Team, path: Path, reader: Reader) -> Sent:
 
 
 def locate_file(name: str, path: Path, reader: Reader) -> Path:
-    """The file that the scenario in `path` calls so. Raises UsageError."""
+    """Return the file that the scenario in `path` calls by this name. Raises UsageError."""
     located = reader.located(name, path)
     if located is None:
         mend = f"paths start from {reader.root}, or from the folder of this file"

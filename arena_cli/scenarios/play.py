@@ -109,7 +109,7 @@ def _unused(scenario: Scenario, agent: str, index: int, entry: object) -> CheckR
 
 
 class Watching:
-    """Keeps, while a scenario is played, what its expectations look at.
+    """Keeps, while a scenario is played, the data that its expectations need.
 
     `inputs` and `noted` as in `CheckContext`.
     """
@@ -123,11 +123,11 @@ class Watching:
         self.noted: dict[NoteEvent, str] = {}
 
     def middlewares(self) -> list[Middleware]:
-        """Return what keeps the inputs of calls, where something is expected of them."""
+        """Return the middlewares that keep the inputs of calls, if any expectation needs them."""
         return [self] if self._of_inputs else []
 
     async def invoke(self, request: CallRequest, call_next: CallNext) -> Answer:
-        """Keep the input of a call, and pass it on; work for the team's memory is none of a step.
+        """Keep the input of a call, and pass it on; calls for the team's memory belong to no step.
 
         An agent that continues its own session was shown the rest there.
         """
@@ -137,7 +137,7 @@ class Watching:
         return await call_next(request)
 
     def hear(self, event: NoteEvent, session: Path) -> None:
-        """Something was done to a note of the session in that folder."""
+        """Keep the text of a note after an event of the session in that folder."""
         if not self._of_notes or not event.note:
             return
         try:
@@ -156,10 +156,10 @@ Keep = Literal["failed", "all", "none"]
 
 
 class Playing:
-    """Plays one scenario; `result` tells how far it came, and that its recording was `written`.
+    """Plays one scenario; `result` contains its progress, and that its recording was `written`.
 
-    `keep` says which sessions are kept: of those that did not pass, of all, or of none. With
-    `detail` the result has the events of a scenario that passed too.
+    `keep` selects the sessions that are kept: those that did not pass, all, or none. With `detail`
+    the result also has the events of a scenario that passed.
     """
 
     def __init__(
@@ -218,7 +218,7 @@ class Playing:
     async def run(self) -> None:
         """Play it to its end, or to the step that stops it.
 
-        Raises UsageError where no session can be made.
+        Raises UsageError if no session can be made.
         """
         if self._scenario.skip is not None:
             self._finished = True
@@ -254,7 +254,7 @@ class Playing:
         self._sessions.clear()
 
     def recorded(self) -> list[dict[str, Any]] | None:
-        """The lines of its recording as it was played now; None where they are not to be kept."""
+        """Return the lines of its recording as played now; None if they must not be kept."""
         return None if not self._finished or self._unkept else self._take.lines()
 
     @property
@@ -272,7 +272,7 @@ class Playing:
         return [*(check for step in self._steps for check in step.checks), *self._checks]
 
     def refuse(self, reason: str) -> None:
-        """Its recording could not be written."""
+        """Report that its recording could not be written."""
         self._error = reason
 
     def _save_snapshots(self) -> None:
@@ -287,7 +287,7 @@ class Playing:
 
     @property
     def status(self) -> ScenarioStatus:
-        """The status so far; an expectation about a chain with a failed agent is no failed one."""
+        """The status so far; a check on a chain with a failed agent does not count as failed."""
         if not self._finished:
             return "interrupted"
         if self._scenario.skip is not None:
@@ -385,7 +385,7 @@ class Playing:
     def _session(
         self, name: str | None, opened: AsyncExitStack, heard: dict[str | None, list[Event]]
     ) -> Session:
-        """The scenario's session of that name, opened at its first use."""
+        """Return the scenario's session of that name, opened at its first use."""
         session = self._sessions.get(name)
         if session is None:
             events = heard[name] = []
@@ -411,7 +411,7 @@ class Playing:
         return session
 
     async def _step(self, index: int, session: Session, events: list[Event]) -> StepResult:
-        """Play a step and judge it; what it needs and nobody saved makes it an error."""
+        """Play a step and judge it; if a value that it needs was not saved, it is an error."""
         try:
             sent = self._scenario.sent[index]
             if sent is None and self._scenario.file.steps[index].kind != "check":
@@ -456,7 +456,7 @@ class Playing:
     async def _checked(
         self, expect: Expect, talk: CheckContext, loc: Loc, events: Sequence[Event] = ()
     ) -> list[CheckResult]:
-        """The results; `events` are those of the step that are not in its result yet."""
+        """Return the results; `events` are those of the step that are not in its result yet."""
         if not expect.model_fields_set:
             return []
         expected = self._scenario.expected(loc, expect, self._saved)
@@ -468,12 +468,12 @@ class Playing:
         return [self._redacted(result) for result in results]
 
     def _redacted(self, result: CheckResult) -> CheckResult:
-        """Redact what a check of the user's own reports: it may quote what no agent answered."""
+        """Redact the report of a user's check: it may quote text that is not from an agent."""
         actual = self._redactor.text_or_nothing(result.actual)
         return result if actual == result.actual else result.model_copy(update={"actual": actual})
 
     def _save(self, index: int, step: Step, conversation: CheckContext) -> list[CheckResult]:
-        """Keep what the step saves; a result for each that is not there to be kept."""
+        """Keep the texts that the step saves; return a result for each missing one."""
         missing = []
         for name, saved in step.save.items():
             status: Literal["failed", "error"] = "failed"

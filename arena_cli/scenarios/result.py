@@ -48,11 +48,11 @@ class CheckResult(Shape):
 
     `field` is its place below `expect` (`replies.architect[0].contains`).
 
-    `place` gives its file and line, which are looked up when they are asked for.
+    `place` returns its file and line, which are computed only when requested.
 
-    `expected` and `actual` may have several lines. `warned`: it did not hold, and need not.
-    `error`: the check itself crashed, or its judge gave no verdict; `actual` tells how. `judge` is
-    the agent that judged, where one did.
+    `expected` and `actual` may have several lines. `warned`: it did not hold, but its level is
+    `warn`. `error`: the check itself crashed, or its judge gave no verdict; `actual` has the
+    reason. `judge` is the agent that judged, if any.
     """
 
     place: Callable[[], tuple[str, int]] = Field(exclude=True, repr=False)
@@ -85,18 +85,17 @@ class Failure(Shape):
 class Drift(Shape):
     """A difference between a replay and its recording, in one scenario.
 
-    `input`: an agent is shown something else; `settings`: its profile, or a rule of the team, is
-    not what it was; `routing`: somebody else is called, or a chain ends in another way;
-    `left_over`: a recorded call is not made any more; `miss`: a call that has no record, so that
-    its reply is an error.
+    `input`: an agent has a different input. `settings`: its profile, or a rule of the team, has
+    changed. `routing`: another agent is called, or a chain ends in another way. `left_over`: a
+    recorded call is no longer made. `miss`: a call has no record, so its reply is an error.
 
-    `agent` is who is concerned, None for the team or the chain; `field` what differs
-    (`role_prompt`, `messages[3]`, `response.threshold`, `config.max_responders`, `must`), `before`
-    and `after` its text there. `step` counts from 1, `turn` within the step's chain; None where it
-    is in no step, or in all. `calls` is how many calls of this scenario it touches. `follows`: it
-    follows from another one of this scenario. `changed` is `file:line` of what changed, empty where
-    that is the step itself, or is not known. `is_followed`: a step that is recorded comes after
-    this `miss`, so `--record=missing` cannot add it.
+    `agent` is the affected agent, None for the team or the chain. `field` is the field that differs
+    (`role_prompt`, `messages[3]`, `response.threshold`, `config.max_responders`, `must`); `before`
+    and `after` are its texts. `step` counts from 1, `turn` within the step's chain; None if the
+    difference is in no step, or in all. `calls` is the number of calls of this scenario that it
+    affects. `follows`: it follows from another difference in this scenario. `changed` is
+    `file:line` of the change; empty if that is the step itself, or unknown. `is_followed`: a
+    recorded step comes after this `miss`, so `--record=missing` cannot add it.
     """
 
     kind: DriftKind
@@ -113,7 +112,7 @@ class Drift(Shape):
 
 
 class Touched(Shape):
-    """A scenario that a cause of drift touches; `line` is that of the step, or of the title."""
+    """A scenario that a cause of drift affects; `line` is that of the step, or of the title."""
 
     scenario: str
     file: str
@@ -124,9 +123,9 @@ class Touched(Shape):
 
 
 class Cause(Shape):
-    """A cause of drift, reported once for all scenarios that it touches.
+    """A cause of drift, reported once for all scenarios that it affects.
 
-    Fields as in `Drift`; `agents` are all agents concerned, `changed` all places of the change.
+    Fields as in `Drift`; `agents` are all affected agents, `changed` all places of the change.
     """
 
     kind: DriftKind
@@ -139,7 +138,7 @@ class Cause(Shape):
 
 
 class FileProblem(Shape):
-    """A fault of a file, or something suspicious in it; `line` is 0 for the file as a whole."""
+    """An error in a file, or a warning about it; `line` is 0 for the file as a whole."""
 
     file: str
     line: int
@@ -150,7 +149,7 @@ class FileProblem(Shape):
 
     @classmethod
     def of(cls, fault: Fault) -> FileProblem:
-        """Return a fault as a part of a result; `text` has all that is told of it."""
+        """Return an error in a file as part of a result; `text` is the complete message."""
         return cls(
             file=fault.file,
             line=fault.line,
@@ -212,14 +211,14 @@ class StepResult(Shape):
 class ScenarioResult(Shape):
     """The result of a scenario, or of one case of it.
 
-    `checks` are those over all its steps. `sessions` are the names of those that were kept.
-    `reason` is that of its `skip` or `xfail`; `error` what arena itself could not do (write to the
-    disk). `seconds` are wall time. `mode` is None where it was not played; `recording` is the path
-    of its recording, where one was used or written, `written` whether it was written anew, and
-    `unkept` why it was not, where that was wanted, and `unkept_agents` who failed, where the
-    recording stays as it was because of that. `drift_fails`: it failed by its drift. `usage`
-    is what its agents used, `judges_usage` what its judges did. `faults` are those of its file, for
-    which it was not played.
+    `checks` are those over all its steps. `sessions` are the names of the sessions that were kept.
+    `reason` is that of its `skip` or `xfail`; `error` is an error of arena itself (such as a full
+    disk). `seconds` are wall time. `mode` is None if it was not played. `recording` is the path of
+    its recording, if one was used or written; `written` is True if it was written again. If it was
+    to be written and was not, `unkept` is the reason, and `unkept_agents` are the agents whose
+    failure was the cause. `drift_fails`: it failed because of drift. `usage` is the usage of its
+    agents, `judges_usage` that of its judges. The errors in its file, if any, are why it was not
+    played.
     """
 
     scenario: str
@@ -275,12 +274,12 @@ class ScenarioResult(Shape):
         return not (unexpected or has_errors or statuses & wrong)
 
     def line_of(self, step: int | None) -> int:
-        """The line of a step (from 1), or of the title."""
+        """Return the line of a step (from 1), or of the title."""
         lines = [step_result.line for step_result in self.steps if step_result.number == step]
         return lines[0] if lines else self.line
 
     def all_checks(self) -> list[CheckResult]:
-        """The checks of its steps, then those over all of them."""
+        """Return the checks of its steps, then those over all of them."""
         return [*(check for step in self.steps for check in step.checks), *self.checks]
 
 
@@ -360,7 +359,7 @@ def causes(results: Iterable[ScenarioResult]) -> list[Cause]:
 
 
 def _same_cause(drift: Drift) -> tuple[str, str | None, str, str, str]:
-    """Return the key of a cause: the same text that differs, whichever agent has it."""
+    """Return the key of a cause: the same differing text, regardless of the agent."""
     shared = drift.kind in _SHARED and drift.field != "mentioned_by"
     field = drift.field.partition("[")[0] if shared else drift.field
     return (drift.kind, None if shared else drift.agent, field, drift.before, drift.after)
@@ -390,7 +389,7 @@ def _cause(met: Sequence[tuple[ScenarioResult, Drift]]) -> Cause:
 
 
 def unplayed(title: str, file: str, tags: Iterable[str], faults: Sequence[Fault]) -> ScenarioResult:
-    """Return the result of a scenario that its faults kept from being played: an error."""
+    """Return the result of a scenario that could not be played because of its file: an error."""
     first = min(faults, key=lambda fault: (fault.file != file, fault.line))
     return ScenarioResult(
         scenario=title,
@@ -413,9 +412,9 @@ def of_run(
     refused: bool = False,
     warnings: Iterable[Fault] = (),
 ) -> RunResult:
-    """The result of a run in which so many scenarios were selected.
+    """Return the result of a run for which `selected` scenarios were selected.
 
-    `refused`: nothing was played, for the faults of its files.
+    `refused`: no scenario was played, because of errors in files.
     """
     statuses: tuple[ScenarioStatus, ...] = get_args(ScenarioStatus)
     counts = Counter[str](dict.fromkeys(statuses, 0))

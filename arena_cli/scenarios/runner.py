@@ -1,4 +1,4 @@
-"""Play scenarios, several at a time in one process, with the same result at any number."""
+"""Play scenarios, several at a time in one process; the number does not affect the result."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from arena_cli.session.session import SessionConfig
 
 
 class Runner:
-    """Plays scenarios, `jobs` at a time, and tells each result in the order of selection.
+    """Plays scenarios, `jobs` at a time, and reports each result in the order of selection.
 
-    With `fail_fast` nothing after the first that failed, or was an error, is told. `on_progress` is
-    told of each as it happens: that it begins (None), and how it ended. `detail` as in `Playing`.
-    `shelf` has the recordings; without it agents are called, and nothing is kept.
+    With `fail_fast`, results after the first failure or error are not reported. `on_progress` is
+    called for each scenario as it happens: when it begins (None), and when it ends, with its
+    status. `detail` as in `Playing`. `shelf` has the recordings; without it agents are called, and
+    nothing is kept.
     """
 
     def __init__(  # noqa: PLR0913  # each is an option of the command
@@ -49,10 +50,10 @@ class Runner:
         self._stopped = False
 
     async def run(self) -> None:
-        """Play them all.
+        """Play all scenarios.
 
-        Cancelled, it tells what came of those that were cut short, and raises. Raises UsageError
-        where no session can be made.
+        If cancelled, it reports the results of the interrupted scenarios, and raises. Raises
+        UsageError if no session can be made.
         """
         waiting = iter(range(len(self._scenarios)))
         try:
@@ -67,7 +68,7 @@ class Runner:
                 self._shelf.close(self._scenarios)
 
     async def _play(self, waiting: Iterator[int]) -> None:
-        """Play them, one after the other or some at a time."""
+        """Play them, one after the other or several at a time."""
         if self._jobs == 1:
             await self._work(waiting)
         else:
@@ -107,7 +108,7 @@ class Runner:
             self._tell()
 
     def _put_away(self, scenario: Scenario, playing: Playing) -> None:
-        """Keep what was recorded."""
+        """Keep the recording of a finished scenario."""
         if self._shelf is None or scenario.skip is not None:
             return
         try:

@@ -39,10 +39,10 @@ class Selected(NamedTuple):
 
 
 def select(root: Path, names: Sequence[str], start: Path, *, anywhere: bool = False) -> Selected:
-    """The scenario files that are meant: all of the workspace's, or those that are named.
+    """Return the selected scenario files: all of the workspace's, or those that are named.
 
-    Each of `wanted` is a file, a folder, or the name of a file in `scenarios/`; paths are relative
-    to `start`. Raises UsageError where one is not there, or where none is left.
+    Each of `names` is a file, a folder, or the name of a file in `scenarios/`; paths are relative
+    to `start`. Raises UsageError if one does not exist, or if none is left.
     """
     if not names:
         everywhere = everything(root, anywhere=anywhere)
@@ -78,7 +78,7 @@ def select(root: Path, names: Sequence[str], start: Path, *, anywhere: bool = Fa
 
 
 def _leads_through(path: Path, root: Path) -> bool:
-    """Return True if a part of a path that a user named lies in the workspace."""
+    """Return True if a part of a path that a user named is in the workspace."""
     absolute = Path(os.path.abspath(path))  # noqa: PTH100 - with its links as they are
     return any(
         files_module.is_inside(parent, root) for parent in (*absolute.parents, absolute.resolve())
@@ -86,13 +86,13 @@ def _leads_through(path: Path, root: Path) -> bool:
 
 
 def run_name(relative: str) -> str:
-    """Return what `arena run` takes for a scenario file: below `scenarios/` its path there."""
+    """Return the name of a scenario file for `arena run`: its path below `scenarios/`."""
     inside = relative.removeprefix(f"{FOLDER}/")
     return shlex.quote(escape_line(relative if inside == relative else stem(inside)))
 
 
 def _lying_in(path: Path, root: Path) -> set[Path]:
-    """A file, or the files below a folder that no link there leads out of it."""
+    """Return a file, or the files below a folder, without those outside it that links lead to."""
     if not path.is_dir():
         return {path.resolve()}
     return {
@@ -103,7 +103,7 @@ def _lying_in(path: Path, root: Path) -> set[Path]:
 
 
 def everything(root: Path, *, anywhere: bool = False) -> Selected:
-    """Every scenario of a workspace, with `anywhere` also where links lead; there may be none."""
+    """Return every scenario of a workspace, with `anywhere` also behind links; may be empty."""
     paths, outside = _inside(root / FOLDER, root, anywhere=anywhere)
     return Selected(tuple(paths), folders=(root / FOLDER,), outside=tuple(outside))
 
@@ -114,7 +114,7 @@ def _nothing_in(scope: str, outside: Sequence[Path]) -> UsageError:
 
 
 def only_parts(selected: Selected, root: Path) -> UsageError:
-    """Return the error for a selection of nothing but files that others include."""
+    """Return the error for a selection that has only files that others include."""
     names = [Reader(root).shown(path) for path in selected.paths]
     suffix = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return UsageError(
@@ -124,7 +124,7 @@ def only_parts(selected: Selected, root: Path) -> UsageError:
 
 
 def of_workspace(root: Path) -> list[Path]:
-    """Every scenario file of a workspace."""
+    """Return every scenario file of a workspace."""
     return list(everything(root).paths)
 
 
@@ -147,7 +147,7 @@ def _nfc(name: str) -> str:
 
 
 def stem(path: str) -> str:
-    """Return the path of a scenario's file without its end."""
+    """Return the path of a scenario's file without its suffix."""
     end = next((end for end in SUFFIXES if path.casefold().endswith(end)), "")
     return path.removesuffix(path[len(path) - len(end) :]) if end else path
 
@@ -191,9 +191,9 @@ def _inside(folder: Path, root: Path, *, anywhere: bool = False) -> tuple[list[P
 
 
 def by_words(expression: str) -> Callable[[str], bool]:
-    """`-k`: whether a text has the words in it: `login and not slow or triage`, case-folded.
+    """Return a test for `-k`: whether a text has the words, as `login and not slow or triage`.
 
-    `and` binds nearer than `or`, `not` stands before a word. Raises UsageError.
+    Case is ignored. `and` binds tighter than `or`; `not` precedes a word. Raises UsageError.
     """
     choices = [
         [_term(term, expression) for term in _parted(choice, "and")]

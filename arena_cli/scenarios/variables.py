@@ -1,8 +1,8 @@
 """`${vars.x}` and `${saved.x}` in a scenario's data; `$${` is a literal `${`.
 
-Vars are filled in when a file is read, what was saved when its step is played. Scripted replies
-have names of their own (`${message}`) and are filled once more by the scripted adapter, adapter
-settings from the environment (`${env:X}`): in profiles nothing but vars is touched.
+Vars are filled in when a file is read, saved texts when the step is played. Scripted replies have
+names of their own (`${message}`) and are filled once more by the scripted adapter, adapter settings
+from the environment (`${env:X}`): in profiles only vars are filled in here.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _SAVED = "saved."
 
 
 class NotSaved(Exception):
-    """Nothing was saved under that name, since its step was not played, or did not pass."""
+    """A text that was not saved, since its step was not played, or did not pass."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"nothing was saved as `{name}`")
 
 
 class Template(str):
-    """A text that waits for what is saved."""
+    """A text with placeholders for saved texts."""
 
 
 class Filled(NamedTuple):
@@ -196,7 +196,7 @@ class _Vars:
 
 
 def saved_names(data: Any) -> Iterator[tuple[Loc, str]]:
-    """Each name of something saved that data waits for, and where."""
+    """Yield the place and the name of each saved value that the data uses."""
     for loc, text in templates.iter_texts(data):
         if isinstance(text, Template):
             for name in templates.list_placeholders(text):
@@ -205,7 +205,7 @@ def saved_names(data: Any) -> Iterator[tuple[Loc, str]]:
 
 
 def with_saved(data: Any, saved: Mapping[str, str]) -> Any:
-    """The data with what was saved filled in: in a `regex`, as the text that it is.
+    """Return the data with saved values filled in; in a `regex`, they match literally.
 
     Raises NotSaved.
     """
@@ -232,7 +232,7 @@ KEY = "include"
 class Reader:
     """Reads the YAML files below `root`, each once.
 
-    Others are read only if they are among `chosen`, those that the user named, or `anywhere`.
+    Others are read only if they are among `chosen`, those that the user named, or if `anywhere`.
     """
 
     def __init__(
@@ -263,19 +263,19 @@ class Reader:
         return loader.load(path, label, is_shown=is_inside or is_chosen)
 
     def _link_to(self, path: Path) -> str:
-        """A link in the workspace that leads to a file outside, as the user is shown it."""
+        """Return the link in the workspace that leads to a file outside, as shown to the user."""
         links = (link for link in self.root.glob("scenarios/**/*") if files.is_link(link))
         return self.shown(
             next((link for link in links if Path(os.path.realpath(link)) == path), path)
         )
 
     def shown(self, path: Path) -> str:
-        """The path as the user is shown it."""
+        """Return the path as shown to the user."""
         inside = path.is_relative_to(self.root)
         return (path.relative_to(self.root) if inside else path).as_posix()
 
     def chain(self, path: Path) -> tuple[list[Document], list[Fault]]:
-        """A file and all that it includes, the nearest first, and what is wrong with that."""
+        """Return a file and all that it includes, the nearest first, and the errors in them."""
         documents: dict[Path, Document] = {}
         faults: list[Fault] = []
         self._follow(path, (), documents, faults)
@@ -314,9 +314,9 @@ class Reader:
                 self._follow(target, (*above, path), documents, faults)
 
     def located(self, name: str, beside: Path, scenario: Path | None = None) -> Path | None:
-        """The file of that name: below the workspace, else in the folder of the file `beside`.
+        """Return the file of that name: below the workspace, else in the folder of another file.
 
-        `scenario` is the file that is played, if that is another. Raises OutsideError.
+        `scenario` is the file that is played, if that is a third one. Raises OutsideError.
         """
         folders = (self.root, beside.parent)
         played = scenario or beside
@@ -336,7 +336,10 @@ def is_part(document: Document) -> bool:
 
 
 def merged(nearest_first: Sequence[Document]) -> Any:
-    """The data of several documents as one: mappings are merged, the nearer one's values win."""
+    """Return the data of several documents as one.
+
+    Mappings are merged; the nearer document's values win.
+    """
     data: Any = None
     for document in nearest_first:
         data = _over(data, document.data)

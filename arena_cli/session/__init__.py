@@ -1,1 +1,1 @@
-"""Sessions, and what is sent to them."""
+"""Sessions, and the messages sent to them."""

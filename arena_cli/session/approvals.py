@@ -23,12 +23,12 @@ _CHECKED_BYTES = 256
 
 
 def trail_path(folder: Folder) -> Path:
-    """Return where it is written what was done to the notes of a folder."""
+    """Return the path of the trail with the acts on the notes of a folder."""
     return folder.path / HISTORY if folder.shared else folder.path.parent / TRANSCRIPT
 
 
 def follow(trail: Path, known: ReadTrail = NOTHING) -> ReadTrail:
-    """Read on in a trail from where `known` ends; from its beginning if it is another one."""
+    """Continue to read a trail from the end of `known`; from its beginning if it is another one."""
     try:
         with trail.open("rb") as file:
             size = file.seek(0, 2)
@@ -52,12 +52,12 @@ def follow(trail: Path, known: ReadTrail = NOTHING) -> ReadTrail:
 
 
 def read_approvals(folder: Folder, followed: ReadTrail) -> ReadTrail:
-    """Read on in the trail of a folder's notes."""
+    """Continue to read the trail of a folder's notes."""
     return follow(trail_path(folder), followed)
 
 
 def _check(trail: Path, end: int) -> str:
-    """Return a hash of the last bytes before `end`, by which another file is known."""
+    """Return a hash of the last bytes before `end`, which identifies the file."""
     with trail.open("rb") as file:
         start = max(0, end - _CHECKED_BYTES)
         file.seek(start)
@@ -68,9 +68,9 @@ DOTENV = ".env"
 
 
 def exposed(workspace: Workspace) -> dict[str, list[str]]:
-    """Return what lies in or below the `cwd` of each agent: `.env`, `sessions`; none is left out.
+    """Return `.env` and `sessions` if they are in or below the `cwd` of an agent, by agent id.
 
-    Agents whose `cwd` the environment decides are passed over.
+    Agents whose `cwd` depends on the environment are skipped.
     """
     root = workspace.root.resolve()
     kept = [path for path in (root / DOTENV, store.sessions_folder(root)) if path.exists()]
@@ -91,7 +91,7 @@ RECORDS = ".processes"
 
 
 def records_in(workspace: Path) -> Path:
-    """Return the folder where it is recorded which processes run."""
+    """Return the folder with the records of running processes."""
     return store.sessions_folder(workspace) / RECORDS
 
 

@@ -1,4 +1,4 @@
-"""Explain what an agent of a session would be shown now."""
+"""Explain the input that an agent of a session would get now."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from arena_cli.workspace.models import Member, Team
 
 
 class Explained(NamedTuple):
-    """An input as it would be now; `of` is how many messages the session has.
+    """An input as it would be now; `of` is the number of messages of the session.
 
-    `window` are the tokens that the agent takes, `reserved` of these for its answer, `usage_ratio`
-    how full it would be if all were shown that is not summarised. `factor` is what its model counts
-    over what is estimated: not yet in the tokens of the layers (`counted`).
+    `window` is the number of tokens that the agent accepts, `reserved` those of it for the answer.
+    `usage_ratio` is the fill level if all messages without a summary were shown. `factor` is the
+    ratio of its model's counts to the estimates; it is not yet included in the tokens of the layers
+    (`counted`).
     """
 
     member: Member
@@ -40,14 +41,14 @@ class Explained(NamedTuple):
     summary: Compacted | None
 
     def counted(self, estimated: int) -> int:
-        """So many estimated tokens as the agent's model is supposed to count them."""
+        """Return an estimate as the agent's model is expected to count it, in tokens."""
         return round(estimated * self.factor)
 
 
 def explain_context(config: SessionConfig, stored: Stored, team: Team, agent: str) -> Explained:
-    """Return what that agent would be shown if it were called about the last message of another.
+    """Return the agent's input if it were called for the last message of another author.
 
-    Raises UsageError where the team has no such agent, or nothing was said yet.
+    Raises UsageError if the team has no such agent, or if there is no message yet.
     """
     member = team.member(agent)
     if member is None:

@@ -1,4 +1,4 @@
-"""Reading every line of a session for `arena doctor`: what is broken, missing or still open."""
+"""Read every line of a session for `arena doctor`, to find broken, missing and open parts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from arena_cli.util.text import escape_line
 
 @dataclass
 class Examined:
-    """Counts, `notes` that are no fault, and `problems`, each with its place."""
+    """The counts, the remarks (`notes`), and the `problems`, each with its place."""
 
     lines: int = 0
     events: int = 0
@@ -134,9 +134,9 @@ TYPES = frozenset({"session", "reply_started", "reply_finished", "compacted", "e
 
 
 def spending(transcript: Path, on_problem: Callable[[Problem], None]) -> Iterator[Event]:
-    """The events of these types, in order; `on_problem` is told of lines that cannot be read.
+    """Yield the events of these types, in order; call `on_problem` for each unreadable line.
 
-    A last line without its end is being written, and left out. Raises OSError.
+    A last line without its end is still being written, and is left out. Raises OSError.
     """
     with files.open_binary(transcript) as file:
         for number, raw in enumerate(file, 1):

@@ -31,7 +31,7 @@ class Lock:
         self._lock = InterProcessLock(path)
 
     def try_acquire(self) -> bool:
-        """Hold it if nobody else does. Raises OSError or ThreadError where that cannot be asked."""
+        """Acquire the lock if it is free. Raises OSError or ThreadError if that check fails."""
         if self.path in _held:
             return False
         # Whoever locks opens the path itself, through links and for everybody to read.
@@ -53,7 +53,7 @@ class Lock:
         return os.path.samestat(state, os.fstat(self._lock.lockfile.fileno()))
 
     def release(self) -> None:
-        """Let go of it."""
+        """Release the lock."""
         _held.discard(self.path)
         self._lock.release()
 

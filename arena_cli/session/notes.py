@@ -1,6 +1,6 @@
-"""Act on notes for people, and keep the trail of it.
+"""Act on notes for people, and keep the trail of these acts.
 
-A session's notes are acted on under the session's lock, and each act is an event of its transcript.
+A session's notes are changed under the session's lock, and each act is an event of its transcript.
 The shared ones have a trail of the same shape, `sessions/knowledge/history.jsonl`.
 """
 
@@ -61,10 +61,10 @@ def choose_author(team: Team | None, author: str | None) -> str:
 
 
 class Keeper:
-    """The notes of one shelf, held for acting on them as `by`, until `close`.
+    """The notes of one shelf, locked for changes by `by` until `close`.
 
-    `on_wait` is told the name of what another process holds; `on_problem` what could not be done
-    beside. Raises UsageError, SessionBusy or DiskRefused.
+    `on_wait` is called with the name of a resource that another process holds, `on_problem` for
+    each secondary problem. Raises UsageError, SessionBusy or DiskRefused.
     """
 
     def __init__(
@@ -114,9 +114,9 @@ class Keeper:
             self._held = held.pop_all()
 
     def add(self, draft: Draft, *, is_new: bool = True) -> Note:
-        """A new note, or one that says the same, seen again. Raises UsageError too.
+        """Add a note, or count an equal one as seen again. Raises UsageError.
 
-        So it does where there is one of that message already, unless it need not be new.
+        It is also raised if there already is a note of that message, unless `is_new` is False.
         """
         draft = lifecycle.titled(self._redacted(draft))
         folder, stored = self.shelf.folder, self.shelf.stored
@@ -184,10 +184,10 @@ class Keeper:
         return folder.edit(note.id, make, carry)
 
     def step(self, id: str, step: Step, reason: str = "") -> Note:
-        """Take a step with a note. Raises UsageError where it is not legal; nothing is done then.
+        """Take a step with a note. Raises UsageError if it is not legal; then nothing is changed.
 
-        A draft that is approved is submitted by that; a note that is superseded by the approved one
-        is archived. All of it is done, or nothing.
+        Approving a draft also submits it, and archives the note that it supersedes. Either all of
+        this is done, or nothing.
         """
         time = self._place.clock.now()
         current = self._judge(self.shelf.folder.read(id))
@@ -210,10 +210,10 @@ class Keeper:
         return self.shelf.folder.edit_all(edits, carry)[-1]
 
     def share(self, note: Note, text: str) -> Note:
-        """Put a copy of an approved note of a session, of that text, among these shared ones.
+        """Add a copy of an approved note of a session, with that text, to these shared ones.
 
-        Its session comes first in what the copy says of sessions: the note's source is of that one.
-        A note that says the same is counted instead.
+        Its session comes first among the copy's sessions, since the note's source belongs to it. If
+        an equal note exists, it is counted instead.
         """
         time = self._place.clock.now()
         copied = copy_note(note, text)
@@ -245,9 +245,9 @@ class Keeper:
         )
 
     def merge(self, old: str, into: str, reason: str = "") -> Note:
-        """Archive a note that says what another one says, and count it with that one.
+        """Archive a note that repeats another one, and count it with that one.
 
-        Raises UsageError where it cannot be archived; nothing is done then.
+        Raises UsageError if it cannot be archived; then nothing is changed.
         """
         folder = self.shelf.folder
         gone = folder.read(old)
@@ -267,11 +267,11 @@ class Keeper:
         return folder.edit_all(edits, carry)[-1]
 
     def close(self) -> None:
-        """Let go of them."""
+        """Release the notes."""
         self._held.close()
 
     def _share_again(self, shared: Note, note: Note) -> Note:
-        """Count what was shared before, once for each session."""
+        """Count a note that was shared before, once for each session."""
         if not set(_sessions(note)) <= set(shared.related_sessions):
 
             def carry(changes: Sequence[NoteChange]) -> None:
@@ -285,7 +285,7 @@ class Keeper:
         return shared
 
     def _judge(self, note: Note) -> Note:
-        """Return a note as it stands."""
+        """Return a note with the status that counts."""
         return staging.judge(note, self._approved)
 
     def _can_be_superseded(self, old: str) -> bool:
@@ -297,7 +297,7 @@ class Keeper:
         return True
 
     def _steps(self, previous: Note, changed: Note, step: Step, reason: str = "") -> list[_Act]:
-        """Return what the trail says of a step from one state of a note to another."""
+        """Return the acts that the trail records for a step from one state of a note to another."""
         acts = []
         if previous.approval == staging.CHANGED:
             acts.append(_Act("changed", previous, by=""))
@@ -315,7 +315,7 @@ class Keeper:
         return carry
 
     def _carry(self, folder: Folder, changes: Sequence[NoteChange], acts: Sequence[_Act]) -> None:
-        """Do it: the acts are in the trail and the files are written, or neither."""
+        """Write the acts to the trail and the files, or neither of them."""
         folder.sync = self.shelf.folder.sync
         self._desk.carry_out(folder, changes, [self._fields(act) for act in acts])
 
@@ -366,7 +366,7 @@ class Keeper:
 
 
 class _Act(NamedTuple):
-    """An entry of the trail; `by` None is who acts on the notes."""
+    """An entry of the trail; if `by` is None, it is the keeper's author."""
 
     act: NoteAct
     note: Note
@@ -376,7 +376,7 @@ class _Act(NamedTuple):
 
 
 def _counting(times: int, sessions: Iterable[str]) -> Make:
-    """Return what counts a note as seen so many times more, in these sessions."""
+    """Return a function that adds `times` occurrences in these sessions to a note."""
 
     def counted(note: Note, text: str) -> str:
         seen_in = list(dict.fromkeys([*note.related_sessions, *sessions]))
@@ -387,9 +387,9 @@ def _counting(times: int, sessions: Iterable[str]) -> Make:
 
 
 def finish(config: SessionConfig, shelf: Shelf) -> None:
-    """Finish what a process began with these notes that is gone, if nobody holds them now.
+    """Finish the changes of a process that has ended, if no other process holds the notes.
 
-    Where the folder refuses it, the notes are shown as they are.
+    If the folder refuses it, the notes are shown as they are.
     """
     if not note_events.is_unfinished(shelf.trail):
         return
@@ -413,9 +413,9 @@ def _sessions(note: Note) -> list[str]:
 
 
 def copy_note(note: Note, text: str) -> Draft:
-    """A note as what is worth another, shared; `text` is that of its file.
+    """Return a draft for sharing a note; `text` is that of its file.
 
-    Raises UsageError where notes of its kind are not shared.
+    Raises UsageError if notes of its kind are not shared.
     """
     if note.kind not in CATEGORIES:
         raise UsageError(
@@ -434,9 +434,9 @@ def copy_note(note: Note, text: str) -> Draft:
 
 
 def check(shelf: Shelf, id: str, step: Step, *, done: Container[str] = ()) -> None:
-    """Raises UsageError where that step is not legal for the note.
+    """Check that the step is legal for the note. Raises UsageError if not.
 
-    One whose status is one of `done` needs it no more.
+    A note whose status is in `done` needs no step.
     """
     note = shelves.find_note(shelf, id)
     if note.status not in done:
@@ -444,7 +444,7 @@ def check(shelf: Shelf, id: str, step: Step, *, done: Container[str] = ()) -> No
 
 
 def _check_unapproved(draft: Draft, notes: Sequence[Note]) -> None:
-    """Raises UsageError where a person's text would go to a note whose text stays as it is."""
+    """Check that a person's text would not change an approved note, or raise UsageError."""
     for note in notes:
         is_fixed = note.status == "approved" or note.approval
         if draft.body.strip() and is_fixed and lifecycle.says_the_same(note, draft):
@@ -471,7 +471,7 @@ def _make_folder(folder: Path, workspace: Path, *, sync: bool) -> Path:
 
 
 class Inspected(NamedTuple):
-    """The findings among a number of notes, and the files that could not be read."""
+    """The findings in a set of notes, and the files that could not be read."""
 
     findings: list[NoteFinding]
     notes: int
@@ -479,7 +479,7 @@ class Inspected(NamedTuple):
 
 
 def inspect(shelf: Shelf, time: datetime, *, language: str = "en") -> Inspected:
-    """Look through the notes of a session and what was said in it, or the shared notes."""
+    """Search the notes and the messages of a session, or the shared notes, for findings."""
     notes, problems = shelves.list_notes(shelf)
     seen = {
         event.note: parse_seq(event.message)
@@ -491,9 +491,9 @@ def inspect(shelf: Shelf, time: datetime, *, language: str = "en") -> Inspected:
 
 
 def apply_findings(findings: Sequence[NoteFinding], keeper: Keeper) -> list[NoteFinding]:
-    """Do what is proposed, each act an event with its reason; those findings that this ends.
+    """Apply the proposed changes, each an event with its reason; return the findings applied.
 
-    What contradicts is left to people. Raises as the keeper does; what was done until then stays.
+    Contradictions are left to people. Raises as the keeper does; changes made until then remain.
     """
     applied = [finding for finding in findings if finding.can_be_applied]
     for finding in applied:

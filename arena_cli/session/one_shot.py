@@ -43,11 +43,11 @@ class OneShotReply(NamedTuple):
 
 
 class Aside:
-    """Asks agents, each alone in a team, each question in a session of its own that leaves nothing.
+    """Asks agents, each alone in a team, each question in a temporary session of its own.
 
-    It is left (`async with`) once all are answered. What an agent keeps running goes on with its
-    next question; of two that are asked at once each has its own. `config` are the rules of the
-    team, `middlewares` as in `Session`; `used` are the entries (from 0) of scripted agents that
+    Leave it (`async with`) once all are answered. A process that an agent keeps running is reused
+    for its next question; two concurrent questions have separate ones. `config` are the rules of
+    the team, `middlewares` as in `Session`. `used` are the entries (from 0) of scripted agents that
     were used up, by agent.
     """
 
@@ -70,10 +70,10 @@ class Aside:
         self._count = 0
 
     async def ask(self, member: Member, text: str) -> OneShotReply:
-        """Send an agent this text, and give what came of it.
+        """Send an agent this text, and return the result.
 
-        At most `MOST_AT_ONCE` are called at once; those beyond wait in order, outside their
-        deadline. Cancelled, its work is ended first. Raises DiskRefused.
+        At most `MOST_AT_ONCE` agents are called at once; further calls wait in order, outside their
+        deadline. If cancelled, its work is ended first. Raises DiskRefused.
         """
         async with self._places:
             idle = self._idle.setdefault(member.id, [])
@@ -111,7 +111,7 @@ class Aside:
         return CallPipeline(runtime, self._middlewares)
 
     def _folder(self) -> Path:
-        """A folder that is there as soon as something is put into it. Raises DiskRefused."""
+        """Return a temporary folder, made at its first use. Raises DiskRefused."""
         if self._temporary is None:
             try:
                 self._temporary = tempfile.TemporaryDirectory(
@@ -152,7 +152,7 @@ class Aside:
 
 
 def _planned(room: Room, agent: str, text: str) -> Planned:
-    """The call that a message makes which only this agent is shown, whomever its text names."""
+    """Plan the call for a message that only this agent is shown, regardless of its mentions."""
     sent = outgoing.redacted(Outgoing(clean_text(text)[0]), room.runtime.redactor)
     opening = outgoing.open_chain(sent, room.journal, roster=room.roster, keep=room.keep)
     chain = room.scene.fold.open
@@ -192,7 +192,7 @@ async def call_once(config: SessionConfig, member: Member, limit_s: float) -> Tr
 async def check_health(
     config: SessionConfig, profiles: Collection[AgentProfile]
 ) -> dict[str, Health]:
-    """The health of each agent, by id, in their order; all are asked at once."""
+    """Return the health of each agent, by id, in their order; all are checked concurrently."""
     redactor = session.make_redactor(config, profiles)
     runtime = session.make_runtime(
         config, redactor, scratch=store.sessions_folder(config.workspace)

@@ -34,10 +34,10 @@ class Outgoing(NamedTuple):
 
 
 class Planted(NamedTuple):
-    """A message that is put into a session as if its author had said it; nobody is called.
+    """A message that is put into a session as if by its author; no agent is called.
 
-    `mentions` None are those of its text, `kind` None is that of its author. An attachment without
-    content is told of as one that is gone.
+    If `mentions` is None, they are those of its text; if `kind` is None, it is that of its author.
+    An attachment without content is reported as missing.
     """
 
     author_id: str
@@ -51,7 +51,7 @@ class Planted(NamedTuple):
 
 
 class PlantedSummary(NamedTuple):
-    """A summary of so many of the first messages of a past; tokens are estimates."""
+    """A summary of the first `messages` messages of a past; tokens are estimates."""
 
     messages: int
     by: str
@@ -64,7 +64,7 @@ PastPart = Planted | PlantedSummary
 
 
 def planted(team: Team, author: str, content: str) -> Planted:
-    """A planted message of a member, a human, or the system, by id. Raises UsageError."""
+    """Return a planted message of a member, a human, or the system, by id. Raises UsageError."""
     if not content.strip():
         raise UsageError("the message is empty", "Write a message.")
     clean, _ = clean_text(content)
@@ -93,7 +93,7 @@ def outgoing(
     files: Sequence[Path] = (),
     read: Callable[[Path], bytes] = read_regular,
 ) -> Outgoing:
-    """A message that can be sent to that team. Raises UsageError; nothing is written.
+    """Return a message that can be sent to that team; write nothing. Raises UsageError.
 
     `read` returns the content of each of `files`.
     """
@@ -115,7 +115,7 @@ def find_unknown_names(sent: Outgoing, team: Team) -> tuple[str, ...]:
 
 
 def redacted(sent: Outgoing, redactor: Redactor) -> Outgoing:
-    """The message as it may be shown and stored."""
+    """Return the message as it may be shown and stored."""
     attachments = tuple(redactor.attachment(attachment) for attachment in sent.attachments)
     return sent._replace(content=redactor.text(sent.content), attachments=attachments)
 
@@ -184,7 +184,7 @@ def plant(
 
 
 def read_text_file(path: Path) -> str:
-    r"""The text of a file that is sent, in UTF-8, its last line end apart; lines end in `\n`.
+    r"""Return the text of a UTF-8 file to send, without its last line end; lines end in `\n`.
 
     Raises UsageError.
     """
@@ -198,7 +198,7 @@ def read_text_file(path: Path) -> str:
 
 
 def find_human(team: Team, name: str | None) -> Human:
-    """The team's human of that name; None is `user`. Raises UsageError."""
+    """Return the team's human of that name; None is `user`. Raises UsageError."""
     if name is None or name == USER.id:
         return USER
     mentioned = resolve_mentions([name], build_roster(team), author="", opener=USER.id)

@@ -1,7 +1,7 @@
 """Preview what `arena send` would do with a message; call no agent and write nothing.
 
-The session's fold is made as a send makes it, and the same rules and plans are asked. What phase A
-would answer is not known, so that whoever may reply is judged by the message alone.
+The session's fold is built as for a send, and the same rules and plans are used. The answers of
+phase A are not known, so candidates are judged by the message alone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NEW = ".new"
 
 
 class PlannedCall(NamedTuple):
-    """An agent that would be called: with how many of the `of` messages, and tokens in all."""
+    """An agent that would be called, with the number of messages shown, of `of`, and the tokens."""
 
     agent: str
     name: str
@@ -51,9 +51,9 @@ class PlannedCall(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """A candidate judged by the message alone; `asked` None: passed over, for `reason`.
+    """A candidate judged by the message alone; `asked` is None if passed over, for `reason`.
 
-    `hits` are the words that were found, as they stand in the profile; `below` its threshold.
+    `hits` are the words found, as written in the profile; `threshold` is that of the profile.
     """
 
     agent: str
@@ -69,9 +69,9 @@ class Judged(NamedTuple):
 class Preview(NamedTuple):
     """The message that would be sent, and the agents that would be asked in turn 1.
 
-    `session` is None for a new one without a name; of a `busy` one, to which somebody writes now,
-    it is told what would be if that stopped here. `interrupts` is the chain that would be closed as
-    interrupted, `deferred` whoever must answer in the next turn.
+    `session` is None for a new one without a name. `busy`: another process writes to the session
+    now; the preview assumes that it stops at this point. `interrupts` is the chain that would be
+    closed as interrupted; `deferred` are the agents that must answer in the next turn.
     """
 
     session: str | None
@@ -134,7 +134,7 @@ def _preview(
 def make_scene(
     config: SessionConfig, folder: Path, team: Team, recollection: Recollection, *, is_new: bool
 ) -> Scene:
-    """The session of that folder as it is; of a new one nothing is read."""
+    """Return the present session of that folder; for a new one nothing is read."""
     history = window.make_history(team)
     windows = session_module.windows(config, team.members)
     if is_new:
@@ -153,7 +153,7 @@ def make_scene(
 def _open_chain(
     scene: Scene, sent: Outgoing, folder: Path, config: SessionConfig, journal: Journal
 ) -> Chain:
-    """Return the chain that the message opens, after the end of one that was cut short."""
+    """Return the chain that the message opens, after closing one that was interrupted."""
     if scene.fold.open:
         loop.finish_chain("interrupted", (), journal)
     outgoing.open_chain(
@@ -169,7 +169,7 @@ def _open_chain(
 
 
 def _judged(chain: Chain, scene: Scene) -> list[Judged]:
-    """Everyone who need not reply, the most relevant first."""
+    """Return all candidates that need not reply, the most relevant first."""
     team, turn = scene.team, chain.turns[-1]
     roster = mentions.build_roster(team)
     chosen, passed_over = rules.choose_candidates(turn, chain, team, roster)
@@ -219,7 +219,7 @@ def _plan_call(agent: str, phase: Phase, chain: Chain, scene: Scene) -> PlannedC
 
 
 class Recalled(NamedTuple):
-    """A call as the files of now would have it; `same`: the agent was shown just that."""
+    """A call as today's files would make it; `same`: the agent's input was exactly this."""
 
     planned: Planned
     same: bool
@@ -233,10 +233,10 @@ def recall_call(
     config: SessionConfig,
     team_of: Callable[[str | None], Team],
 ) -> Recalled:
-    """The last attempt at that agent's call in a turn, else at its last call.
+    """Return the last attempt at that agent's call in a turn, else at its last call.
 
-    `team_of` gives a team by its name. Raises UsageError where there was no such call, or where
-    the agent or the team is gone.
+    `team_of` returns a team by its name. Raises UsageError if there was no such call, or if the
+    agent or the team is gone.
     """
     started = _call(stored.transcript, agent, turn)
     session = queries.session_before(stored.transcript, started.seq)
@@ -275,10 +275,10 @@ def _recalled(stored: Stored, started: ReplyStarted, scene: Scene) -> Recalled:
 def _scene(
     stored: Stored, started: ReplyStarted, member: Member, team: Team, recollection: Recollection
 ) -> Scene:
-    """The session as it was at that call, the notes that it was shown as they are now.
+    """Return the session as of that call, but with the present state of its notes.
 
-    It is made from the newest end: of what came before the chain only the messages that the agent
-    may have been shown, and its calls, which are all calls less those since.
+    It is read from the newest end: before the chain, only the messages that the agent may have been
+    shown, and its calls, which are all calls minus the later ones.
     """
     transcript = stored.transcript
     since = queries.read_from_chain(transcript, started.seq).events
@@ -307,7 +307,7 @@ def _scene(
 
 
 def _fold_before(transcript: Path, seq: int) -> Fold:
-    """The session before that event, read from its beginning."""
+    """Return the session before that event, read from its beginning."""
     fold = Fold()
     for line in reader.read_lines(transcript):
         for event in line.events:
@@ -318,7 +318,7 @@ def _fold_before(transcript: Path, seq: int) -> Fold:
 
 
 def _call(transcript: Path, agent: str, turn: int | None) -> ReplyStarted:
-    """The last `reply_started` of an agent, or its last in a turn."""
+    """Return the last `reply_started` of an agent, or its last in a turn."""
     called: dict[str, None] = {}
     for started in reader.newest_first(transcript, reader.tail(transcript)[1], {"reply_started"}):
         if not isinstance(started, ReplyStarted):

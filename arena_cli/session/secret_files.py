@@ -25,7 +25,7 @@ _LOOKED_AT = 1 << 20  # bytes of a file
 
 
 def refuse(paths: Iterable[Path], option: str) -> None:
-    """Raise UsageError for the first of the files that looks as if it held secrets."""
+    """Raise UsageError for the first of the files that seems to hold secrets."""
     for path in paths:
         reason = _reason(path)
         if reason:
@@ -51,7 +51,7 @@ def _reason(path: Path) -> str:
 
 
 def reason_of_name(name: str) -> str:
-    """Return why a file of that name is taken to hold secrets; empty where it is not."""
+    """Return why a file of that name is assumed to hold secrets; empty if it is not."""
     name = name.casefold()
     if _is_any(name, _EXAMPLES):
         return ""

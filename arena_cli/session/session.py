@@ -65,12 +65,12 @@ INDEX = ".knowledge.sqlite"
 
 
 def own_notes(session: Path, workspace: Path) -> Folder:
-    """The notes of a session, by its folder."""
+    """Return the notes of a session, by its folder."""
     return Folder(session / KNOWLEDGE, workspace, shared=False)
 
 
 def shared_notes(workspace: Path) -> Folder:
-    """The notes of the workspace."""
+    """Return the notes of the workspace."""
     return Folder(store.sessions_folder(workspace) / KNOWLEDGE, workspace, shared=True)
 
 
@@ -113,7 +113,7 @@ def _make_index(config: SessionConfig, folders: list[Folder]) -> Index:
 
 
 def windows(config: SessionConfig, members: Iterable[Member]) -> dict[str, int]:
-    """The tokens that the models of these agents take, by agent, as far as they are known."""
+    """Return the context window of each agent's model, in tokens, if it is known."""
     by_agent = {
         member.id: pricing.window_of(member.profile.adapter, config.models) for member in members
     }
@@ -121,7 +121,7 @@ def windows(config: SessionConfig, members: Iterable[Member]) -> dict[str, int]:
 
 
 def smallest_room(config: SessionConfig, members: Iterable[Member]) -> int:
-    """The smallest window of these agents less what is kept for its answer, in tokens."""
+    """Return the smallest window of these agents minus its reserve for the answer, in tokens."""
     windows_of = windows(config, members := list(members))
     sizes = [window.sizes(member.profile.context, windows_of.get(member.id)) for member in members]
     return min(takes - reserved for takes, reserved in sizes)
@@ -134,11 +134,11 @@ T = TypeVar("T")
 class SessionConfig:
     """The settings of a run's sessions: the workspace, how to write, which agents to call.
 
-    `profiles` are all agents of the workspace, whose secrets are redacted whoever calls them.
-    `models` is what `arena.yaml` knows of models, by name. `summarizer` and `extractor` are the
-    agents that `memory` names. Without `shared_notes` the notes of the workspace are neither read
-    nor written. Unless it `connects`, no agent and no embedding server is asked. `on_problem` is
-    told of notes that cannot be read, and of what else stands in the way of remembering.
+    `profiles` are all agents of the workspace; their secrets are redacted in every session.
+    `models` are the settings of models in `arena.yaml`, by name. `summarizer` and `extractor` are
+    the agents that `memory` names. Without `shared_notes` the notes of the workspace are neither
+    read nor written. Unless it `connects`, no agent and no embedding server is called. `on_problem`
+    is called for notes that cannot be read, and for other problems of the memory.
     """
 
     workspace: Path
@@ -162,9 +162,9 @@ class SessionConfig:
 class Session:
     """A conversation open for writing until `close`; `problems` are lines that were skipped.
 
-    `on_event` hears every event once it is written, `on_wait` the name of a session that another
-    process holds, `on_text` an agent's id and the end of its text so far, redacted. Calls of agents
-    pass through `middlewares`, from the first to the last.
+    `on_event` is called with every event once it is written, `on_wait` with the name of a session
+    that another process holds, `on_text` with an agent's id and the end of its text so far,
+    redacted. Calls of agents pass through `middlewares`, from the first to the last.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class Session:
         on_text: Callable[[str, str], None] | None = None,
         middlewares: Sequence[Middleware] = (),
     ) -> None:
-        """Open the session, or make it; None is a new one, whose name nobody else has.
+        """Open the session, or create it; for None, create one with an unused name.
 
         `scenario` is the title of the scenario that is played in a new one.
 
@@ -255,7 +255,7 @@ class Session:
         self._finish_acts(recollection)
 
     def _finish_acts(self, recollection: Recollection) -> None:
-        """Finish what a crash left half done with the notes of the session, and the shared ones."""
+        """Finish the changes of notes that a crash interrupted, in both folders."""
         append = partial(self.journal.write_all, NoteEvent)
         note_events.finish(self._log, append, recollection.folders)
         for folder in recollection.folders:
@@ -266,13 +266,13 @@ class Session:
 
     @property
     def open_chain(self) -> Chain | None:
-        """The chain that was cut short, if there is one."""
+        """The chain that was interrupted, if there is one."""
         return self.journal.fold.open
 
     async def send(self, message: Outgoing) -> ChainFinished:
         """Write a human's message and run its chain to the end.
 
-        A chain that was cut short is closed as `interrupted` first. Raises DiskRefused.
+        A chain that was interrupted is closed as `interrupted` first. Raises DiskRefused.
         """
         sent = outgoing.redacted(message, self._redactor)
         if self.journal.fold.open:
@@ -281,7 +281,7 @@ class Session:
         return await self._engine.run()
 
     def plant(self, planted: Planted) -> MessageEvent:
-        """Write a message that calls nobody and opens no chain. Raises DiskRefused."""
+        """Write a message that calls no agent and opens no chain. Raises DiskRefused."""
         return outgoing.plant(
             planted,
             self.journal,
@@ -291,7 +291,7 @@ class Session:
         )
 
     def plant_summary(self, planted: PlantedSummary, messages: Sequence[MessageEvent]) -> None:
-        """Write a summary of what was planted: of all of `said`. Raises DiskRefused."""
+        """Write a summary of all of `messages`, which were planted. Raises DiskRefused."""
         self.journal.write(
             Compacted,
             by=planted.by,
@@ -303,9 +303,9 @@ class Session:
         )
 
     def plant_approval(self, note: Note) -> None:
-        """Write that a note was approved that a scenario starts with, if its file says so.
+        """Write the approval of a note that a scenario starts with, if its file says so.
 
-        Nobody hears of it: it is no event of the scenario. Raises DiskRefused.
+        `on_event` is not called: it is no event of the scenario. Raises DiskRefused.
         """
         if note.status != "approved":
             return
@@ -325,7 +325,7 @@ class Session:
         self.journal.fold.apply(event)
 
     async def resume(self) -> ChainFinished | None:
-        """Go on with the chain that was cut short; None where there is none."""
+        """Continue the chain that was interrupted; return None if there is none."""
         chain = self.journal.fold.open
         if chain is None:
             return None
@@ -341,11 +341,11 @@ class Session:
             await self.stop()
 
     async def stop(self) -> None:
-        """End what agents keep running between calls; nobody is called after it."""
+        """End the processes that agents keep between calls; no agent is called after it."""
         await self._runtime.stop()
 
     def close(self) -> None:
-        """Let go of the session, stopped before if anybody was called."""
+        """Release the session; call `stop` first if any agent was called."""
         with self._held:
             if self._log.is_whole:
                 cache.save(self._log.path, self.journal.fold, self._log.size)
@@ -404,7 +404,7 @@ def make_runtime(
     scratch: Path,
     used: Callable[[str], frozenset[int]] = lambda _: frozenset(),
 ) -> Runtime:
-    """Make the runtime that calls agents; `used` counts the used entries of an agent's script."""
+    """Make the runtime that calls agents; `used` returns the used entries of an agent's script."""
     return Runtime(
         workspace=config.workspace,
         scratch=scratch,
@@ -420,7 +420,7 @@ def make_runtime(
 
 
 def make_redactor(config: SessionConfig, profiles: Iterable[AgentProfile] = ()) -> Redactor:
-    """Return what redacts the secrets of all agents and servers of the workspace.
+    """Return the redactor for the secrets of all agents and servers of the workspace.
 
     `profiles` are further agents that the workspace may not know.
     """

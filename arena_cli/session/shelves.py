@@ -25,7 +25,7 @@ from arena_cli.util.text import escape_line
 
 
 class Shelf(NamedTuple):
-    """Notes in one place: those of a session, or the shared ones, of no session."""
+    """Notes in one place: those of a session, or the shared ones, which have no session."""
 
     folder: Folder
     stored: Stored | None
@@ -42,19 +42,19 @@ class Shelf(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of its notes together."""
+        """The name of the whole set of notes."""
         return f"session {self.stored.name}" if self.stored else "the shared notes"
 
 
 def open_shelf(workspace: Path, stored: Stored | None) -> Shelf:
-    """The notes of a session, or the shared ones."""
+    """Return the notes of a session, or the shared ones."""
     if stored is None:
         return Shelf(shared_notes(workspace), None)
     return Shelf(own_notes(stored.folder, workspace), stored)
 
 
 def list_notes(shelf: Shelf) -> tuple[list[Note], list[Fault]]:
-    """Its notes in the order of their ids, as they stand, and what of it could not be read."""
+    """Return its notes sorted by id, as written, and the errors in unreadable ones."""
     notes: list[Note] = []
     entries = shelf.folder.entries()
     problems = list(shelf.folder.problems)
@@ -71,7 +71,7 @@ def list_notes(shelf: Shelf) -> tuple[list[Note], list[Fault]]:
 
 
 def find_note(shelf: Shelf, id: str) -> Note:
-    """Return a note as it stands. Raises NoteFault or NoSuchNote."""
+    """Return a note with its present status. Raises NoteFault or NoSuchNote."""
     note = shelf.folder.read(id)
     return staging.judge(note, read_shelf_approvals(shelf)) if note.status == "approved" else note
 
@@ -94,7 +94,7 @@ def history(shelf: Shelf) -> list[NoteEvent]:
 def history_with_changes(shelf: Shelf) -> list[NoteEvent]:
     """Return the history, then the approved notes that were changed since and not approved again.
 
-    The trail has no event of those: theirs have the number 0, and the time of the file.
+    The trail has no event for those: they have the number 0, and the time of the file.
     """
     changed = [note for note in list_notes(shelf)[0] if note.approval == staging.CHANGED]
     return [*history(shelf), *(_changed(note, shelf.folder.workspace) for note in changed)]
@@ -123,16 +123,16 @@ _MOST_NAMED = 5
 
 
 class NoteReference(NamedTuple):
-    """A note by its id, and where it is."""
+    """A note by its id, and the shelf that it is on."""
 
     shelf: Shelf
     id: str
 
 
 def find(name: str, among: Sequence[Shelf], root: Path, here: Path) -> NoteReference:
-    """The note of that name; `here` is where a path may begin, as `root`, the workspace.
+    """Return the note of that name, or at that path from `here` or `root`, the workspace.
 
-    Raises UsageError, with the nearest names, where there is none or more than one.
+    Raises UsageError, with the nearest names, if there is none or more than one.
     """
     by_path = _by_path(name, root, here) if name.endswith(SUFFIX) else None
     if by_path is not None:
@@ -167,7 +167,7 @@ def _begins(id: str, prefix: str) -> bool:
 
 
 def _by_path(name: str, root: Path, here: Path) -> NoteReference | None:
-    """The note whose file lies there, within the workspace; None where no file does."""
+    """Return the note whose file is at that path in the workspace; None if there is no file."""
     for start in (here, root):
         path = start / name
         try:

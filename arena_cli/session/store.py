@@ -30,7 +30,7 @@ _AUTOMATIC = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 
 
 def automatic(clock: Clock) -> str:
-    """`YYYYMMDD-HHMMSS-<4 hex>`, in UTC."""
+    """Return a name `YYYYMMDD-HHMMSS-<4 hex>`, in UTC."""
     return f"{clock.now():%Y%m%d-%H%M%S}-{clock.token(4)}"
 
 
@@ -40,7 +40,7 @@ def is_automatic(name: str) -> bool:
 
 
 def checked(name: str) -> str:
-    """The name in NFC. Raises UsageError where it cannot name a folder of `sessions`."""
+    """Return the name in NFC. Raises UsageError if it cannot name a folder of `sessions`."""
     normal = unicodedata.normalize("NFC", name)
     problem = _fault(normal)
     if problem:
@@ -70,7 +70,7 @@ def _fault(name: str) -> str:
 
 
 def existing(sessions: Path, name: str) -> Path | None:
-    """The folder of the session with that name, case-folded, or None. Refuses a link."""
+    """Return the folder of the session with that name, case-folded, or None. Refuses a link."""
     folder = sessions / name
     if not is_automatic(name):
         folder = _alike(sessions, name) or folder
@@ -85,7 +85,7 @@ def existing(sessions: Path, name: str) -> Path | None:
 def _alike(sessions: Path, name: str) -> Path | None:
     """Return the path of that name, as it is written there.
 
-    Whether a path is there does not tell: to Windows and macOS, `Foo` is there if `foo` is.
+    The existence of a path does not show it: on Windows and macOS, `Foo` exists if `foo` does.
     """
     entries = list(sessions.iterdir()) if sessions.is_dir() else []
     alike = [entry for entry in entries if _folded(entry.name) == _folded(name)]
@@ -108,7 +108,7 @@ _GONE = (FileNotFoundError, PermissionError) if sys.platform == "win32" else (Fi
 
 
 class Stored(NamedTuple):
-    """A session on disk; `changed` is when it was last written, in seconds since 1970."""
+    """A session on disk; `changed` is the time of its last write, in seconds since 1970."""
 
     name: str
     folder: Path
@@ -120,12 +120,12 @@ class Stored(NamedTuple):
 
 
 def sessions_folder(workspace: Path) -> Path:
-    """The folder that holds the sessions; it may not be there yet."""
+    """Return the folder that contains the sessions; it may not exist yet."""
     return workspace / "sessions"
 
 
 def stored(workspace: Path) -> list[Stored]:
-    """Every session that has a transcript, the last written first."""
+    """Return every session that has a transcript, the last written first."""
     folder = sessions_folder(workspace)
     entries = folder.iterdir() if folder.is_dir() else ()
     sessions = [
@@ -135,7 +135,7 @@ def stored(workspace: Path) -> list[Stored]:
 
 
 def _stored(folder: Path) -> Stored | None:
-    """The session in that folder; None where there is none, or no longer."""
+    """Return the session in that folder; None if there is none, or no longer."""
     transcript = folder / TRANSCRIPT
     with contextlib.suppress(*_GONE):
         if transcript.is_file():
@@ -158,9 +158,9 @@ def summaries(workspace: Path, limit: int | None = None) -> list[dict[str, str |
 
 
 def last(workspace: Path) -> Stored:
-    """The session that was written last, those that scenarios left behind apart.
+    """Return the session that was written last, ignoring those of scenarios.
 
-    Raises UsageError where there is none.
+    Raises UsageError if there is none.
     """
     for session in stored(workspace):
         with contextlib.suppress(*_GONE):
@@ -176,7 +176,7 @@ def _is_of_scenario(transcript: Path) -> bool:
 
 
 def find(workspace: Path, name: str) -> Stored:
-    """The session with that name. Raises UsageError, with the nearest name."""
+    """Return the session with that name. Raises UsageError, with the nearest name."""
     folder = existing(sessions_folder(workspace), checked(name))
     session = _stored(folder) if folder is not None else None
     if session is not None:
@@ -204,7 +204,7 @@ def find_near(workspace: Path, name: str) -> str | None:
 
 
 def make_session_folder(workspace: Path, name: str | None, clock: Clock) -> Path:
-    """The folder of the session with that name, made if need be; None is a new one.
+    """Return the folder of the session with that name, created if needed; None is a new one.
 
     Raises UsageError.
     """
@@ -230,7 +230,7 @@ def make_session_folder(workspace: Path, name: str | None, clock: Clock) -> Path
 
 
 def _claimed(sessions: Path, clock: Clock) -> Path:
-    """A new folder that no other process has, even one that started in the same second."""
+    """Create a folder that no other process has, even one that started in the same second."""
     files.make_own_folder(sessions, below=sessions.parent)
     while True:
         folder = sessions / automatic(clock)
@@ -273,9 +273,9 @@ def acquire(folder: Path, name: str, *, wait_s: float, on_wait: Callable[[], Non
 
 
 def is_held(folder: Path) -> bool:
-    """Return True if another process writes to that session now; makes no lock file.
+    """Return True if another process writes to that session now; make no lock file.
 
-    False where that cannot be asked.
+    Return False if that cannot be checked.
     """
     if not (folder / NAME).is_file() or files.is_link(folder / NAME):
         return False

@@ -42,9 +42,9 @@ def config_home(environ: Mapping[str, str]) -> Path:
 
 
 def load(workspace: Path, environ: Mapping[str, str]) -> TrustRecord:
-    """Return what is trusted of a workspace; nothing where the user never did. Raises UsageError.
+    """Return the trust record of a workspace; empty if the user never trusted it.
 
-    A file that cannot be read is an error, so that nothing is trusted by accident.
+    A file that cannot be read is an error (UsageError), so that nothing is trusted by accident.
     """
     folder = _normal(workspace)
     path = _path(folder, environ)
@@ -57,9 +57,9 @@ def load(workspace: Path, environ: Mapping[str, str]) -> TrustRecord:
 
 
 def add(workspace: Path, contacts: Iterable[Contact], environ: Mapping[str, str]) -> None:
-    """Trust a workspace with these contacts beside the known ones.
+    """Trust a workspace with these contacts, in addition to the known ones.
 
-    Raises UsageError where the file is broken, DiskRefused where it cannot be written.
+    Raises UsageError if the file is broken, DiskRefused if it cannot be written.
     """
     record = load(workspace, environ)
     merged = {key: set(names) for key, names in record.contacts.items()}
@@ -83,7 +83,7 @@ def add(workspace: Path, contacts: Iterable[Contact], environ: Mapping[str, str]
 
 
 def revoke(workspace: Path, environ: Mapping[str, str]) -> bool:
-    """Trust a workspace no more; return whether it was trusted. Raises DiskRefused."""
+    """Revoke the trust in a workspace; return whether it was trusted. Raises DiskRefused."""
     path = _path(_normal(workspace), environ)
     try:
         path.unlink()
@@ -113,7 +113,7 @@ def _path(folder: str, environ: Mapping[str, str]) -> Path:
 
 
 def _read(path: Path) -> TrustRecord:
-    """Return the record in a file. Raises FileNotFoundError, and UsageError where it is none."""
+    """Return the record in a file. Raises FileNotFoundError, and UsageError if it is invalid."""
     try:
         data = json.loads(path.read_bytes().decode("utf-8", "surrogatepass"))
         contacts = {
@@ -129,7 +129,7 @@ def _read(path: Path) -> TrustRecord:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file that only its owner reads, whole or not at all. Raises OSError."""
+    """Write a file that only its owner can read, completely or not at all. Raises OSError."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,7 +1,7 @@
 """A cache of a transcript's counters, so that opening a session costs the same at any length.
 
-It is written when no chain is open, checked against the bytes before its offset, rebuilt when it
-does not match; deleting it loses nothing.
+It is written when no chain is open, checked against the bytes before its offset, and rebuilt if
+they do not match; deleting it loses nothing.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def cache_path(transcript: Path) -> Path:
 
 
 def save(transcript: Path, fold: Fold, offset: int) -> None:
-    """Keep the fold of the first `offset` bytes, if they are many and no chain is open there.
+    """Save the fold of the first `offset` bytes, if they are many and no chain is open there.
 
-    A disk that refuses, or a transcript that is gone, is no error: it is a cache.
+    A disk that refuses the write, or a missing transcript, is no error: it is a cache.
     """
     if fold.open is not None or offset < WORTH_BYTES:
         return
@@ -78,7 +78,7 @@ def _record(fold: Fold, offset: int, check: str) -> dict[str, Any]:
 
 
 def load(transcript: Path, fold: Fold) -> int:
-    """Fill a new fold from the cache; returns the byte offset that it covers, 0 for none."""
+    """Fill a new fold from the cache; return the byte offset that it covers, 0 for none."""
     try:
         record = json.loads(files.read_regular(cache_path(transcript)).decode("utf-8"))
         offset = int(record["offset"])
@@ -114,7 +114,7 @@ def _fill(fold: Fold, record: dict[str, Any]) -> None:
 
 
 def _check(transcript: Path, offset: int) -> str:
-    """A hash of the last bytes before `offset`; it differs where the file is shorter."""
+    """Return a hash of the last bytes before `offset`; it differs if the file is shorter."""
     with files.open_binary(transcript) as file:
         size = file.seek(0, os.SEEK_END)
         start = max(0, offset - CHECKED_BYTES)
@@ -137,12 +137,11 @@ def load_fold(
     on_problem: Callable[[Problem], None] = lambda _: None,
     keep: bool = True,
 ) -> Fold:
-    """The fold of a transcript, `on_message` told of its newest messages in order.
+    """Return the fold of a transcript; call `on_message` for its newest messages, in order.
 
-    Messages are told from so far back that by `weigh` they come to `budget` or more, in tokens,
-    and that they are `least` or more, if there are as many.
-    `on_problem` is told of lines that are skipped, where it is all read. A missing transcript
-    folds to nothing. `keep` writes the cache.
+    They go back until their sizes by `weigh` add up to at least `budget` tokens, and until there
+    are at least `least` of them, if there are that many. `on_problem` is called for skipped lines,
+    if the whole transcript is read. A missing transcript folds to nothing. `keep` writes the cache.
     """
     fold = Fold(on_message)
     if not path.exists():
@@ -167,9 +166,9 @@ def load_fold(
 def newest_messages(
     path: Path, end: int, weigh: Callable[[Message], int], budget: int, least: int = 0
 ) -> list[Message]:
-    """The messages before byte `end` that a window may still show, from a chain's start on.
+    """Return the messages before byte `end` that a window may show, from a chain's start on.
 
-    They are `least` or more, if there are as many.
+    There are at least `least` of them, if there are that many.
     """
     newest_first: list[MessageEvent | ReplyFinished] = []
     weight = 0
@@ -185,7 +184,7 @@ def newest_messages(
 
 
 def _in_order_of_call(message_events: Iterable[MessageEvent | ReplyFinished]) -> list[Message]:
-    """Their messages as a `Fold` tells them: replies are numbered in the order of call."""
+    """Return the messages in the order of a `Fold`: replies are numbered in the order of call."""
     messages: list[Message] = []
     for is_reply, group in groupby(message_events, lambda event: isinstance(event, ReplyFinished)):
         listed = list(group)

@@ -1,9 +1,9 @@
-"""The canonical form of a session: what two of them have in common when the same came of both.
+"""The canonical form of a session: equal for two runs with the same results.
 
-Left out is what differs from run to run: events and fields that are marked as volatile, replies
-that were cancelled, and every attempt of a reply but its last. Within a phase replies follow in
-order of call, beginnings before ends, and side events about them after these; messages are numbered
-`m1`, `m2`, ... in the resulting order.
+It leaves out all that differs from run to run: events and fields that are marked as volatile,
+replies that were cancelled, and every attempt of a reply but its last. Within a phase replies
+follow in order of call, beginnings before ends, and side events about them after these. Messages
+are numbered `m1`, `m2`, ... in the resulting order.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from arena_cli.transcript.events import Event, ReplyFinished, ReplyStarted, Side
 
 
 def canonicalize(events: Iterable[Event]) -> list[dict[str, Any]]:
-    """The events of one session, from its beginning, as plain JSON records in canonical order."""
+    """Return the events of one session, from its beginning, as JSON records in canonical order."""
     ids: dict[str, str] = {}
     return [canonicalize_event(event, ids) for event in ordered(events)]
 
 
 def ordered(events: Iterable[Event]) -> Iterator[Event]:
-    """The events that count, in canonical order; each phase is held until it is over."""
+    """Yield the events that count, in canonical order; each phase is held until it is over."""
     events = list(events)
     # An open phase may have been left and gone back to, with something else in between.
     last = {event.reply: event for event in events if isinstance(event, ReplyStarted)}
@@ -67,7 +67,7 @@ def _phase(
 
 
 def _order_of(event: SideEvent) -> tuple[int, str]:
-    """Return the key that sorts events about replies: the reply, then all that they say."""
+    """Return the key that sorts events about replies: by reply, then by content."""
     return getattr(event, "reply", 0), event.model_dump_json(exclude={"seq", "ts"})
 
 
@@ -113,7 +113,7 @@ def _form(shape: type[Event]) -> _Form:
 
 
 def _list_volatile(shape: type[Shape]) -> dict[str, Any]:
-    """Return the volatile fields of a shape and of those in it, as `model_dump` excludes them."""
+    """Return the volatile fields of a shape and of nested ones, as `model_dump` excludes them."""
     excluded: dict[str, Any] = dict.fromkeys(list_fields(shape, Volatile), True)
     for name, field in shape.model_fields.items():
         nested = _nested_shape(field)

@@ -1,6 +1,6 @@
 """Compare parts of two conversations: fields of events by their markers, and sequences.
 
-`arena diff`, the drift of a replay and the comparison of two runs are built on it.
+`arena diff`, the drift of a replay and the comparison of two runs use it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Changed(Shape):
-    """A field that differs, and its value on both sides; None: it has none."""
+    """A field that differs, and its value on both sides; None means no value."""
 
     field: str
     a: Any
@@ -37,7 +37,7 @@ def list_changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Changed]:
 
 
 def first_change(a: Sequence[T], b: Sequence[T]) -> tuple[T | None, T | None] | None:
-    """Return the first items that differ; None on the side that has no more, or for equal ones."""
+    """Return the first items that differ; None for a missing item, or if all are equal."""
     for index in range(max(len(a), len(b))):
         pair = (a[index] if index < len(a) else None, b[index] if index < len(b) else None)
         if pair[0] != pair[1]:
@@ -46,9 +46,9 @@ def first_change(a: Sequence[T], b: Sequence[T]) -> tuple[T | None, T | None] | 
 
 
 class FieldReader:
-    """Reads the fields of events that compare: not those with markers in `left_out`.
+    """Reads the fields of events that are compared: not those with markers in `left_out`.
 
-    `names` has a name for each message that is known, by its id.
+    `names` has a name for each known message, by its id.
     """
 
     def __init__(self, left_out: tuple[type, ...]) -> None:
@@ -56,7 +56,7 @@ class FieldReader:
         self.names: dict[str, str] = {}
 
     def event(self, shape: Shape) -> dict[str, Any]:
-        """Return the fields of an event, or of a message, without its text and what is empty."""
+        """Return the fields of an event, or of a message, without its text and empty values."""
         left_out = {*list_fields(type(shape), *self._left_out), "type", "attachments"}
         if isinstance(getattr(shape, "message", None), Message):
             left_out.add("message")
@@ -83,7 +83,7 @@ class FieldReader:
 
 
 def _attachment(attachment: Attachment) -> dict[str, Any]:
-    """Return the fields that a transcript keeps of an attachment; recordings hold its content."""
+    """Return the fields of an attachment that a transcript keeps; recordings hold its content."""
     fields = attachment.model_dump(mode="json", include={"type", "name", "size", "sha256"})
     if attachment.sha256 is None:
         content = log.decode_content(attachment)

@@ -1,7 +1,7 @@
 """The read model: a session as its chains, their turns, and the replies in them.
 
-`Chain.apply` is the one place that knows how events build a chain. The fold keeps the open chain
-of a session that is written; `read_conversation` keeps all that a reader asks for.
+`Chain.apply` is the only code that builds a chain from events. The fold keeps the open chain of a
+session that is written; `read_conversation` keeps the complete conversation for readers.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ FAILED = frozenset({"timeout", "error"})
 class Reply:
     """A call of an agent in a turn, from its first attempt to its end.
 
-    `failed_attempts` are those that ended by themselves and were tried again; `ends` are the ends
-    of the reply: cancelled ones, after which it may go on, and the one that counts.
+    `failed_attempts` are those that ended by themselves and were retried. `ends` are the ends of
+    the reply: cancelled ones, after which it may continue, and the final one.
     """
 
     number: int
@@ -53,7 +53,7 @@ class Reply:
 
     @property
     def finished(self) -> ReplyFinished | None:
-        """Its end; None while it has none but cancelled ones."""
+        """Its end; None while it has only cancelled ones."""
         end = self.ends[-1] if self.ends else None
         return None if end is None or end.status == "cancelled" else end
 
@@ -71,15 +71,15 @@ class Reply:
 
     @property
     def adapter(self) -> str:
-        """The kind of its agent; empty where its beginning cannot be read."""
+        """The kind of its agent; empty if its beginning cannot be read."""
         return self.started.adapter if self.started else ""
 
 
 @dataclass
 class Turn:
-    """A turn of a chain; `replies` by agent, `side_events` those that came in it or after it.
+    """A turn of a chain; `replies` are by agent, `side_events` those in it or after it.
 
-    `is_made_up`: the line that opened it is not known, and `started` only has its number.
+    `is_made_up`: its opening line is unknown, and `started` only has its number.
     """
 
     started: TurnStarted
@@ -106,12 +106,12 @@ class Turn:
 
     @property
     def called(self) -> list[str]:
-        """Everyone who is called in this turn, in order of call."""
+        """All agents that are called in this turn, in order of call."""
         return [*self.must, *self.asked]
 
     @property
     def concerned(self) -> list[str]:
-        """Everyone who was called, deferred, passed over or heard in it."""
+        """All agents that were called, deferred or passed over, or that replied in it."""
         candidates = (*self.must, *self.started.deferred, *self.asked, *self.passed_over)
         return list(dict.fromkeys((*candidates, *self.replies)))
 
@@ -150,9 +150,9 @@ class Turn:
 class Chain:
     """A chain: the message that opened it, its turns, and all its events in order.
 
-    `first` is None where a part of a session begins within the chain. `messages` are those that
-    agents see, by id; `calling` says whom each of them calls; `called` is everyone who was called
-    so far. `shown` are the ids of replies that agents may be shown.
+    `first` is None if a part of a session begins within the chain. `messages` are those that agents
+    see, by id; `calling` are the agents that each of them calls; `called` are all agents called so
+    far. `shown` are the ids of replies that agents may be shown.
     """
 
     number: int
@@ -181,20 +181,20 @@ class Chain:
 
     @property
     def end(self) -> str:
-        """How it ended; empty while it is open."""
+        """The way it ended; empty while it is open."""
         return self.finished.end if self.finished else ""
 
     @property
     def remembering(self) -> list[Usage]:
-        """The usage of the calls that worked for the team's memory, beside replies."""
+        """The usage of the calls for the team's memory, which are no replies."""
         side_events = [event for turn in self.turns for event in turn.side_events]
         calls = [event.agent_call for event in side_events]
         return [call.usage for call in calls if call and call.usage is not None]
 
     def apply(self, event: Event) -> list[Message]:
-        """Take in an event; one that does not fit what is open changes nothing.
+        """Apply an event; one that does not fit the open turn changes nothing.
 
-        Returns the replies that agents may be shown from now on, in order of call: those of a phase
+        Return the replies that agents may be shown from now on, in order of call: those of a phase
         that is over.
         """
         self.events.append(event)
@@ -250,8 +250,8 @@ class Chain:
     def trigger_for(self, agent: str, phase: Phase) -> list[str]:
         """Return the ids of the last turn's new messages as an agent sees them, in order.
 
-        Phase B sees phase A too; who was deferred also what called it then; no agent sees its own
-        messages.
+        Phase B also sees phase A; a deferred agent also sees the message that called it then; no
+        agent sees its own messages.
         """
         turn = self.turns[-1]
         ids = dict.fromkeys(self._since_deferred(agent, len(self.turns) - 1))
@@ -285,7 +285,7 @@ class Chain:
 
 
 def make_reply(event: ReplyFinished) -> Reply:
-    """Return the reply of an end whose beginning is not known."""
+    """Return the reply of an end whose beginning is unknown."""
     failed = event.attempts - 1
     return Reply(event.reply, event.agent, event.phase, event.attempts, failed_attempts=failed)
 
@@ -304,7 +304,7 @@ def _start_reply(turn: Turn, event: ReplyStarted) -> None:
 
 @dataclass
 class Conversation:
-    """A session, or a part of it: chains, and what stands between them, in order."""
+    """A session, or a part of it: chains, and the events between them, in order."""
 
     items: list[Chain | Event] = field(default_factory=list)
     sessions: list[SessionEvent] = field(default_factory=list)
@@ -330,7 +330,7 @@ class Conversation:
     def said(self) -> Iterator[MessageEvent | ReplyFinished]:
         """Yield the events with messages, in order; the replies of a turn in order of call.
 
-        A reply that ended without a message is among them.
+        Replies that ended without a message are included.
         """
         for item in self.items:
             turns = iter(item.turns if isinstance(item, Chain) else ())
@@ -341,7 +341,7 @@ class Conversation:
                     yield from next(turns).results()
 
     def apply(self, event: Event) -> None:
-        """Take in the next event; a chain that another one follows stays without an end."""
+        """Apply the next event; a chain that another one follows keeps no end."""
         if isinstance(event, SessionEvent):
             self.sessions.append(event)
             self.items.append(event)
@@ -366,9 +366,9 @@ _IN_A_TURN = (TurnStarted, ReplyStarted, ReplyFinished, Candidates, TurnFinished
 
 
 def _open_turn(chain: Chain, event: Event) -> None:
-    """Open the turn of an event where the line that opened it cannot be read, or is not asked for.
+    """Open the turn of an event whose opening line cannot be read, or was not requested.
 
-    The chain then takes the event as one of that turn.
+    The chain then treats the event as one of that turn.
     """
     if not isinstance(event, _IN_A_TURN) or isinstance(event, TurnStarted):
         return
@@ -379,7 +379,7 @@ def _open_turn(chain: Chain, event: Event) -> None:
 
 
 def follow(events: Iterable[Event]) -> Iterator[tuple[Event, Chain | None]]:
-    """Yield each event with the chain that it belongs to, as it is then; no more is kept."""
+    """Yield each event with the chain that it belongs to, in its state then; keep nothing else."""
     conversation = Conversation()
     for event in events:
         chain = conversation.open
@@ -390,7 +390,7 @@ def follow(events: Iterable[Event]) -> Iterator[tuple[Event, Chain | None]]:
 
 
 def read_conversation(events: Iterable[Event]) -> Conversation:
-    """Return the conversation that events tell of, in order."""
+    """Return the conversation that consists of these events, in order."""
     conversation = Conversation()
     for event in events:
         conversation.apply(event)

@@ -1,6 +1,6 @@
-"""Every event that a transcript holds, one frozen shape a kind (docs/reference/transcript.md).
+"""Every event that a transcript holds, one frozen shape per kind (docs/reference/transcript.md).
 
-A field says by its markers (`Volatile`, `Derived`, `Position`, `MessageRef`) how the canonical
+The markers of a field (`Volatile`, `Derived`, `Position`, `MessageRef`) define how the canonical
 form, recordings, audits and comparisons treat it. A new kind of event that opens, continues and
 ends nothing derives from `SideEvent`; every reader then treats it by its markers.
 
@@ -48,7 +48,7 @@ EVENT_TYPES: dict[str, type[Event]] = {}
 class Event(Shape):
     """The fields of every event.
 
-    One whose class is `volatile` tells of this run alone, and counts in no comparison.
+    An event whose class is `volatile` is specific to this run, and is ignored in comparisons.
     """
 
     volatile: ClassVar[bool] = False
@@ -69,7 +69,7 @@ class Event(Shape):
 class AgentCall(NamedTuple):
     """A call of an agent that is no reply: its cost, and its adapter's notes in `metadata`.
 
-    `agent` has a blank where a library did the work; no id of an agent has one.
+    `agent` contains a blank if a library did the work; no id of an agent has one.
     """
 
     agent: str
@@ -89,10 +89,10 @@ class AgentCall(NamedTuple):
 
 
 class SideEvent(Event):
-    """An event beside the steps of a conversation, such as work for the team's memory.
+    """An event outside the steps of a conversation, such as work for the team's memory.
 
     It opens, continues and ends nothing. Readers show and compare it by its markers, and in the
-    timeline by what `reports.event_lines` has for it.
+    timeline by its entry in `reports.event_lines`.
     """
 
     @property
@@ -103,7 +103,7 @@ class SideEvent(Event):
 
 @cache
 def list_fields(shape: type[Shape], *markers: type) -> frozenset[str]:
-    """Return the names of the fields of a shape that bear one of these markers."""
+    """Return the names of the fields of a shape that have one of these markers."""
     return frozenset(
         name
         for name, field in shape.model_fields.items()
@@ -217,7 +217,7 @@ class PassedOver(Shape):
 
 
 class Candidates(Event):
-    """After phase A: who was asked, in order of call, and who was not."""
+    """After phase A: the agents that are asked, in order of call, and those that are not."""
 
     type: Literal["candidates"] = "candidates"
     turn: Annotated[int, Position]
@@ -226,7 +226,7 @@ class Candidates(Event):
 
 
 class TurnFinished(Event):
-    """A turn is over. `next` is everyone due, deferred first, also where a limit stops them."""
+    """A turn is over. `next` are all agents due, deferred first, also if a limit stops them."""
 
     type: Literal["turn_finished"] = "turn_finished"
     turn: Annotated[int, Position]
@@ -263,13 +263,13 @@ NoteAct = Literal[
 
 
 class NoteEvent(SideEvent):
-    """Something was done to a note: by whom, and as what it stands since.
+    """An act on a note: its author, and the status of the note since then.
 
     `note` is its id (see `notes.model`), `by` the id of an agent or a human, or `rules`; `status`
-    is that after it. `message` is the id of the message that it comes from, if one. What an agent
-    wrote and is no note is `refused`, for a `reason`; it has no `note`. `sha256` is the hash of the
-    text that was `approved`; a text that was changed since is `changed` before anything else is
-    done to the note.
+    is that after the act. `message` is the id of the message that it comes from, if any. An agent's
+    text that is no valid note is `refused`, for a `reason`, and has no `note`. `sha256` is the hash
+    of the text that was `approved`; if the text was edited since, `changed` is written before any
+    further act on the note.
     """
 
     type: Literal["note"] = "note"
@@ -285,10 +285,10 @@ class NoteEvent(SideEvent):
 
 
 class ContextUsage(SideEvent):
-    """An agent's window has filled up so far for the first time since the last compaction.
+    """An agent's window has reached this fill level for the first time since the last compaction.
 
-    `usage_ratio` is what all that is not summarised yet would take, over what its window has room
-    for, both in tokens.
+    `usage_ratio` is the size of all messages without a summary, divided by the room in its window,
+    both in tokens.
     """
 
     type: Literal["context_usage"] = "context_usage"
@@ -303,10 +303,10 @@ class Compacted(SideEvent):
     """Older messages were summarised; nothing is deleted, and they can still be found.
 
     `by` is the agent that did it, `extractive (<library>)`, or `given (<either>)` in the past of a
-    scenario. The summary stands for `messages` messages of the session, all whose seq is not
-    greater than that of the id `upto`; an earlier summary is taken up in it. `metadata` are its
-    adapter's notes, as a reply's. `tokens_before` and `tokens_after` are estimates. Where it was no
-    good, `rolled_back` says why, and the summary counts for nothing.
+    scenario. The summary replaces `messages` messages of the session, all whose seq is not greater
+    than that of the id `upto`; it includes an earlier summary. `metadata` are its adapter's notes,
+    as a reply's. `tokens_before` and `tokens_after` are estimates. If the summary was unusable,
+    `rolled_back` has the reason, and the summary is ignored.
     """
 
     type: Literal["compacted"] = "compacted"
@@ -356,9 +356,9 @@ class Deviation(SideEvent):
 
 
 class Extracted(SideEvent):
-    """An agent looked for what is worth a note, up to the message `upto`; `notes` it found.
+    """An agent searched for new notes, up to the message `upto`, and found `notes` of them.
 
-    `error` says why nothing came of it, where it failed.
+    `error` is the reason if it failed.
     """
 
     type: Literal["extracted"] = "extracted"
@@ -373,7 +373,7 @@ class Extracted(SideEvent):
 
     @property
     def agent_call(self) -> AgentCall | None:
-        """The call of the agent that looked."""
+        """The call of the agent that searched."""
         failed = self.error is not None and not self.notes
         return AgentCall(self.by, self.usage, self.metadata, failed=failed)
 
@@ -400,9 +400,9 @@ class Resumed(Event):
 
 
 def parse(record: dict[str, Any]) -> Event | None:
-    """The event in one decoded line; None for a type that this version does not know.
+    """Return the event in one decoded line; None for a type that this version does not know.
 
-    Raises ValueError where the line is a known type with wrong fields.
+    Raises ValueError if the line is of a known type with invalid fields.
     """
     shape = EVENT_TYPES.get(str(record.get("type")))
     if shape is None:
@@ -416,10 +416,10 @@ def parse(record: dict[str, Any]) -> Event | None:
 
 
 def restore(record: Mapping[str, Any]) -> Event | None:
-    """Return the event of a canonical or recorded line, which lacks what varies or can be derived.
+    """Return the event of a canonical or recorded line, which lacks volatile and derived fields.
 
     Such fields have their default, else an empty value. Returns None for a type that this version
-    does not know. Raises ValueError where a field is wrong, or another one is missing.
+    does not know. Raises ValueError if a field is wrong, or if another one is missing.
     """
     shape = EVENT_TYPES.get(str(record.get("type")))
     if shape is None:
@@ -443,15 +443,15 @@ _OWN_LINE = re.compile(rb'\{"seq":\d+,"ts":"[^"\\]*","type":"(\w+)",')
 
 
 def read_type(raw: bytes) -> str | None:
-    """The type of the event in a line as `encode_line` writes it; None for every other line."""
+    """Return the type of the event in a line by `encode_line`; None for every other line."""
     match = _OWN_LINE.match(raw)
     return match[1].decode() if match else None
 
 
 def parse_own(raw: bytes) -> Event | None:
-    """The event in a line as `encode_line` writes it; None for every other line.
+    """Return the event in a line by `encode_line`; None for every other line.
 
-    About half the time of decoding the line first, for what nearly every line is.
+    For nearly all lines, this takes about half the time of decoding the line first.
     """
     shape = EVENT_TYPES.get(read_type(raw) or "")
     if shape is None:
@@ -463,5 +463,5 @@ def parse_own(raw: bytes) -> Event | None:
 
 
 def encode_line(event: Event) -> bytes:
-    r"""The event as its line in the transcript, `\n` included."""
+    r"""Return the event as its line in the transcript, `\n` included."""
     return event.model_dump_json().encode("utf-8") + b"\n"

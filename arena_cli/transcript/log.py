@@ -1,6 +1,6 @@
 """The one writer of a session's transcript: append, flush, cut back, repair.
 
-Whoever makes a `Log` holds the session's lock (`arena_cli.session.lock`).
+A process that makes a `Log` holds the session's lock (`arena_cli.session.store`).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _BLOCK = 1 << 20
 
 
 class TranscriptLost(DiskRefused):
-    """The transcript is no longer what arena wrote; what is known lies in another file."""
+    """The transcript is no longer as arena wrote it; the known events are in another file."""
 
 
 class Held:
-    """The last lines of a transcript that this process wrote, and at which byte they begin."""
+    """The last lines of a transcript that this process wrote, and the byte where they begin."""
 
     MOST_BYTES: ClassVar[int] = 8_000_000
 
@@ -52,7 +52,7 @@ class Held:
         self._lines.append(line)
 
     def trim(self, end: int) -> None:
-        """Let go of the oldest lines where they are too many; `end` is where the last one ends."""
+        """Drop the oldest lines if there are too many; `end` is the end offset of the last one."""
         while end - self.start > self.MOST_BYTES and len(self._lines) > 1:
             self.start += len(self._lines.popleft())
 
@@ -62,7 +62,7 @@ class Held:
 
 
 def save(path: Path, descriptor: int, held: Held, loss: Loss, *, seq: int) -> TranscriptLost:
-    """Write what is known to a file beside the transcript, and return the error that names both.
+    """Write the known events to a file next to the transcript; return the error that names both.
 
     `descriptor` is the transcript as it was opened, `seq` the number of the last event in `held`.
     """
@@ -84,7 +84,7 @@ def save(path: Path, descriptor: int, held: Held, loss: Loss, *, seq: int) -> Tr
 
 
 def _save(path: Path, descriptor: int, held: Held, seq: int) -> tuple[Path, int]:
-    """Write the file; return where, and how many bytes before the held lines are missing."""
+    """Write the file; return its path, and the number of missing bytes before the held lines."""
     name = f"{path.stem}.rescued-{seq}{path.suffix}"
     workspace = path.parents[2]
     try:
@@ -104,9 +104,9 @@ def _save(path: Path, descriptor: int, held: Held, seq: int) -> tuple[Path, int]
 
 
 def _write(target: Path, below: Path, descriptor: int, held: Held) -> int:
-    """Write what the open file holds before the held lines, then these; return the former's size.
+    """Write the open file's content before the held lines, then these; return the former's size.
 
-    What lies before them and ends within a line is cut to whole lines.
+    Content before them that ends within a line is cut to whole lines.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
     with os.fdopen(files.open_file(target, flags, below=below), "r+b") as file:
@@ -142,11 +142,11 @@ class Stamp(NamedTuple):
 class Log:
     """A transcript open for appending. `seq` is the number of its last event.
 
-    `durability: fsync` reaches the disk at every message and finished reply, `flush` never asks
-    for it; both reach the operating system at every event. Raises DiskRefused where a write or
-    a sync fails; the file then ends with the last whole line. Where the file was removed, moved,
-    replaced or changed by somebody else, the next event raises TranscriptLost, and what is known is
-    in a file beside it (`rescue`). Raises UsageError where the path is a link.
+    With `durability: fsync`, every message and every finished reply is flushed to the disk; with
+    `flush` none is. With both, every event is passed to the operating system. Raises DiskRefused if
+    a write or a sync fails; the file then ends with the last whole line. If another process has
+    removed, moved, replaced or changed the file, the next event raises TranscriptLost, and the
+    known events are saved to a file next to it (`save`). Raises UsageError if the path is a link.
     """
 
     def __init__(self, path: Path, *, clock: Clock, durability: Durability, seq: int) -> None:
@@ -201,9 +201,9 @@ class Log:
             held.trim(self.size)
 
     def _check_file(self, line: bytes) -> None:
-        """Raise TranscriptLost, with `line` rescued too, where the file is not as it was left.
+        """Raise TranscriptLost, with `line` rescued too, if the file has been changed.
 
-        One look at the path tells: whose file lies there, and how long it is.
+        The path's file identity and size show it.
         """
         if self._lost is not None:
             raise self._lost
@@ -232,7 +232,7 @@ class Log:
         return "changed" if size > self.size else None
 
     def sync(self) -> None:
-        """Have what was appended reach the disk, if that is asked for. Raises DiskRefused."""
+        """Flush the appended events to the disk, if required. Raises DiskRefused."""
         if self._sync:
             try:
                 os.fsync(self._file)
@@ -241,7 +241,7 @@ class Log:
                 raise _refused(self.path, error) from error
 
     def _sync_names(self) -> None:
-        """Have the names of a new transcript and of the folders above it reach the disk, once."""
+        """Flush the names of a new transcript and of its folders to the disk, once."""
         if self._is_new:
             self._is_new = False
             files.sync_folders(list(self.path.parents)[:3])
@@ -276,10 +276,10 @@ class Repair(NamedTuple):
 
 
 def repair(path: Path, seq: int) -> Repair | None:
-    """Mend the last line of a transcript, if it does not end with a newline.
+    """Repair the last line of a transcript, if it does not end with a newline.
 
-    What parses gets its newline; what does not is copied to `transcript.torn-<seq>` and cut off.
-    `seq` is the number of the next event. Returns None where nothing was wrong.
+    A line that parses gets its newline; any other is copied to `transcript.torn-<seq>` and cut off.
+    `seq` is the number of the next event. Returns None if nothing was wrong.
     """
     try:
         tail, start = reader.tail(path)
@@ -317,7 +317,7 @@ def _free_path(path: Path, ending: str = "") -> Path:
 
 
 class NullLog(Log):
-    """A log without a file, for what is tried or shown in advance: it only counts."""
+    """A log without a file, for trials and previews: it only counts."""
 
     def __init__(self, clock: Clock, *, seq: int = 0) -> None:
         self.seq = seq
@@ -332,7 +332,7 @@ E = TypeVar("E", bound=Event)
 
 
 class Journal:
-    """A log and its fold, moving together. `on_event` hears each event once it is on disk."""
+    """A log and its fold, updated together. `on_event` is called after each event is on disk."""
 
     def __init__(self, log: Log, fold: Fold, on_event: Callable[[Event], None]) -> None:
         self.log = log
@@ -379,7 +379,8 @@ def store(
 ) -> list[Attachment]:
     """Write the content of each into the session's folder and return what the transcript keeps.
 
-    Names become safe and unique; with `sync` all of it is on the disk. Raises DiskRefused.
+    Names are made safe and unique; with `sync` all of it is flushed to the disk. Raises
+    DiskRefused.
     """
     changed: list[Path] = []
     records = planned(attachments, message_id, session=session, workspace=workspace)
@@ -422,7 +423,7 @@ def planned(
 
 
 def decode_content(attachment: Attachment) -> bytes:
-    """The bytes of an attachment that carries its content: text, JSON, or base64 for an image."""
+    """Return the bytes of an attachment with content: text, JSON, or base64 for an image."""
     data = attachment.data
     if isinstance(data, bytes):
         return data

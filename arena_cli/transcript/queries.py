@@ -1,6 +1,6 @@
-"""Find parts of a transcript from its end: a turn, the last chain, what follows an event.
+"""Find parts of a transcript from its end: a turn, the last chain, the events after another.
 
-How long the transcript is does not matter for the newest parts.
+The length of the transcript does not matter for the newest parts.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _LONGEST_BEGINNING = 128
 class Passage(NamedTuple):
     """A part of a transcript: its events in order.
 
-    `end` is the byte behind the transcript's last whole line when it was
-    read, `skipped` the number of lines in it that could not be read.
+    `end` is the byte after the transcript's last whole line when it was read; `skipped` is the
+    number of unreadable lines in it.
     """
 
     events: list[Event]
@@ -55,12 +55,12 @@ class Passage(NamedTuple):
 
 
 def last_chain(path: Path) -> Passage:
-    """From the message that opened the last chain to the end; all there is where none did."""
+    """Return the events from the opening of the last chain to the end; all if there is no chain."""
     return _back_to(path, reader.tail(path)[1], _opens_a_chain)
 
 
 def read_from_chain(path: Path, seq: int) -> Passage:
-    """From the message that opened the chain of an event to the end; empty where none did."""
+    """Return the events from the opening of an event's chain to the end; none if it has none."""
 
     def opens(event: Event) -> bool:
         return _opens_a_chain(event) and event.seq < seq
@@ -70,7 +70,7 @@ def read_from_chain(path: Path, seq: int) -> Passage:
 
 
 def _back_to(path: Path, end: int, begins: Callable[[Event], bool]) -> Passage:
-    """From the last border before byte `end` with which it begins; all there is where none is."""
+    """Return the events from the last border that `begins` accepts to byte `end`, or all."""
     held: list[Event | bytes] = []
     for entry in reader.newest_first(path, end, _BORDERS):
         held.append(entry)
@@ -80,9 +80,9 @@ def _back_to(path: Path, end: int, begins: Callable[[Event], bool]) -> Passage:
 
 
 def turn_number(path: Path, requested: int) -> int:
-    """The number of a turn that there is; negative ones count back from the newest, which is -1.
+    """Return the number of an existing turn; -1 is the newest, -2 the one before.
 
-    Raises UsageError with the range that there is.
+    Raises UsageError with the valid range.
     """
     borders = reader.newest_first(path, reader.tail(path)[1], _BORDERS)
     newest = next((event.turn for event in borders if isinstance(event, TurnStarted)), 0)
@@ -101,8 +101,8 @@ def turn(path: Path, number: int) -> Passage:
     """Return one turn of the session.
 
     It begins with its heading, or with the message that opened the chain if it is the chain's
-    first, and holds all up to the next turn, the chain's end with it if it is the chain's last.
-    Empty where the line with its heading cannot be read.
+    first. It ends before the next turn, and includes the chain's end if it is the chain's last. It
+    is empty if the line with its heading cannot be read.
     """
     end = reader.tail(path)[1]
     held: list[Event | bytes] = []
@@ -151,9 +151,9 @@ def _passage(newest_first: list[Event | bytes], end: int) -> Passage:
 
 
 def offset_after(path: Path, seq: int) -> int:
-    """The byte where a line begins before which every event has at most that `seq`.
+    """Return the offset of a line before which every event has at most that `seq`.
 
-    It is found by halving, so that few lines are read. A line without a number may lie behind it.
+    It is found by bisection, so few lines are read. A line without a number may follow it.
     """
     low, high = 0, reader.tail(path)[1]
     with files.open_binary(path) as file:
@@ -175,7 +175,7 @@ def offset_after(path: Path, seq: int) -> int:
 
 
 def message(path: Path, message_id: str) -> Message | None:
-    """The message with that id that agents may be shown; None where there is none."""
+    """Return the message with that id that agents may be shown; None if there is none."""
     seq = parse_seq(message_id)
     if not seq:
         return None
@@ -259,7 +259,7 @@ def session_before(path: Path, seq: int) -> SessionEvent | None:
 
 
 def _sessions(path: Path, start: int, end: int) -> Iterator[SessionEvent]:
-    """The `session` events that begin in a range of bytes, the newest first."""
+    """Yield the `session` events that begin in a range of bytes, the newest first."""
     with files.open_binary(path) as file:
         while end > start:
             first = max(start, end - BLOCK)
@@ -275,7 +275,7 @@ def _sessions(path: Path, start: int, end: int) -> Iterator[SessionEvent]:
 
 
 def _session_around(path: Path, offset: int) -> SessionEvent | None:
-    """The event in whose line the mark of its type stands at that byte."""
+    """Return the event in whose line the mark of its type is at that byte."""
     begin = max(0, offset - _LONGEST_BEGINNING)
     with files.open_binary(path) as file:
         file.seek(begin)
@@ -290,14 +290,14 @@ def _session_around(path: Path, offset: int) -> SessionEvent | None:
 
 
 def _first_of(path: Path) -> SessionEvent | None:
-    """The first line's event, whoever wrote it."""
+    """Return the first line's event, by any writer."""
     first = next(reader.read_lines(path), None)
     events = first.events if first else ()
     return next((event for event in events if isinstance(event, SessionEvent)), None)
 
 
 def agent_named(path: Path, name: str) -> str:
-    """The id of a member, now or earlier, with that id or name. Raises UsageError."""
+    """Return the id of a present or former member with that id or name. Raises UsageError."""
     folded = mentions.fold_name(name.removeprefix("@").removeprefix("＠"))
     agents: dict[str, None] = {}
     seq = reader.last_seq(path) + 1
@@ -316,8 +316,8 @@ def agent_named(path: Path, name: str) -> str:
 def select_agent(events: Iterable[Event], agent: str) -> Iterator[Event]:
     """Yield the events that concern an agent, in order.
 
-    They are its calls and what is reported of them, and before each the message and the turn in
-    which it was called; `session` events are always among them, since they hold the names.
+    They are its calls and the events about them, and before each the message and the turn in which
+    it was called. `session` events are always included, since they hold the names.
     """
     held: list[Event] = []
     for event, chain in follow(events):

@@ -26,7 +26,7 @@ TWO_RECORDS = "two records on one line"
 
 
 class Problem(NamedTuple):
-    """A line that was skipped, or mended while it was read. `line` counts from 1."""
+    """A line that was skipped, or repaired while it was read. `line` counts from 1."""
 
     line: int
     what: str
@@ -38,7 +38,7 @@ class Problem(NamedTuple):
 
 
 class TranscriptLine(NamedTuple):
-    """The events of one line; `end` is the byte offset behind its newline."""
+    """The events of one line; `end` is the byte offset after its newline."""
 
     events: tuple[Event, ...]
     end: int
@@ -46,7 +46,7 @@ class TranscriptLine(NamedTuple):
 
 
 def read_lines(path: Path, *, start: int = 0) -> Iterator[TranscriptLine]:
-    """Every whole line from byte `start` on, in order, numbered from there.
+    """Yield every whole line from byte `start` on, in order, numbered from there.
 
     A last line without newline is left out.
     """
@@ -62,7 +62,7 @@ def read_lines(path: Path, *, start: int = 0) -> Iterator[TranscriptLine]:
 
 
 def backwards(path: Path, end: int) -> Iterator[bytes]:
-    """Every line, without its newline, from the one that ends at byte `end` to the first."""
+    """Yield every line without its newline, backwards from the one that ends at byte `end`."""
     with files.open_binary(path) as file:
         unfinished: list[bytes] = []
         while end > 0:
@@ -79,9 +79,9 @@ def backwards(path: Path, end: int) -> Iterator[bytes]:
 
 
 def newest_first(path: Path, end: int, types: Container[str]) -> Iterator[Event | bytes]:
-    """The events of these types before byte `end`, backwards; every other line as it stands.
+    """Yield the events of these types before byte `end`, backwards, and other lines unparsed.
 
-    Lines that arena did not write are read whatever their type.
+    Lines that arena did not write are parsed regardless of their type.
     """
     for raw in backwards(path, end):
         kind = read_type(raw)
@@ -110,7 +110,7 @@ def tail(path: Path) -> tuple[bytes, int]:
 
 
 def records(raw: bytes) -> tuple[list[dict[str, Any]], str]:
-    """The JSON objects in one line, and what was wrong with it (empty: nothing)."""
+    """Return the JSON objects in one line, and the problem with it ("" if there is none)."""
     text = raw.decode("utf-8", "replace").strip("\x00 \t\r\n")
     problem = NULS if b"\x00" in raw else ""
     try:
@@ -150,7 +150,7 @@ def _objects(text: str) -> tuple[list[dict[str, Any]], int]:
 
 
 def parsed(raw: bytes) -> tuple[tuple[Event, ...], str]:
-    """The events in one line, and what was wrong with it; unknown types are passed over."""
+    """Return the events in one line, and the problem with it; unknown types are ignored."""
     own_event = parse_own(raw)
     if own_event is not None:
         return (own_event,), ""
@@ -168,12 +168,12 @@ def parsed(raw: bytes) -> tuple[tuple[Event, ...], str]:
 
 
 def parse_events(raw: bytes) -> tuple[Event, ...]:
-    """The events in one line, whatever else is in it."""
+    """Return the events in one line, ignoring any other content."""
     return parsed(raw)[0]
 
 
 def last_seq(path: Path) -> int:
-    """The number of the last event that can be read; 0 in an empty or missing transcript."""
+    """Return the number of the last readable event; 0 in an empty or missing transcript."""
     try:
         size = path.stat().st_size
         for raw in backwards(path, size):
@@ -191,11 +191,11 @@ POLL_S = 0.25
 def follow(
     path: Path, start: int, *, wait: Callable[[], None], on_cut: Callable[[], None]
 ) -> Iterator[TranscriptLine]:
-    """Every whole line from byte `start` on, those too that come later; ends if the file is gone.
+    """Yield every whole line from byte `start` on, also later ones, until the file is gone.
 
-    `wait` is called whenever all there is was told. Where the transcript became shorter than what
-    was told, or another file took its place, `on_cut` is called, and what was told is not told
-    again. A torn last line is told when it is whole.
+    `wait` is called whenever all lines so far were yielded. If the transcript became shorter than
+    the part already yielded, or if it was replaced by another file, `on_cut` is called, and lines
+    already yielded are not repeated. A torn last line is yielded when it is complete.
     """
     offset, file_id, seen = start, None, None
     last: Event | None = None
@@ -222,6 +222,6 @@ def follow(
 def _is_new(event: Event, last: Event | None) -> bool:
     """Return True if an event of a transcript that was cut is not among those before the cut.
 
-    Numbers begin again behind the cut, times do not.
+    Numbers begin again after the cut, times do not.
     """
     return last is None or event.seq > last.seq or event.ts > last.ts

@@ -1,8 +1,8 @@
-"""Fold events into a session's state: its counters, and all of the chain that is open.
+"""Fold events into a session's state: its counters, and the complete open chain.
 
-The engine applies each event after it is written, a reader after it is read: both end with the
-same `Fold`, so resuming after a crash is continuing
-(docs/reference/transcript.md has the table of steps).
+The engine applies each event after it is written, a reader after it is read: both end with the same
+`Fold`, so resuming after a crash is continuing (docs/reference/transcript.md has the table of
+steps).
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _COUNTERS = frozenset({"chain", "turn", "reply"})
 class Fold:
     """The state of a session after the events applied so far.
 
-    `chain`, `turn` and `reply` are the last numbers, `messages` how many agents may be shown.
-    `on_message` is told each message that agents may be shown, in the order in which they see it:
-    replies of a phase in order of call, when the phase is over. `agent_sessions` are the sessions
-    that agents keep for themselves, of those whose last call ended as it should.
+    `chain`, `turn` and `reply` are the last numbers; `messages` is the number of messages that
+    agents may be shown. `on_message` is called for each of these messages, in the order in which
+    agents see them: replies of a phase in order of call, when the phase is over. `agent_sessions`
+    are the sessions of agents' own, of those whose last call ended properly.
 
-    `summary` is the last compaction that holds, `tried` the last there was; `levels` is how full
-    the windows of agents were said to be since then. `extracted` is how many messages there were
-    when notes were last extracted, up to `extracted_upto`; what was said up to the seq `noted` was
-    looked at for notes. `fits` is what an agent takes, in tokens, that was shown more than that.
+    `summary` is the last valid compaction, `tried` the last one; `levels` are the fill levels of
+    agents' windows reported since then. `extracted` is the number of messages when notes were last
+    extracted, up to `extracted_upto`; messages up to the seq `noted` were searched for notes.
+    `fits` is the number of tokens that an agent accepts, for those whose input exceeded it.
     """
 
     def __init__(self, on_message: Callable[[Message], None] = lambda _: None) -> None:
@@ -70,7 +70,7 @@ class Fold:
         self._on_message = on_message
 
     def apply(self, event: Event) -> None:
-        """Take in one event. Events that do not fit what is open change nothing."""
+        """Apply one event. Events that do not fit the open chain change nothing."""
         self.seq = max(self.seq, event.seq)
         for name in _COUNTERS & list_fields(type(event), Position):
             setattr(self, name, max(getattr(self, name), getattr(event, name) or 0))
@@ -102,7 +102,7 @@ class Fold:
 
     @property
     def usage(self) -> Usage | None:
-        """The usage of the whole session; None where no agent reported any."""
+        """The usage of the whole session; None if no agent reported any."""
         self._sum_up()
         return self._usage
 
@@ -174,7 +174,7 @@ class Fold:
             self._unsummed += [call.usage] if call.usage is not None else []
 
     def _turn(self, number: int) -> Turn | None:
-        """The open turn, if it has that number."""
+        """Return the open turn, if it has that number."""
         if self.open and self.open.turns and self.open.turns[-1].started.turn == number:
             return self.open.turns[-1]
         return None

@@ -1,13 +1,14 @@
 """Correct the estimates of tokens by the counts of providers, for each agent and its model.
 
-State of the fold: the same events leave the same numbers. A reply teaches if its metadata say that
-its provider was sent just what arena renders, once (`input_counted`), and it went well at the first
-attempt. What is learned is the sum of counts over that of estimates, of which each further reply
-halves what was before: so the longest and the latest inputs weigh most, and what a provider adds to
-each call (a chat's frames, a tool) fades as inputs grow.
+This is state of the fold: the same events produce the same numbers. A reply counts if its metadata
+report that its provider was sent exactly the text that arena renders, once (`input_counted`), and
+if it succeeded at the first attempt. The factor is the sum of counts divided by the sum of
+estimates, and each further reply halves the earlier sums. So the longest and the latest inputs
+weigh most, and the tokens that a provider adds to each call (a chat's frames, a tool) matter less
+as inputs grow.
 
-A server whose context is too small cuts prompts without a word, and one with a cache may count only
-what was not in it. Such counts are told (`cut_suspected`), and teach nothing.
+A server whose context is too small cuts prompts silently, and one with a cache may count only the
+uncached part. Such counts are reported (`cut_suspected`), and are not used.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ _KEPT = 0.5
 
 @dataclass
 class _Learned:
-    """The counts of one agent's model. `cut` is the last count, if it is one that teaches nothing.
+    """The counts of one agent's model. `cut` is the last count, if it is one that is not used.
 
-    `estimated` and `counted` are the sums, `last_estimated` and `last_counted` of the last reply
-    that taught.
+    `estimated` and `counted` are the sums, `last_estimated` and `last_counted` those of the last
+    reply that was used.
     """
 
     model: str
@@ -56,7 +57,7 @@ class _Learned:
         return round(min(MOST, max(LEAST, self.counted / self.estimated)), 3)
 
     def hear(self, estimated: float, counted: int) -> None:
-        """Take one count of an input, in tokens, and what was estimated of it uncorrected."""
+        """Add one count of an input, in tokens, with its uncorrected estimate."""
         if self._is_short(estimated, counted):
             self.cut = counted
             return
@@ -94,14 +95,14 @@ def _fills_a_window(counted: int) -> bool:
 
 
 class Counts:
-    """By agent: how its model's counts compare with the estimates."""
+    """The ratio of its model's counts to the estimates, by agent."""
 
     def __init__(self) -> None:
         self._learned: dict[str, _Learned] = {}
         self._asked: dict[int, float] = {}
 
     def factor(self, agent: str) -> float:
-        """Return the factor that corrects an estimate for this agent; 1.0 where none is known."""
+        """Return the factor that corrects an estimate for this agent; 1.0 if none is known."""
         learned = self._learned.get(agent)
         return learned.factor if learned else 1.0
 
@@ -111,7 +112,7 @@ class Counts:
         return learned.cut if learned else None
 
     def apply(self, event: Event) -> None:
-        """Take one event in."""
+        """Apply one event."""
         if isinstance(event, ReplyStarted):
             # What the event tells is corrected already.
             self._asked[event.reply] = event.input_tokens / self.factor(event.agent)
@@ -139,7 +140,7 @@ class Counts:
         return {agent: list(astuple(learned)) for agent, learned in self._learned.items()}
 
     def restore(self, record: Mapping[str, Any]) -> None:
-        """Know what was recorded. Raises TypeError or ValueError where it is of another shape."""
+        """Restore the recorded state. Raises TypeError or ValueError if it has another shape."""
         learned = {str(agent): _restored(*figures) for agent, figures in record.items()}
         self._learned, self._asked = learned, {}
 

@@ -1,4 +1,4 @@
-"""Time, ids and chance, passed in so that a run can be repeated byte for byte."""
+"""Time, ids and chance, passed as arguments so that a run can be repeated byte for byte."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SystemClock:
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait, and let others work meanwhile."""
+        """Wait, and let other tasks run meanwhile."""
         import asyncio  # noqa: PLC0415  # who can wait has it; the others need not load it
 
         await asyncio.sleep(seconds)

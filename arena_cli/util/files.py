@@ -1,7 +1,7 @@
 """Open, write and bound files: regular files, arena's own files, whole writes, outside paths.
 
-A FIFO blocks whoever opens it until somebody writes, a device may never end: both are refused
-before they are opened. What a user names on the command line may be a pipe (`open_input`).
+Opening a FIFO blocks until another process writes to it, and a device may never end: both are
+refused before they are opened. A path on the command line may be a pipe (`read_input`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def open_binary(path: Path) -> BinaryIO:
 
 
 def is_file_or_refused(path: Path) -> bool:
-    """Return True if there is a file, or one that `read` refuses with its reason; no folder."""
+    """Return True if there is a file, or one that `read_regular` refuses; False for a folder."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):
@@ -69,9 +69,9 @@ def check_regular(path: str | Path, state: os.stat_result) -> None:
 
 
 def read_input(path: Path) -> bytes:
-    """Return what a user named on the command line: a file, a pipe, or what a terminal is given.
+    """Return the content of a file, pipe or terminal that a user named on the command line.
 
-    A FIFO is read to its end; one that nobody writes to for `WRITER_WAIT_S` is refused, as are
+    A FIFO is read to its end; one without a writer for `WRITER_WAIT_S` seconds is refused, as are
     sockets and devices without an end. Raises OSError.
     """
     state = path.stat()
@@ -101,7 +101,7 @@ def _is_null(state: os.stat_result) -> bool:
 
 
 def _read_pipe(path: Path) -> bytes:
-    """Return all that is written to a FIFO, whose writer may open it a little later."""
+    """Return the content written to a FIFO, whose writer may open it a little later."""
     descriptor = os.open(path, os.O_RDONLY | _NONBLOCK)
     with os.fdopen(descriptor, "rb", buffering=0) as pipe:
         first = _first_block(descriptor, path)
@@ -110,7 +110,7 @@ def _read_pipe(path: Path) -> bytes:
 
 
 def _first_block(descriptor: int, path: Path) -> bytes:
-    """Return the first bytes of a pipe, or none where its writer has left an inherited one."""
+    """Return the first bytes of a pipe, or none if its writer has left an inherited one."""
     is_inherited = path.resolve().name.startswith("pipe:")  # `<(...)`, `/dev/stdin`
     end = time.monotonic() + WRITER_WAIT_S
     while is_inherited or time.monotonic() < end:
@@ -144,7 +144,7 @@ class LinkRefused(OSError):
 
 
 def suggest_fix(error: BaseException, otherwise: str) -> str:
-    """Return what to do about an error of a write."""
+    """Return the hint for an error of a write."""
     return LINK_HINT if isinstance(error, LinkRefused) else otherwise
 
 
@@ -220,7 +220,7 @@ def write_file(
 ) -> None:
     """Write the content to a file, which must not exist if `is_new`. Raise OSError.
 
-    With `sync` the content is on the disk.
+    With `sync` the content is flushed to the disk.
     """
     flags = os.O_WRONLY | os.O_CREAT | (os.O_EXCL if is_new else os.O_TRUNC)
     with os.fdopen(open_file(path, flags, below=below), "wb") as file:
@@ -238,8 +238,8 @@ def write_part(
     """Write a file that is renamed over another one once it is complete. Raise OSError.
 
     `instead_of` is the file of arena's own that it will replace, whose mode it gets; without one
-    the mode is the user's usual one. A file at `path` is removed: the name is this process's. With
-    `sync` the content is on the disk.
+    the mode is the user's default. An existing file at `path` is removed: the name belongs to this
+    process. With `sync` the content is flushed to the disk.
     """
     path.unlink(missing_ok=True)
     mode = 0o666 if instead_of is None else _mode_of(instead_of)
@@ -283,11 +283,11 @@ _LONGEST_PID = 19
 
 
 def replace_file(path: Path, content: bytes, *, is_own: bool = False, sync: bool = False) -> None:
-    """Write the content; a reader meanwhile sees the old or the new. Raise OSError.
+    """Write the content; a concurrent reader sees the old or the new. Raise OSError.
 
     A file of arena's own (`is_own`) keeps its mode, or is made for its owner only. With `sync` the
-    content is on the disk before it takes the name. The name itself is on the disk after
-    `sync_folders`, so that many files of a folder need it once.
+    content is on the disk before it gets the name. The name itself is on the disk after
+    `sync_folders`, which one call does for all files of a folder.
     """
     temporary = temporary_path(path)
     try:
@@ -316,7 +316,7 @@ def create_file(path: Path, content: bytes) -> None:
 
 
 def replace_file_synced(path: Path, content: bytes, *, sync: bool) -> None:
-    """Replace one file in a folder that may be new; with `sync` all of it is on the disk."""
+    """Replace one file in a folder that may be new; with `sync` flush all of it to the disk."""
     new_folders = make_folders(path.parent)
     replace_file(path, content, sync=sync)
     if sync:
@@ -362,7 +362,7 @@ def sync_folders(folders: Iterable[Path]) -> None:
 
 
 def remove_leftovers(folder: Path, name: str) -> None:
-    """Remove the files of `beside` for a file in a folder, if their process is gone.
+    """Remove the temporary files of a file in a folder (`temporary_path`) if their process is gone.
 
     `name` is that of the file, or an ending such as `.md` of many. The caller holds the folder's
     lock, if it has one.
@@ -388,7 +388,7 @@ def _is_alive(pid: str) -> bool:
 def lock_file(path: Path) -> Iterator[None]:
     """Wait until no other process holds the lock at this path, and hold it. Raise OSError.
 
-    The operating system frees the lock of a process that is gone; the empty file stays.
+    The operating system releases the lock of a process that has ended; the empty file remains.
     """
     from fasteners import InterProcessLock  # noqa: PLC0415 - needed by few who write files
 
@@ -444,7 +444,7 @@ def locate_file(
 
 
 def find_link_fault(path: Path, name: str, root: Path) -> Fault | None:
-    """Return the fault of a file of the workspace that a link leads out of it."""
+    """Return the error for a file of the workspace that a link leads out of it."""
     if not any(map(is_link, _up_to(path, root))) or is_inside(path, root):
         return None
     problem = f"is a link that leads out of the workspace: {path.resolve()}"

@@ -1,4 +1,4 @@
-"""Handle the signals that ask arena to stop, and say how its extras are installed."""
+"""Handle the signals that ask arena to stop, and describe how to install its extras."""
 
 from __future__ import annotations
 

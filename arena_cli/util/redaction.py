@@ -108,11 +108,11 @@ class Redactor:
         return map_text(value, self.text_or_nothing)
 
     def value(self, value: Any) -> Any:
-        """Apply `text` to nested data, keys included; bytes stay as they are."""
+        """Apply `text` to nested data, keys included; keep bytes unchanged."""
         return map_text(value, self.text)
 
     def attachment(self, attachment: Attachment) -> Attachment:
-        """Redact its name and content; a picture that is no text would break and is kept."""
+        """Redact its name and content; keep a binary picture, which redaction would break."""
         data: Any
         picture = attachment.picture()
         if picture is not None:
@@ -134,7 +134,7 @@ class Redactor:
         return encoded if redacted == content else base64.b64encode(redacted).decode("ascii")
 
     def _bytes(self, data: bytes) -> bytes:
-        """Redact bytes: UTF-8 as text, in all else the literal secrets."""
+        """Redact bytes: UTF-8 as text, in all other data the literal secrets."""
         with contextlib.suppress(UnicodeDecodeError):
             return self.text(data.decode("utf-8")).encode("utf-8")
         for literal in self.literals:
@@ -200,7 +200,7 @@ def _encode_variants(secret: str) -> Iterator[str]:
 
 
 def _replace_spans(text: str, spans: list[tuple[int, int]]) -> str:
-    """Return the text with each group of overlapping spans replaced; existing marks stay."""
+    """Return the text with each group of overlapping spans replaced; keep existing marks."""
     index = text.find(REDACTED)
     while index >= 0:
         spans.append((index, index + len(REDACTED)))
@@ -307,5 +307,5 @@ def _find_open_key(text: str) -> int:
 
 
 def _find_span_start(spans: Iterable[tuple[int, int]], index: int) -> int:
-    """Return the start of the first secret that `index` is within; else `index`."""
+    """Return the start of the first secret that contains `index`; else `index`."""
     return min((start for start, end in spans if start < index < end), default=index)

@@ -27,7 +27,7 @@ def list_placeholders(text: str) -> list[str]:
 def fill_template(text: str, value_of: Callable[[str], str | None], *, literal: str = "${") -> str:
     """Return the text with each placeholder replaced by `value_of` its name, if not None.
 
-    `literal` replaces `$${`, which stays as it is in a text that is filled again.
+    `literal` replaces `$${`, which is kept in a text that is filled again.
     """
     if "${" not in text:
         return text
@@ -42,7 +42,7 @@ def fill_template(text: str, value_of: Callable[[str], str | None], *, literal: 
 
 
 def escape_template(text: str) -> str:
-    """Return a text that gives just this text when it is filled."""
+    """Return a text that yields exactly this text when it is filled."""
     return text.replace("${", "$${")
 
 
@@ -85,7 +85,7 @@ _DOTENV_FORM = "write NAME=value; put the value in quotes if it holds spaces, qu
 def read_dotenv_file(path: Path, name: str) -> dict[str, str]:
     """Return the variables of a file, none if it does not exist; raise FileFaults with lines.
 
-    No fault quotes the file. `$NAME` in a value stays as it is.
+    No error quotes the file. `$NAME` in a value is kept unchanged.
     """
     try:
         raw = files.read_regular(path)

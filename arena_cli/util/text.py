@@ -65,8 +65,8 @@ def decode_output(data: bytes) -> tuple[str, bool]:
 def clean_value(value: Any) -> tuple[Any, bool]:
     """Apply `clean` to nested data, keys included; a value that is no JSON becomes its text.
 
-    Data deeper than `MAX_DEPTH` levels becomes `TOO_DEEP`, so that nothing that is done with it
-    later can run out of stack. Bytes stay.
+    Data deeper than `MAX_DEPTH` levels becomes `TOO_DEEP`, so that no later operation on it can
+    exceed the stack. Bytes are kept.
     """
     replaced = False
 
@@ -323,7 +323,7 @@ _DEVICE_NAMES = frozenset(
 
 
 def is_device_name(name: str) -> bool:
-    """Return True if Windows takes it for a device, such as `CON`, whatever its ending."""
+    """Return True if Windows treats it as a device, such as `CON`, with any suffix."""
     return name.split(".", maxsplit=1)[0].rstrip(" ").casefold() in _DEVICE_NAMES
 
 

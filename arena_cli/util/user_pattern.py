@@ -28,14 +28,14 @@ _NO_QUANTIFIER = re.compile(
 
 
 class PatternTimeout(UsageError):
-    """A pattern did not come to an end within `LIMIT_S`."""
+    """A pattern did not finish within `LIMIT_S`."""
 
 
 class UserPattern:
     """A regular expression that a user wrote, at `where` (a file and line, or a setting).
 
-    Every use raises PatternTimeout if it takes longer than `LIMIT_S`; `failed` is the last of
-    these errors. Raise `re.error` if it is no pattern.
+    Every use raises PatternTimeout if it takes longer than `LIMIT_S`; `failed` is the last of these
+    errors. Raise `re.error` if it is no pattern.
     """
 
     def __init__(self, pattern: re.Pattern[str] | str, flags: int = 0, *, where: str = "") -> None:

@@ -62,7 +62,7 @@ class VariableNotSet(AgentUnavailable):
 
 
 def make_placeholders(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables with `${env:NAME}` for a value: what is filled with them stays as is."""
+    """Return the variables as `${env:NAME}`, so that filling with them changes nothing."""
     return {name: f"${{{_ENV}{name}}}" for name in environ}
 
 
@@ -96,11 +96,12 @@ def fill_settings(
 
 
 def collect_secrets(settings: Mapping[str, Any], environ: Mapping[str, str]) -> set[str]:
-    """Return the values that `fill` would call secrets; variables that are not set are skipped.
+    """Return the values that `fill_settings` would call secrets; skip variables that are not set.
 
-    The set also contains a literal `api_key`, literal headers and `env` values whose names end
-    like a secret's, what a program inherits (`env: {NAME: inherit}`) under such a name, and the
-    password of a URL. An agent that sees the whole environment has every variable of such a name.
+    The set also contains a literal `api_key`, literal headers and `env` values whose names end like
+    a secret's, the variables that a program inherits (`env: {NAME: inherit}`) under such a name,
+    and the password of a URL. An agent that sees the whole environment has every variable of such a
+    name.
     """
     filler = _Filler(environ)
     for loc, text in templates.iter_texts(settings):
@@ -135,8 +136,8 @@ def collect_public_values(
 ) -> dict[str, str]:
     """Return the texts with `${env:NAME}` filled in, by dotted place.
 
-    A variable that is a secret stays a placeholder. A text is left out where a variable is not set,
-    where its value holds a secret, and where it names something of this machine (`cwd`, a program).
+    A variable that is a secret remains a placeholder. A text is left out if a variable is not set,
+    if its value holds a secret, and if it names something of this machine (`cwd`, a program).
     """
     values: dict[str, str] = {}
     for loc, text in templates.iter_texts(settings):
@@ -262,7 +263,7 @@ class ProfileSource:
     is_whole: bool = True
 
     def fault(self, loc: tuple[str | int, ...], problem: str, hint: str = "") -> Fault:
-        """Return a fault of the nearest file that holds the value at `loc`."""
+        """Return an error in the nearest file that holds the value at `loc`."""
         return find_holder(self.fragments, loc).fault(loc, problem, hint)
 
 
@@ -462,7 +463,7 @@ def _list_unfilled(settings: Mapping[str, Any]) -> Iterator[tuple[Loc, tuple[str
 
 
 def _explain_text_adapter(adapter: str, source: ProfileSource, kinds: AdapterKinds) -> Fault:
-    """`adapter: scripted`."""
+    """Return the error for a text in place of the mapping, as in `adapter: scripted`."""
     loc = ("adapter",)
     fragment = find_holder(source.fragments, loc)
     problem = f"must be a mapping of keys, not the text `{adapter[:40]}`"
@@ -500,7 +501,7 @@ def _read_role_prompt(
 def find_reference_faults(
     loaded: Mapping[str, LoadedProfile], broken: Collection[str] = ()
 ) -> list[Fault]:
-    """Return the faults of profiles that name an agent that neither is loaded nor `broken`."""
+    """Return the errors of profiles that name an agent that neither is loaded nor `broken`."""
     faults = []
     for agent in loaded.values():
         for index, name in enumerate(agent.profile.may_mention or ()):

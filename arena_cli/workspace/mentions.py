@@ -1,7 +1,8 @@
 """Find the members that a text names with `@` (docs/concepts/turn-rules.md, "Mentions").
 
-`Roster` knows the names of one team; `parse` reads a text, `resolve` a list of names. All of it is
-a function of its arguments, in time linear in the length of the text, however many names there are.
+`Roster` knows the names of one team; `parse_mentions` reads a text, `resolve_mentions` a list of
+names. All of it is a function of its arguments, in time linear in the length of the text,
+regardless of the number of names.
 """
 
 from __future__ import annotations
@@ -82,8 +83,8 @@ class _NameNode:
 class Roster:
     """The names of a team: of its members (id, name, aliases), its humans, and the reserved ones.
 
-    Teams with the same names share them. A name of two (`roster_conflicts`) belongs to the reserved
-    one, else to the first.
+    Teams with the same names share them. A name that two share (`find_name_conflicts`) belongs to
+    the reserved one, else to the first.
     """
 
     def __init__(self, members: Sequence[Member], humans: Sequence[Human] = ()) -> None:
@@ -147,11 +148,7 @@ def build_roster(team: Team) -> Roster:
 
 
 class NameClash(NamedTuple):
-    """A name of two, or a reserved one, with the reason in `reserved`.
-
-    `owner` is the id of its owner; of two, the later one, and `first_owner` and `first_name` are
-    the first one's.
-    """
+    """Yield (id, one of its names), without empty names."""
 
     owner: str
     name: str
@@ -170,8 +167,8 @@ def find_name_conflicts(
 ) -> tuple[list[NameClash], list[str]]:
     """Return the errors in the names of a team, and warnings, each a sentence.
 
-    Errors: a name of two, a reserved name. Warnings: a name that another's begins with, a name of
-    one character. A human whose id is `user` may be called what the opener is called.
+    Errors: a name that two share, a reserved name. Warnings: a name that another one begins with, a
+    name of one character. A human whose id is `user` may have the opener's names.
     """
     names = tuple(_list_names(members, humans))
     errors, warnings = _find_conflicts(names, any(human.id == "user" for human in humans))
@@ -289,7 +286,7 @@ class Mentions(NamedTuple):
 class MentionSpot(NamedTuple):
     """An `@` of a text and the name after it, as written; `target` None: the name is unknown.
 
-    `hidden` is the reason why it does not count: the kind of hidden text, or `word`, straight after
+    `hidden` is the reason why it does not count: the kind of hidden text, or `word`, directly after
     a letter or digit. `target` is then the one it would have named.
     """
 
@@ -342,7 +339,7 @@ def resolve_mentions(names: Iterable[str], roster: Roster, *, author: str, opene
 def blank_mentions(text: str, roster: Roster) -> str:
     """Return the visible text in NFC with a NUL for each character of a mention or hidden text.
 
-    Unknown names are no mentions, and stay.
+    Unknown names are no mentions, and are kept.
     """
     composed = compose_text(text)
     visible_text = blank_spans(composed, find_hidden_spans(composed), _TAKEN_OUT)
@@ -355,7 +352,7 @@ def blank_mentions(text: str, roster: Roster) -> str:
 
 
 def find_mention_spots(text: str, roster: Roster) -> list[MentionSpot]:
-    """Return every `@` with a name after it, in order; those that count are what `parse` reads."""
+    """Return every `@` with a name after it, in order; `parse_mentions` reads those that count."""
     composed = compose_text(text)
     hidden = find_hidden_spans(composed)
     visible_text = blank_spans(composed, hidden, _TAKEN_OUT)

@@ -103,8 +103,8 @@ class AgentProfile(FileShape):
     """`agents/<agent_id>.yaml`. `adapter` is checked by the kind that its `type` names.
 
     Keys that are left out come from the profile in `extends`, except identity (`agent_id`, `name`,
-    `aliases`, `member`). `watch` names further files that the agent is made of, besides those of
-    its command or target: a change of them is drift of its recordings.
+    `aliases`, `member`). `watch` names further files that the agent is made of, in addition to
+    those of its command or target: a change of them is drift of its recordings.
     """
 
     not_built: ClassVar[frozenset[str]] = _LATER_OF_AGENT | {"on_failure: replan"}
@@ -284,9 +284,9 @@ class WorkspaceMemory(FileShape):
 
 
 class ModelFacts(FileShape):
-    """Facts about a model that the public list does not know, or knows otherwise.
+    """Facts about a model that the public list does not have, or has differently.
 
-    Prices in US dollars per million tokens; both of them, or none.
+    Prices are in US dollars per million tokens; either both are given, or none.
     """
 
     window_tokens: int | None = Field(default=None, ge=1)

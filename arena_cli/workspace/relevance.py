@@ -22,8 +22,8 @@ from arena_cli.workspace.visible_text import (
 class Haystack:
     """The new messages of a turn, prepared once to be searched for many members.
 
-    It is the visible text without mentions, folded, each run of white space as one space. Nothing
-    is found across two texts or across text that was taken out.
+    It is the visible text without mentions, folded, each run of white space as one space. No match
+    spans two texts, or text that was removed.
     """
 
     def __init__(self, texts: Sequence[str], roster: Roster) -> None:
@@ -34,7 +34,7 @@ class Haystack:
     def holds(self, word: str, *, also_after_at: bool = True) -> bool:
         """Return True if it has the word: as a word if its script has spaces, else anywhere.
 
-        `also_after_at` False: not straight after an `@`.
+        `also_after_at` False: not directly after an `@`.
         """
         key = _folded_word(word), also_after_at
         if key not in self._known:
@@ -76,7 +76,7 @@ def score_hits(count: int) -> float:
 
 
 def list_hit_words(haystack: Haystack, member: Member) -> list[str]:
-    """Return the words of `found`."""
+    """Return the words of the hits."""
     return [hit.word for hit in find_hits(haystack, member)]
 
 
@@ -150,8 +150,8 @@ class AgentMatch(NamedTuple):
 def find_agents(loaded: Iterable[LoadedProfile], keywords: Sequence[str]) -> list[AgentMatch]:
     """Return the agents in which any keyword is found, anywhere in a text, ignoring width and case.
 
-    First come those in which most of the keywords are found, then those where they are found in
-    surer fields, a whole text before a part of one; else they stay in their order.
+    First come those with the most keywords found, then those with matches in more reliable fields,
+    a whole text before a part of one; otherwise they keep their order.
     """
     ranked: list[tuple[tuple[int, int], AgentMatch]] = []
     by_folded = {folded: word for word in keywords if (folded := _fold_spaces(word))}

@@ -115,9 +115,9 @@ def write_workspace(
 
 
 def _list_unchanged(contents: Mapping[Path, tuple[str, bytes]]) -> set[Path]:
-    """Return the existing files that stay: optional ones, and those of an `init` that was killed.
+    """Return the existing files to keep: optional ones, and those of an `init` that was killed.
 
-    Such an `init` left files as they are to be, and others are missing.
+    The files of such an `init` are complete, and others are missing.
     """
     existing = [path for path in contents if _exists(path)]
     same = [path for path in existing if path.is_file() and path.read_bytes() == contents[path][1]]
@@ -205,9 +205,10 @@ _ONE_OF = "set either command or preset"  # of `acp`
 class Newcomer:
     """A new agent that fits into its workspace, not written yet.
 
-    `path` and `text` are its profile's; `workspace` is as it will be. `team` is the team whose file
-    gets it as a member, `team_file` that file's path and new text; if it has to be added by hand,
-    `by_hand` is the file's path. `warnings` are names that it makes easily mistaken.
+    `path` and `text` are its profile's; `workspace` is the workspace with it. `team` is the team
+    whose file gets it as a member, `team_file` that file's path and new text; if it must be added
+    by hand, `by_hand` is the file's path. `warnings` are its names that are easily confused with
+    others.
     """
 
     agent_id: str
@@ -221,7 +222,7 @@ class Newcomer:
 
     @property
     def written(self) -> AgentProfile:
-        """Its profile without what `arena.yaml` adds to all of its kind."""
+        """Its profile without the keys that `arena.yaml` adds to all of its kind."""
         profile = self.workspace.profiles[self.agent_id]
         adapter = loader.parse(self.text, self.path).data["adapter"]
         implied = self.workspace.kinds.implied(str(adapter["type"]), adapter)
@@ -237,7 +238,7 @@ class Newcomer:
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
     """Return the keys of `KEY=VALUE` texts: dotted if they are nested, values as in YAML.
 
-    A variable (`env.NAME`) is the text as it is. Raise UsageError.
+    A variable (`env.NAME`) is kept as text. Raise UsageError.
     """
     settings_tree: dict[str, Any] = {}
     for setting in settings:
@@ -286,9 +287,8 @@ def check_newcomer(
 ) -> Newcomer:
     """Return the new agent as it would be in that team, else in the team of `arena.yaml`.
 
-    `suggested` are keys of its adapter for which the environment gives reason, `anywhere` as in
-    `workspace.load`. Raise UsageError, or FileFaults with all that is wrong with it and with the
-    other files.
+    `suggested` are keys of its adapter that the environment suggests, `anywhere` as in
+    `load_workspace`. Raise UsageError, or FileFaults with all errors in it and in the other files.
     """
     agent_id = str(data["agent_id"])
     problem = models.find_id_problem(agent_id)
@@ -351,7 +351,7 @@ def _complete_adapter(
 
     These are the suggested ones, and, so that the file shows which variables it needs, those that
     its kind implies and the environment fills. No given key is replaced, nor a default of
-    `arena.yaml`; nor is a secret handed on next to another.
+    `arena.yaml`; nor is a second secret added.
     """
     kind = str(adapter["type"])
     defaults = _as_mapping(old.file.defaults.get(kind))
@@ -378,7 +378,7 @@ def _give_own_folder(adapter: dict[str, Any], agent_id: str, old: Workspace) -> 
     """Return a program's keys with a `cwd` of its own, unless it is given one.
 
     In the workspace it could read `.env`, the profiles and all sessions. Files of the workspace
-    among the program's arguments are named from there.
+    among the program's arguments are named relative to that folder.
     """
     kind = str(adapter["type"])
     shape = old.kinds.settings_type(kind)
@@ -421,7 +421,7 @@ def _read_text(path: Path) -> str:
 
 
 def _explain_with_option(fault: Fault, path: str) -> Fault:
-    """Return a fault of a file that is not written yet, with the option that fixes it."""
+    """Return the error for a file that is not written yet, with the option that fixes it."""
     if fault.file != path:
         return fault
     hint = fault.mend

@@ -17,9 +17,9 @@ _FROM_ENVIRONMENT = {"type": "string", "pattern": r"\$\{env:"}
 def build_schema(
     model: type[BaseModel], title: str, *, instead: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The schema of a shape; every closed mapping in it takes `x-...` keys too.
+    """Return the schema of a shape; every closed mapping in it also accepts `x-...` keys.
 
-    `instead` is the schema of what may stand in the place of any value.
+    `instead` is the schema of the alternative to any value.
     """
     schema = model.model_json_schema()
     _open_to_free_keys(schema)
@@ -32,7 +32,7 @@ def build_schema(
 
 
 def build_agent_schema(kinds: Mapping[str, type[BaseModel]]) -> dict[str, Any]:
-    """The schema of `agents/<agent_id>.yaml`, whose adapter is one of `kinds`."""
+    """Return the schema of `agents/<agent_id>.yaml`, whose adapter is one of `kinds`."""
     schema = build_schema(AgentProfile, "arena agent")
     adapter: dict[str, Any] = {
         "description": "How the agent is called; the other keys depend on the type.",
@@ -51,14 +51,14 @@ def build_agent_schema(kinds: Mapping[str, type[BaseModel]]) -> dict[str, Any]:
 
 
 def build_team_schema() -> dict[str, Any]:
-    """The schema of `agents/teams/<team>.yaml`."""
+    """Return the schema of `agents/teams/<team>.yaml`."""
     schema = build_schema(TeamFile, "arena team")
     schema["properties"]["config"] = _add(schema, TeamConfig, "TeamConfig")
     return schema
 
 
 def build_workspace_schema() -> dict[str, Any]:
-    """The schema of `arena.yaml`."""
+    """Return the schema of `arena.yaml`."""
     schema = build_schema(WorkspaceFile, "arena workspace")
     schema["properties"]["defaults"] = {
         "description": "Rules of every team (`config`), and keys of every adapter of a kind.",
@@ -72,9 +72,9 @@ def build_workspace_schema() -> dict[str, Any]:
 def _add(
     schema: dict[str, Any], model: type[BaseModel], name: str, *, from_environment: bool = False
 ) -> dict[str, str]:
-    """Puts a shape among the schema's definitions and gives the reference to it.
+    """Add a shape to the schema's definitions and return the reference to it.
 
-    Its keys may also come from a base or from defaults, so that none is required at this place.
+    Its keys may also come from a base or from defaults, so none is required here.
     """
     definitions = schema.setdefault("$defs", {})
     added = model.model_json_schema(ref_template=f"#/$defs/{name}_{{model}}")

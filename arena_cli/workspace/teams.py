@@ -1,4 +1,4 @@
-"""Build teams: members and rules from a team file, `arena.yaml` and what overrides them."""
+"""Build teams: members and rules from a team file, `arena.yaml` and overrides."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from arena_cli.yamlio.document import Fragment
 
 @dataclass(frozen=True)
 class TeamDraft:
-    """A team before it is put together.
+    """A team before it is assembled.
 
     `agents` are the members in order, from `loc` of `fragment`; `humans_part` holds `humans` if
     `fragment` does not; `rules` are the fragments that set rules, the nearest last.
@@ -34,26 +34,26 @@ class TeamDraft:
     humans_part: Fragment | None = None
 
     def fault(self, loc: tuple[str | int, ...], problem: str, hint: str = "") -> Fault:
-        """Return a fault of the value at `loc` below the members."""
+        """Return an error of the value at `loc` below the members."""
         return self.fragment.fault((*self.loc, *loc), problem, hint)
 
     def fault_of_humans(
         self, problem: str, hint: str = "", loc: tuple[str | int, ...] = ()
     ) -> Fault:
-        """Return a fault of its humans."""
+        """Return an error of its humans."""
         return (self.humans_part or self.fragment).fault(("humans", *loc), problem, hint)
 
 
 @dataclass
 class TeamFindings:
-    """The faults of a team, and its warnings."""
+    """The errors in a team, and its warnings."""
 
     faults: list[Fault] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
 def read_team_file(stem: str, fragment: Fragment) -> tuple[TeamFile | None, list[Fault]]:
-    """Return the contents of one team file, whose name is its stem, and its faults."""
+    """Return the contents of one team file, whose name is its stem, and its errors."""
     file, faults = loader.validate(fragment.document, TeamFile)
     if file is None:
         return None, faults
@@ -75,9 +75,9 @@ def build_team(
     findings: TeamFindings,
     broken: Collection[str] = (),
 ) -> Team | None:
-    """Return the team, or None if it has a fault or needs a profile of `broken`.
+    """Return the team, or None if it has an error or needs a profile of `broken`.
 
-    Its faults and warnings are added to `findings`.
+    Its errors and warnings are added to `findings`.
     """
     fault_count = len(findings.faults)
     members = _build_members(draft, loaded, findings, broken)
@@ -104,7 +104,7 @@ def build_team(
 def _make_clash_fault(
     clash: NameClash, draft: TeamDraft, loaded: Mapping[str, LoadedProfile]
 ) -> Fault:
-    """Return the fault of a name that two have, or that is reserved."""
+    """Return the error for a name that two agents or humans have, or that is reserved."""
     later, earlier = (clash.owner, clash.name), (clash.first_owner, clash.first_name)
     is_id = clash.owner == clash.name
     if clash.reserved:
@@ -131,7 +131,7 @@ def _make_clash_fault(
 def _fault_maker(
     owner: str, name: str, draft: TeamDraft, loaded: Mapping[str, LoadedProfile]
 ) -> Callable[[str, str], Fault]:
-    """Return a function that makes faults of a name: in a profile, the team's members or humans."""
+    """Return a function that makes errors of a name: in a profile, the team's members or humans."""
     entries = [entry if isinstance(entry, MemberRef) else None for entry in draft.agents]
     for index, human in enumerate(draft.humans):
         if human.id == owner:

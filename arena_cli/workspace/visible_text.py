@@ -172,7 +172,7 @@ _LONGEST_HOST_AND_PATH = 512
 class _WordPatterns(NamedTuple):
     """Patterns with letters of all scripts in them.
 
-    They take some milliseconds to compile: not before there is a link.
+    They take some milliseconds to compile, so they are compiled only when a text has a link.
     """
 
     url_text: re.Pattern[str]
@@ -208,7 +208,7 @@ def find_hidden_spans(text: str) -> list[TextSpan]:
 
 
 def classify_hidden(text: str, span: TextSpan) -> HiddenKind:
-    """Return the kind of one of the `hidden_spans` of a text, which its first character shows."""
+    """Return the kind of a span of `find_hidden_spans`, which its first character shows."""
     first = text[span[0]]
     return "code" if first in "`~" else "quote" if first == ">" else "address"
 

@@ -1,6 +1,6 @@
 """A workspace: the folder's files read, checked and ready to build teams from.
 
-All faults of all files are raised at once (`FileFaults`).
+All errors in all files are raised at once (`FileFaults`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NO_UNSAVED: Unsaved = {}
 
 
 def list_files(folder: Path, suffix: str = YAML_SUFFIX) -> list[str]:
-    """Return the sorted names of a folder's files that end in `suffix`; hidden files apart."""
+    """Return the sorted names of a folder's files that end in `suffix`, without hidden files."""
     try:
         entries = list(folder.iterdir())
     except OSError:
@@ -56,16 +56,16 @@ def list_files(folder: Path, suffix: str = YAML_SUFFIX) -> list[str]:
 
 
 def read_workspace_document(root: Path, *, anywhere: bool = False) -> Document:
-    """Return `arena.yaml`, an empty document if there is none; see `document` for `anywhere`."""
+    """Return `arena.yaml`, or an empty document; `anywhere` is as in `read_document`."""
     if files.is_file_or_refused(root / WORKSPACE_FILE):
         return read_document(root, WORKSPACE_FILE, anywhere=anywhere)
     return loader.wrap_data({}, WORKSPACE_FILE)
 
 
 def read_document(root: Path, name: str, *, anywhere: bool) -> Document:
-    """Read a file of the workspace. If a link leads out of it, that is a fault, unless `anywhere`.
+    """Read a file of the workspace; a link that leads out of it is an error, unless `anywhere`.
 
-    Then no fault quotes its lines: they are not the workspace's to show.
+    With `anywhere`, no error quotes the lines of such a file: they are not part of the workspace.
     """
     fault = files.find_link_fault(root / name, name, root)
     if fault is not None and not anywhere:
@@ -76,7 +76,7 @@ def read_document(root: Path, name: str, *, anywhere: bool) -> Document:
 def read_workspace_file(
     document: Document, kinds: AdapterKinds, faults: list[Fault]
 ) -> WorkspaceFile | None:
-    """Return `arena.yaml` checked, with `defaults` and patterns; add what is wrong to `faults`."""
+    """Return `arena.yaml` checked, with `defaults` and patterns; append its errors to the list."""
     file, file_faults = loader.validate(document, WorkspaceFile)
     faults += file_faults
     patterns = Fragment(document, ("redact",)).data
@@ -111,7 +111,7 @@ def _find_default_faults(key: str, document: Document, kinds: AdapterKinds) -> l
 def find_judge_faults(
     document: Document, loaded: Collection[str], broken: Collection[str]
 ) -> list[Fault]:
-    """Return the faults of `defaults.judge`, which may name any agent, `broken` ones too."""
+    """Return the errors of `defaults.judge`, which may name any agent, `broken` ones too."""
     fragment = Fragment(document, ("defaults", JUDGE_KEY))
     judge = fragment.data
     if judge is None and not fragment.holds(()):
@@ -124,7 +124,7 @@ def find_judge_faults(
 def find_memory_faults(
     document: Document, file: WorkspaceFile, loaded: Collection[str], broken: Collection[str]
 ) -> list[Fault]:
-    """Return the faults of the agents that `memory` names."""
+    """Return the errors of the agents that `memory` names."""
     fragment = Fragment(document, ("memory",))
     agents = {"summarizer": file.memory.summarizer, "extractor": file.memory.extractor}
     return [
@@ -173,7 +173,7 @@ def read_drafts(
     *,
     anywhere: bool = False,
 ) -> tuple[dict[str, TeamDraft], list[str]]:
-    """Return the teams by name, and the names of those whose file is wrong."""
+    """Return the teams by name, and the names of those whose file is invalid."""
     by_name: dict[str, TeamDraft] = {}
     broken: list[str] = []
     for stem, fragment in _read_folder(
@@ -264,7 +264,7 @@ def _is_workspace(folder: Path) -> bool:
 class Workspace:
     """The checked files. `loaded` and `teams` are by id, in the order of the files' names.
 
-    `warnings` are names that are easily mistaken, for `arena agents check`. `anywhere`: files that
+    `warnings` are names that are easily confused, for `arena agents check`. `anywhere`: files that
     it names, and links in it, may lead out of it.
     """
 
@@ -319,7 +319,7 @@ class Workspace:
 
         `overrides` set rules over the team's, the nearest last; `humans`, from `humans_part`,
         replace the team's. Raise UsageError for an unknown team or one without members, FileFaults
-        for wrong rules.
+        for invalid rules.
         """
         if name is None:
             draft = _draft_everyone(self.loaded, self.document)
@@ -427,7 +427,7 @@ def load_workspace(
 ) -> Workspace:
     """Read and check all files of a workspace; raise FileFaults.
 
-    A file outside it is a fault, unless `anywhere`.
+    A file outside it is an error, unless `anywhere`.
     """
     findings = TeamFindings()
     document = read_workspace_document(root, anywhere=anywhere)
@@ -486,7 +486,7 @@ def _load_profiles(
     *,
     anywhere: bool,
 ) -> list[Fault]:
-    """Check profiles and add the right ones to `loaded`."""
+    """Check profiles and add the valid ones to `loaded`."""
     faults: list[Fault] = []
     defaults = Fragment(document, ("defaults",))
     for agent_id, source in sources.items():

@@ -1,4 +1,4 @@
-"""A YAML file that was read: its data, and for each value its line, its faults and their fixes."""
+"""A YAML file that was read: its data, and for each value its line, its errors and their fixes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Document:
     """The contents of one file. `data` is None if it is empty or could not be read.
 
     `name` is the path as the user sees it. `has_free_keys`: some key of it begins with `x-`. Lines
-    are looked up in `text`, which is parsed for that when the first is asked for; without
-    `is_shown`, no fault quotes any of it.
+    are looked up in `text`, which is parsed when the first line is requested. Without `is_shown`,
+    no error quotes any of it.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Document:
 
     @cached_property
     def has_placeholders(self) -> bool:
-        """True if `${` is in it, or it has no text."""
+        """True if its text contains `${`, or if it has no text."""
         return self._text is None or "${" in self._text
 
     @cached_property
@@ -110,7 +110,7 @@ class Document:
         return self._hint(span.number, f"{span.line[: span.start]}{value}{span.line[span.end :]}")
 
     def fault(self, loc: Loc, problem: str, hint: str = "", *, at_key: bool = False) -> Fault:
-        """Return a fault of the value at `loc` or, with `at_key`, of its key."""
+        """Return an error of the value at `loc` or, with `at_key`, of its key."""
         field = nodes.format_loc(loc)
         if not self._is_shown:
             return _without_quotes(Fault(self.name, self.line(loc), field, problem, hint))
@@ -129,7 +129,7 @@ class Document:
         return self._quote(fault, column)
 
     def explain(self, finding: YamlProblem) -> Fault:
-        """Return the fault of an error that was found in the text."""
+        """Return the error for a problem that was found in the text."""
         hint = finding.hint
         if finding.fixed is not None and finding.fixed.strip():
             hint = self._hint(finding.line - 1, finding.fixed) or hint
@@ -174,7 +174,7 @@ class Document:
         return f"write: {fixed.strip()}"
 
     def _quote(self, fault: Fault, column: int | None) -> Fault:
-        """Return the fault with its line, without the secrets of that line."""
+        """Return the error with its line, without the secrets of that line."""
         lines = self._lines
         line = lines[fault.line - 1] if fault.line <= len(lines) else ""
         if not self._is_shown:
@@ -208,7 +208,7 @@ class _ValueSpan(NamedTuple):
 
 
 class Fragment(NamedTuple):
-    """The value at `loc` of a document; its faults have that document's lines."""
+    """The value at `loc` of a document; its errors have that document's lines."""
 
     document: Document
     loc: Loc = ()
@@ -226,7 +226,7 @@ class Fragment(NamedTuple):
         return self.document.holds((*self.loc, *loc))
 
     def fault(self, loc: Loc, problem: str, hint: str = "", *, at_key: bool = False) -> Fault:
-        """Return a fault of the value at `loc` below this part or, with `at_key`, of its key."""
+        """Return an error of the value at `loc` below this part or, with `at_key`, of its key."""
         return self.document.fault((*self.loc, *loc), problem, hint, at_key=at_key)
 
 
@@ -240,7 +240,7 @@ def find_holder(fragments: Sequence[Fragment], loc: Loc) -> Fragment:
 
 
 def _without_quotes(fault: Fault) -> Fault:
-    """Return the fault without what may be quoted of the file: its keys and values."""
+    """Return the error without quotations of the file: its keys and values."""
     return replace(fault, field="", what=excerpt.hide_all_quotes(fault.what), mend="")
 
 

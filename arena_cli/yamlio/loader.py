@@ -1,7 +1,7 @@
 """Read YAML files as plain data that remembers its lines, and check it against pydantic shapes.
 
-Reading never raises for the contents of a file: every error is in `Document.faults` with its file
-and line, and `validate` adds what does not fit the shape.
+Reading never raises for the contents of a file: every error is in the `Document` with its file and
+line, and `validate` adds those of values that do not fit the shape.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _BYTE_ORDER_MARKS = (
 
 
 def load(path: Path, name: str, *, is_shown: bool = True) -> Document:
-    """Read a file; if it cannot be opened or is not UTF-8, that is a fault of the document.
+    """Read a file; if it cannot be opened or is not UTF-8, that is an error of the document.
 
-    `name` is the path as the user sees it. Without `is_shown`, no fault quotes the file.
+    `name` is the path as the user sees it. Without `is_shown`, no error quotes the file.
     """
     try:
         raw = files.read_regular(path)
@@ -148,7 +148,7 @@ def wrap_data(data: Any, name: str) -> Document:
 
 
 def validate(document: Document, shape: type[T]) -> tuple[T | None, list[Fault]]:
-    """Return the document as `shape`, None if it has any fault, and all its faults."""
+    """Return the document as `shape`, None if it has any error, and all its errors."""
     if document.data is None and document.faults:
         return None, list(document.faults)
     instance, faults = validate_merged(document.data, shape, [Fragment(document)])
@@ -157,7 +157,7 @@ def validate(document: Document, shape: type[T]) -> tuple[T | None, list[Fault]]
 
 
 def validate_part(fragment: Fragment, shape: type[T]) -> tuple[T | None, list[Fault]]:
-    """Return the value at a part as `shape`, None if it does not fit, and its faults."""
+    """Return the value at a part as `shape`, None if it does not fit, and its errors."""
     return validate_merged(fragment.data, shape, [fragment])
 
 
@@ -168,11 +168,11 @@ def validate_merged(
     *,
     is_pending: Callable[[Any], bool] = lambda _: False,
 ) -> tuple[T | None, list[Fault]]:
-    """Return `data`, which was merged from `parts`, the nearest first, as `shape`.
+    """Return `data`, which was merged from `fragments`, the nearest first, as `shape`.
 
-    A fault belongs to the nearest part that holds the value. Strictly typed, as JSON would be: no
-    text is a number, no number a text; a list may become a tuple, a text a path. The error of a
-    value that `is_pending` is no fault yet; the shape is None then too.
+    An error belongs to the nearest part that holds the value. Types are strict as in JSON: no text
+    is a number, no number a text; a list may become a tuple, a text a path. A wrong value that
+    `is_pending` is no error yet; the shape is None then too.
     """
     if any(fragment.document.has_free_keys for fragment in fragments):
         data = schema_errors.drop_free_keys(data, shape)
@@ -187,7 +187,7 @@ def validate_merged(
 
 
 class _MergedFragments:
-    """Several parts as one place: each fault belongs to the nearest that holds the value."""
+    """Several parts as one place: each error belongs to the nearest that holds the value."""
 
     def __init__(self, fragments: Sequence[Fragment]) -> None:
         self._parts = fragments

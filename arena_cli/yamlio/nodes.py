@@ -106,7 +106,7 @@ def iter_children(
 
 
 def walk_nodes(root: Node) -> Iterator[tuple[Loc, yaml.ScalarNode | None, Node]]:
-    """Yield every value with its place and the node of its key, each node once."""
+    """Return the one document of `text` as nodes, None if it is empty; raise `yaml.YAMLError`."""
     seen: set[int] = set()
     waiting: list[tuple[Loc, yaml.ScalarNode | None, Node]] = [((), None, root)]
     while waiting:
@@ -132,7 +132,7 @@ def _is_merge(key: Node) -> bool:
 
 
 class TooLarge(Exception):
-    """The aliases of a file stand for more values than are read; see `DataBuilder.findings`."""
+    """The aliases of a file expand to too many values to read; see `DataBuilder.findings`."""
 
 
 class DataBuilder:

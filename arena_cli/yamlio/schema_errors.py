@@ -51,13 +51,13 @@ _REASONS = (("skip",), ("xfail",))  # their value is a reason, any text
 
 
 class Origin(Protocol):
-    """The place of data: makes the faults of its values, and the fixes of its lines."""
+    """The place of data: makes the errors of its values, and the fixes of its lines."""
 
     def fault(self, loc: Loc, problem: str, hint: str = "", *, at_key: bool = False) -> Fault:
-        """Return a fault of the value, or of the key, at `loc`."""
+        """Return an error of the value, or of the key, at `loc`."""
 
     def is_reported(self, loc: Loc, *, with_below: bool) -> bool:
-        """Return True if reading found a fault at `loc`, or around it, or if asked, below it."""
+        """Return True if reading found an error at `loc`, or around it, or if asked, below it."""
 
     def raw(self, loc: Loc) -> str | None:
         """Return the value at `loc` as it is written in one line, None if it takes more or none."""
@@ -72,10 +72,10 @@ def check(
     origin: Origin,
     is_pending: Callable[[Any], bool] = lambda _: False,
 ) -> tuple[T | None, list[Fault]]:
-    """Return `data` as `shape`, or None and every fault.
+    """Return `data` as `shape`, or None and every error.
 
-    Types are strict as in JSON: no text is a number, no number a text; a list may become a tuple.
-    The error of a value that `is_pending` is no fault yet.
+    Types are strict as in JSON: no text is a number, no number a text; a list may become a tuple. A
+    wrong value that `is_pending` is no error yet.
     """
     data = {} if data is None else data
     if not isinstance(data, dict):
@@ -93,7 +93,7 @@ def check(
 
 
 def drop_free_keys(data: Any, annotation: Any) -> Any:
-    """Return `data` without the `x-...` keys of every mapping that has a shape of ours."""
+    """Return `data` without the `x-...` keys of every mapping that has a known shape."""
     if isinstance(data, list):
         items = [
             arg
@@ -136,7 +136,7 @@ class _Error:
 
     @classmethod
     def locate(cls, raw: Any, data: Any) -> _Error:
-        """Tell keys from names of union branches, both in pydantic's locations, by the data."""
+        """Separate keys from names of union branches in pydantic's locations, by the data."""
         kind, loc = raw["type"], raw["loc"]
         path: list[str | int] = []
         union: Loc | None = None
@@ -209,7 +209,7 @@ class _Explainer:
         return misspelt, left_out
 
     def explain(self, group: Sequence[_Error]) -> list[Fault]:
-        """Return the faults of one error, or of a union: those of the branch that was meant."""
+        """Return the errors for one problem, or for a union: those of the branch that was meant."""
         branches: dict[str, list[_Error]] = {}
         for error in group:
             branches.setdefault(error.branch, []).append(error)
@@ -328,7 +328,7 @@ class _Explainer:
         return self._origin.fault(path, problem, self._kind_hint(path, expected, value, raw))
 
     def _no_items(self, path: Loc, problem: str, value: Mapping[str, Any]) -> Fault:
-        """Return the fault of a mapping in place of a list, at its first key."""
+        """Return the error for a mapping in place of a list, at its first key."""
         first = next(iter(value))
         fault = self._origin.fault(path, problem, "write `- ` before the first key of each item")
         below = self._origin.fault((*path, first), problem, at_key=True)
@@ -370,7 +370,7 @@ class _Explainer:
         return f"write {kind}" + ("" if is_required else ", or leave the key out")
 
     def _as_check(self, path: Loc, expected: str, value: Any, raw: str | None) -> str:
-        """Return a text in the place of checks on one as the check that it is contained."""
+        """Return a text in place of checks on a text as the check `contains`."""
         is_list = "a list" in expected and self._has_checks((*path, 0))
         if not is_list and not ("a mapping" in expected and self._has_checks(path)):
             return ""
@@ -477,7 +477,7 @@ def _split_words(listed: str) -> list[str]:
 
 
 def _innermost(errors: Sequence[_Error]) -> list[_Error]:
-    """Return the errors but for a wrong kind of value that has another error within it."""
+    """Return the errors except a wrong kind of value that has another error within it."""
     # In a union within a union, as a list of words or mappings, branches have no label.
     return [
         error

@@ -56,7 +56,7 @@ def make_union(annotations: Sequence[Any]) -> Any:
 
 
 def list_required_keys(shape: type[BaseModel]) -> list[str]:
-    """Return the keys that a shape must have."""
+    """Return the keys that a shape requires."""
     fields = shape.model_fields.items()
     return [field.alias or name for name, field in fields if field.is_required()]
 

@@ -1,7 +1,7 @@
-"""Explain what in a text is no YAML, and how to fix it.
+"""Explain the syntax errors in a text, and how to fix them.
 
-The parser says where it gave up. `_MISTAKES` lists the mistakes that people make: what the parser
-says of one, what its line looks like, its cause in plain words, and the line to write.
+The parser reports where it stopped. `_MISTAKES` lists the mistakes that people make: the parser's
+message, the look of the line, its cause in plain words, and the line to write.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Lines = Iterator[tuple[int, int | None]]  # lines to look at, and the columns, i
 
 
 class _Stop(NamedTuple):
-    """The place where the parser gave up, and where the value began; lines and columns from 0."""
+    """The place where the parser stopped, and where the value began; lines and columns from 0."""
 
     lines: list[str]
     line: int
@@ -115,7 +115,7 @@ def _describe_stop(stop: _Stop) -> dict[str, Any]:
 
 
 def _indent_like(line: str) -> str:
-    """Return what to do so that a line begins at the column of the keys of another."""
+    """Return the hint to begin a line at the column of the keys of another."""
     keys = re.match(r"\s*(?:-\s+)*", line)
     count = keys.end() if keys else 0
     if not count:

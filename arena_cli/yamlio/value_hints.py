@@ -1,6 +1,6 @@
-"""Find what is YAML, but most likely not what its writer meant.
+"""Find valid YAML that is most likely not what its writer meant.
 
-Most files have none of the marks of such mistakes; then their nodes are not walked.
+Most files have no sign of such mistakes; then their nodes are not walked.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _DASH = r"^(?P<lead> *)(?P<dash>-|－[ \u3000]*)(?=[^\W\d_][\w.-]*:)"
 
 
 def is_suspect(text: str) -> bool:
-    """Return True if a text has a mark of what may be meant otherwise than YAML reads it."""
+    """Return True if a text has a sign that its writer meant something else than YAML reads."""
     return any(mark in text for mark in _MARKS) or _SUSPECTS.search(text) is not None
 
 
 def find_bad_keys(root: Node, text: str) -> list[YamlProblem]:
-    """Return the keys that are none: `expect:{...}`, `-send: x`, a full-width space before one."""
+    """Return the invalid keys: `expect:{...}`, `-send: x`, a full-width space before one."""
     source = text.split("\n")
     findings: dict[int, YamlProblem] = {}
     for _, key, _ in nodes.walk_nodes(root):
@@ -67,7 +67,7 @@ def _explain_key(key: yaml.ScalarNode, line: str) -> LineError | None:
 
 
 def find_slips(root: Node, text: str) -> Iterator[YamlProblem]:
-    """Yield values that lost a part, or are something else than they seem to be."""
+    """Yield values that lost a part, or that are something else than they seem to be."""
     source = [*text.split("\n"), ""]
     for loc, _, value in nodes.walk_nodes(root):
         if isinstance(value, yaml.MappingNode) and value.flow_style:

@@ -1,7 +1,7 @@
 """Call any agent that speaks the Agent Client Protocol (kind `acp`, agentclientprotocol.com).
 
-One process per agent and session of arena's, kept alive between the calls, spoken to by the
-protocol's official SDK. An agent goes on in its own session where the input says that it may.
+Each agent has one process per session of arena. The process is kept alive between the calls and
+driven by the protocol's official SDK. An agent continues its own session if the input allows it.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ INSTALL = process_signals.describe_install("acp")
 class AcpSettings(ProgramSettings):
     """The keys of `adapter: {type: acp, ...}`.
 
-    `preset` names a known agent; `command` starts any, or that one (no shell reads it).
-    `permissions` says what it is answered when it asks for leave: never, to read in `cwd`, or
-    always.
+    `preset` names a known agent. `command` starts any other agent, or replaces the preset's command
+    (no shell reads it). `permissions` decides the agent's requests: refuse all, allow reading in
+    `cwd`, or allow all.
     """
 
     powers: ClassVar[tuple[str, ...]] = ("permissions",)
@@ -52,7 +52,7 @@ class AcpSettings(ProgramSettings):
 
     @classmethod
     def command_line(cls, given: Mapping[str, Any]) -> list[str]:
-        """Return the command, the preset's where none is named."""
+        """Return the command, by default that of the preset."""
         preset = PRESETS.get(str(given.get("preset")), AcpPreset())
         return super().command_line({"command": given.get("command") or list(preset.command)})
 
@@ -74,7 +74,7 @@ class AcpSettings(ProgramSettings):
 
 
 class AcpAdapter:
-    """Speaks to the agent, one call at a time."""
+    """An agent of the Agent Client Protocol, called once at a time."""
 
     settings_type: ClassVar[type[Settings]] = AcpSettings
 
@@ -89,7 +89,7 @@ class AcpAdapter:
         self._one_at_a_time = asyncio.Lock()
 
     async def start(self) -> None:
-        """The process starts with the first call."""
+        """Do nothing: the process starts with the first call."""
 
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
         """Send a prompt in the session of `own_session`, or in a new one if that is lost."""
@@ -106,7 +106,10 @@ class AcpAdapter:
                 raise await self._broken() from error
 
     async def health(self) -> Health:
-        """Check that the program and the SDK are installed; run nothing, look at no login."""
+        """Check that the program and the SDK are installed, without running anything.
+
+        A login is not checked.
+        """
         try:
             self._program()
         except AgentUnavailable as error:
@@ -212,7 +215,7 @@ class AcpAdapter:
             raise self._unavailable(problem, "try the command in a shell") from error
 
     def _program(self) -> Program:
-        """Return the program to start. Raises AgentUnavailable where it is not installed."""
+        """Return the program to start. Raises AgentUnavailable if it is not installed."""
         setup, settings, name = self._setup, self._settings, self._command[0]
         found = run.find_program(name, workspace=setup.workspace, environ=setup.environ)
         if found is None:
@@ -245,7 +248,7 @@ class AcpAdapter:
             await link.end()
 
     async def _broken(self) -> AgentError:
-        """The agent went away in the middle of a call."""
+        """Return the error for an agent that ended or closed its output during a call."""
         link, self._link = self._link, None
         if link is None:
             return self._unavailable("its program is no longer running", "call it again")

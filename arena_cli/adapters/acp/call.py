@@ -77,9 +77,10 @@ class Agent:
 
 
 async def answer(link: AgentLink, agent: Agent, input: AgentInput, emit: Emit) -> AgentOutput:
-    """Send a prompt in the session that `own_session` names; in a new one if that is none, or lost.
+    """Send a prompt in the session that `own_session` names, or in a new session.
 
-    Raises AgentError; ConnectionError where the agent went away.
+    A new session is opened if none is named, or if the named one is lost. Raises AgentError, and
+    ConnectionError if the agent ended.
     """
     call = _PromptCall(link, agent, emit)
     with call.translated():
@@ -88,7 +89,7 @@ async def answer(link: AgentLink, agent: Agent, input: AgentInput, emit: Emit) -
 
 
 async def introduced(link: AgentLink, agent: Agent) -> None:
-    """The link's first exchange. Raises as `answer` does."""
+    """Initialize the connection and check the protocol version. Raises the errors of `answer`."""
     call = _PromptCall(link, agent, lambda _: None)
     with call.translated():
         await link.introduce(with_files=agent.preset.takes_files)
@@ -108,7 +109,7 @@ class _PromptCall:
 
     @contextlib.contextmanager
     def translated(self) -> Iterator[None]:
-        """The one place where the SDK's errors become an agent's."""
+        """Convert the errors of the SDK to AgentError."""
         try:
             yield
         except RequestError as error:
@@ -122,7 +123,7 @@ class _PromptCall:
     def error(
         self, kind: type[AgentError], problem: str, mend: str, *, came: str = "", **notes: Any
     ) -> AgentError:
-        """Return the failure of the last request."""
+        """Return the error of the last request."""
         return kind(
             self._agent.agent_id,
             problem,
@@ -133,7 +134,7 @@ class _PromptCall:
         )
 
     async def opened(self, input: AgentInput) -> tuple[AgentInput, str]:
-        """The input as it fits the session that is then open, and the system text to send."""
+        """Open the session; return the input that fits it, and the system text to send."""
         own = input.own_session
         if own and (own.id == self._link.session or await self._taken_up(input, own.id)):
             return input, ""
@@ -147,7 +148,7 @@ class _PromptCall:
         return input.afresh(), "" if self._agent.preset.system_at else system
 
     async def prompted(self, input: AgentInput, system: str) -> AgentOutput:
-        """The answer to the input in the session that is open."""
+        """Send the input in the open session and return the answer."""
         link, preset = self._link, self._agent.preset
         _, prompt = self._agent.render(input)
         text = preset.escape(f"{system}\n\n{prompt}" if system else prompt)
@@ -223,7 +224,7 @@ class _PromptCall:
         return output.model_copy(update={"metadata": notes})
 
     async def _taken_up(self, input: AgentInput, session_id: str) -> bool:
-        """Resume the session of an earlier process; return False where the agent cannot."""
+        """Resume the session of an earlier process; return False if the agent cannot."""
         system, _ = self._agent.render(input)
         where: dict[str, Any] = {"cwd": str(self._agent.folder), "session_id": session_id}
         try:
@@ -248,7 +249,7 @@ class _PromptCall:
         return True
 
     async def _closed(self) -> None:
-        """Close the session that is open, where the agent can: it may hold a process of its own."""
+        """Close the open session if the agent supports it: it may hold a process of its own."""
         if self._link.session and self._link.sessions.close is not None:
             with contextlib.suppress(RequestError):
                 await self._link.ask("session/close").close_session(session_id=self._link.session)
@@ -283,7 +284,7 @@ class _PromptCall:
             raise self.error(AgentRefused, problem, mend) from error
 
     def _meta(self, system: str) -> dict[str, Any]:
-        """The system text at its place in `_meta`, for an agent that takes it there."""
+        """Return `_meta` with the system text, if the preset names a place for it there."""
         meta: Any = system
         for key in reversed(self._agent.preset.system_at):
             meta = {key: meta}
@@ -323,7 +324,7 @@ def _first_fault(error: ValueError) -> str:
 
 
 def _values(option: schema.SessionConfigOptionSelect) -> Iterator[str]:
-    """The values that an option can have, in groups or not."""
+    """Yield the values of an option, grouped or not."""
     for one in option.options:
         if isinstance(one, schema.SessionConfigSelectGroup):
             yield from (inner.value for inner in one.options)

@@ -62,10 +62,10 @@ _OPEN_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 
 
 class Client:
-    """Answers one agent by its profile's `permissions`; files lie in `folder` only.
+    """The client side of one agent; `permissions` of the profile decide its requests.
 
-    `turn` is the prompt that is not answered yet, None where there is none; `read` is how many
-    bytes of files it was given for this answer.
+    Only files below `folder` can be read or written. `turn` is the prompt that is not answered yet,
+    or None; `read` counts the bytes of files sent to the agent for this answer.
     """
 
     def __init__(self, permissions: Permissions, folder: Path) -> None:
@@ -75,9 +75,9 @@ class Client:
         self._folder = folder.resolve()
 
     def updated(self, params: dict[str, Any]) -> None:
-        """Pass on an update of the agent's work; one that belongs to no prompt is dropped.
+        """Pass on an update of the agent's work; drop one that belongs to no open prompt.
 
-        So is what is of no kind that the protocol had when the SDK was written.
+        An update of a kind that the SDK does not know is dropped, too.
         """
         if self.turn is None:
             return
@@ -89,7 +89,7 @@ class Client:
     async def request_permission(
         self, session_id: str, tool_call: ToolCallUpdate, options: list[PermissionOption]
     ) -> RequestPermissionResponse:
-        """Yes or no, for this once wherever that is offered."""
+        """Grant or refuse a permission, for this request only if the agent offers that."""
         turn = self.turn if self.turn and self.turn.session_id == session_id else None
         seen = turn.use(tool_call) if turn else tool_call
         allowed = self._allows(seen)
@@ -105,7 +105,7 @@ class Client:
     async def read_text_file(
         self, path: str, line: int | None = None, limit: int | None = None, **_: Any
     ) -> ReadTextFileResponse:
-        """A file of the folder, or `limit` lines of it from `line` (from 1) on."""
+        """Return the content of a file, or `limit` lines of it from `line` (from 1) on."""
         if self.permissions == "deny":
             self._refuse_file("read", path, "this agent may not read files")
         if self._found(path) is None:
@@ -125,7 +125,7 @@ class Client:
         return ReadTextFileResponse(content=content)
 
     async def write_text_file(self, path: str, content: str, **_: Any) -> WriteTextFileResponse:
-        """Write a file of the folder."""
+        """Write a file below the folder."""
         if self.permissions != "allow":
             self._refuse_file("write", path, "this agent may not write files")
         if self._found(path) is None:
@@ -136,13 +136,14 @@ class Client:
         return WriteTextFileResponse()
 
     async def create_terminal(self, **_: Any) -> NoReturn:
-        """Terminals are not offered; without this, the SDK would answer with an empty one."""
+        """Refuse to create a terminal: without this, the SDK would return an empty one."""
         raise RequestError.method_not_found("terminal/create")
 
     def _allows(self, tool: ToolCallUpdate) -> bool:
-        """Return True if the policy allows it.
+        """Return True if the permissions allow this use of a tool.
 
-        Reading names nothing outside and runs no command.
+        `read` allows tools that read and search, if they name no path outside of the folder and run
+        no command.
         """
         if self.permissions != "read":
             return self.permissions == "allow"
@@ -153,7 +154,7 @@ class Client:
         return tool.kind in _READING and not is_command and all(map(self._found, named))
 
     def _found(self, path: str) -> Path | None:
-        """Return the target of a path, its links followed; None outside of the folder."""
+        """Return the path with its links resolved; None if it is outside of the folder."""
         try:
             found = (self._folder / Path(path).expanduser()).resolve()
         except (OSError, ValueError, RuntimeError):
@@ -172,9 +173,9 @@ class Client:
 
     @contextlib.contextmanager
     def _opened(self, path: str, mode: Literal["rb", "wb"]) -> Iterator[BinaryIO]:
-        """A file of the folder, not yet emptied. RequestError.
+        """Open a file below the folder, not yet truncated. Raises RequestError.
 
-        It is looked at again once it is open: its agent may have put a link in its way meanwhile.
+        The path is checked again after opening, since the agent may have replaced it by a link.
         """
         file = self._inside(path)
         try:
@@ -197,12 +198,12 @@ def _open(path: str, flags: int) -> int:
 
 
 def _option(options: Sequence[PermissionOption], kinds: Sequence[str]) -> PermissionOption | None:
-    """The first option of the first of these kinds that there is."""
+    """Return the first option of the first of these kinds that is offered."""
     return next((option for kind in kinds for option in options if option.kind == kind), None)
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text in a JSON value: where tools name what they read beside `locations`."""
+    """Yield every text in a JSON value: tools may name the files that they read in any of them."""
     left = [value]
     while left:
         one = left.pop()
@@ -226,11 +227,11 @@ _LOOKS = 8
 
 
 class AgentLink:
-    """A process of an agent. `session` is the one that is open in it, "" if none is.
+    """The connection to an agent's process.
 
-    `answer` is what the agent said of itself; `spent_usd` what its session has cost so far, None
-    where it is not known; `method` what was asked last; `prompting` the last prompt, answered or
-    not.
+    `session` is the id of the open session, "" if none is open; `answer` is the agent's response to
+    `initialize`; `spent_usd` is the cost of the session so far, None if it is not known; `method`
+    is the last requested method; `prompting` is the last prompt, answered or not.
     """
 
     def __init__(self, running: Process, client: Client, retries: str = "") -> None:
@@ -248,12 +249,12 @@ class AgentLink:
         )
 
     def ask(self, method: str) -> ClientSideConnection:
-        """The agent, to be asked for this now."""
+        """Set the current method, and return the connection to request it on."""
         self.method = method
         return self._connection
 
     async def introduce(self, *, with_files: bool) -> None:
-        """The first exchange: who is there, and what each side can."""
+        """Exchange names, versions and capabilities with the agent."""
         permissions = self.client.permissions
         files = FileSystemCapabilities(
             read_text_file=with_files and permissions != "deny",
@@ -273,12 +274,12 @@ class AgentLink:
 
     @property
     def sessions(self) -> SessionCapabilities:
-        """The other abilities of the agent with sessions."""
+        """The session capabilities of the agent."""
         found = getattr(self.answer.agent_capabilities, "session_capabilities", None)
         return found if isinstance(found, SessionCapabilities) else SessionCapabilities()
 
     async def is_well(self) -> bool:
-        """Return True if the agent still runs and is listened to."""
+        """Return True if the agent runs and its output is still read."""
         for _ in range(_LOOKS):
             await asyncio.sleep(0)
         return self._process.returncode is None and not self.wire.over.is_set()
@@ -288,7 +289,7 @@ class AgentLink:
         return turn.failure(asked, RemoteError(None, self.wire.retried), says)
 
     async def how_it_ended(self) -> str:
-        """End an agent that went away in the middle of a call, and describe how it ended."""
+        """End an agent that broke off a call, and describe how it ended."""
         if self.wire.fault:
             await self.end()
             return self.wire.fault
@@ -303,7 +304,7 @@ class AgentLink:
         return run.describe_exit(code) if code else "ended"
 
     async def cut_off(self) -> None:
-        """Tell the agent that its prompt is cancelled, give it a moment, and end it."""
+        """Cancel the agent's prompt, give it a moment, and end it."""
         prompting = self.prompting
         try:
             if prompting is not None and not prompting.done():
@@ -315,7 +316,7 @@ class AgentLink:
             await self.end()
 
     async def stop(self) -> None:
-        """End the agent, which may first end in peace: its stdin is closed."""
+        """Close the agent's stdin, wait a moment for it to end, then end it."""
         self._process.write(b"")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_GRACE_S):
@@ -323,7 +324,7 @@ class AgentLink:
         await self.end()
 
     async def end(self) -> None:
-        """End the agent's whole tree now."""
+        """End the agent's whole process tree at once."""
         try:
             await self._process.end()
         finally:
@@ -339,9 +340,9 @@ async def start(program: Program, permissions: Permissions, retries: str = "") -
 
 
 class _Wire:
-    """The SDK's `Transport` over a process: one JSON message a line, each way.
+    """The SDK's `Transport` over a process: one JSON message per line, each way.
 
-    What the SDK would answer with a line in its log, it never sees: it logs to stderr.
+    It drops messages that the SDK would report in its log, since the SDK logs to stderr.
     """
 
     def __init__(self, running: Process, client: Client, retries: str) -> None:
@@ -360,24 +361,24 @@ class _Wire:
         self._size = 0
 
     def notes(self) -> dict[str, Any]:
-        """Return the lines beside the messages since `forget`: `log` (on stdout) and `stderr`."""
+        """Return the other output of the current call, if any: `log` (on stdout) and `stderr`."""
         notes = {"log": self.log.text, "stderr": self.stderr.text}
         return {name: note for name, note in notes.items() if note}
 
     def forget(self) -> None:
-        """Begin a call."""
+        """Discard the output of the last call, before the next one."""
         self.log, self.stderr, self._size = Tail(), ByteTail(), 0
         self._client.read = 0
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Write a message; one to an agent that is gone is told by `receive`."""
+        """Write a message; `receive` reports an agent that has ended."""
         if message.get("method") == "session/prompt":
             self._prompt_id = message["id"]
         line = json.dumps(message, separators=(",", ":"), default=str)
         self._process.write(line.encode("ascii") + b"\n", last=False)
 
     async def receive(self) -> dict[str, Any] | None:
-        """The next request or response; None when no more comes."""
+        """Return the next request or response; None at the end of the output."""
         has_exited = False
         while True:
             for message in self._messages:
@@ -393,10 +394,10 @@ class _Wire:
             self._messages = self._read(event)
 
     async def close(self) -> None:
-        """Nothing: the process is ended by who started it."""
+        """Do nothing: `AgentLink` ends the process."""
 
     def _read(self, event: ProcessEvent) -> Iterator[dict[str, Any]]:
-        """The messages that are whole with this event."""
+        """Yield the messages that this event completes."""
         if event.source == "stderr":
             self.stderr.add(event.data)
             self._watch_retries(event.data)
@@ -417,14 +418,14 @@ class _Wire:
                 self.retried = match["message"]
 
     def _message(self, line: bytes) -> dict[str, Any] | None:
-        """The JSON object that a line is; what is none is kept in the log."""
+        """Return the JSON object in a line; keep any other line in the log."""
         value, text, _ = output.parse_line(line)
         if value is None and text:
             self.log.add(text + "\n")
         return value if value is None or "\\u" not in text else clean_value(value)[0]
 
     def _for_sdk(self, message: dict[str, Any]) -> dict[str, Any] | None:
-        """A message that the SDK can take; updates are told here, other notifications dropped."""
+        """Return the message if it is for the SDK; handle updates, drop other notifications."""
         has_id = isinstance(message.get("id"), (int, str))
         if "method" in message:
             found = message.get("params")

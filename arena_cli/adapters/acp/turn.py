@@ -39,7 +39,7 @@ _BETWEEN = "\n\n"
 
 
 class _TextPiece:
-    """A message of the agent: text without a tool's call in it. `id` is None where it has none."""
+    """A message of the agent: text without a tool call in it. `id` is None if it has none."""
 
     def __init__(self, message_id: str | None, after: int) -> None:
         self.id = message_id
@@ -77,7 +77,7 @@ class PromptTurn:
         self._is_generating = False
 
     def take(self, told: BaseModel) -> None:
-        """Take an update; one that says nothing of an answer is skipped."""
+        """Read an update; ignore one that says nothing about the answer."""
         if isinstance(told, schema.AgentMessageChunk):
             self._say(told)
         elif isinstance(told, schema.AgentThoughtChunk):
@@ -102,7 +102,7 @@ class PromptTurn:
             self.refused_usd = session_usd
 
     def use(self, told: schema.ToolCall | schema.ToolCallUpdate) -> schema.ToolCallUpdate:
-        """A tool's call, with what was told of it before: some are told by asking for leave."""
+        """Merge a tool call with its earlier updates; a permission request may come first."""
         known = self._tools.get(told.tool_call_id)
         if known is None:
             known = schema.ToolCallUpdate(tool_call_id=told.tool_call_id)
@@ -118,10 +118,10 @@ class PromptTurn:
         self._send(action)
 
     def output(self, answer: schema.PromptResponse, cost_usd: float | None) -> AgentOutput:
-        """The answer: the last message, or what was said after the last tool's call.
+        """Return the answer: the last message, or the text after the last tool call.
 
-        Messages before it are talk, or attempts that the agent gave up. Where it numbers its
-        messages, text without a number is its program's remark.
+        Earlier messages are comments, or attempts that the agent gave up. If it numbers its
+        messages, text without a number is a remark of its program.
         """
         said, remarks = self._said()
         metadata: dict[str, Any] = {
@@ -137,7 +137,7 @@ class PromptTurn:
         )
 
     def raw(self, answer: schema.PromptResponse) -> dict[str, Any]:
-        """Return the agent's answer to the prompt, and its last tools' calls, in short."""
+        """Return the agent's response to the prompt, and a summary of its last tool calls."""
         tools = [
             {"title": cut_text(tool.title or "", _TITLE_CHARS), **_short(tool)}
             for tool in list(self._tools.values())[-_TOOLS_KEPT:]
@@ -147,7 +147,7 @@ class PromptTurn:
 
     @property
     def last_remark(self) -> str:
-        """The last that was said, for an agent that failed."""
+        """The last text of the agent, to explain a failure."""
         return next((piece.text for piece in reversed(self._pieces) if piece.text), "")
 
     def _say(self, chunk: schema.AgentMessageChunk) -> None:
@@ -167,7 +167,7 @@ class PromptTurn:
         self._send(TextDelta(text))
 
     def _send(self, item: AgentReport) -> None:
-        """Emit; a fault of whoever listens is none of the agent's, and waits for the answer."""
+        """Emit an item; keep an exception of the receiver until the answer is awaited."""
         if self.fault is None:
             try:
                 self._emit(item)
@@ -175,14 +175,14 @@ class PromptTurn:
                 self.fault = error
 
     def _tell(self, status: Status, detail: str = "", progress: float | None = None) -> None:
-        """Tell what the agent does now, where that is something else than before."""
+        """Emit the agent's status if it has changed."""
         event = StatusEvent(status=status, detail=detail, progress=progress)
         if event != self._told:
             self._told = event
             self._send(event)
 
     def _said(self) -> tuple[list[str], str]:
-        """The messages with a text, and apart from them what the agent's program remarked."""
+        """Return the messages with a text, and the remarks of the agent's program."""
         said = [piece for piece in self._pieces if piece.text]
         is_numbered = any(piece.id for piece in said)
         remarks = [piece.text for piece in said if is_numbered and not piece.id]
@@ -196,7 +196,7 @@ def _text(chunk: schema.AgentMessageChunk | schema.AgentThoughtChunk) -> str:
 
 
 def _set_fields(tool: BaseModel) -> dict[str, Any]:
-    """Return the fields that a tool's call has set."""
+    """Return the fields that are set in a tool call."""
     names: Sequence[str] = ("title", "kind", "status", "locations", "raw_input")
     found = {name: getattr(tool, name) for name in names}
     return {name: value for name, value in found.items() if value is not None}
@@ -217,7 +217,7 @@ def _short(tool: schema.ToolCallUpdate) -> dict[str, str]:
 
 
 def _usage(answer: schema.PromptResponse, place: str, cost_usd: float | None) -> Usage | None:
-    """The tokens of this prompt: as the protocol has them, else from their `place` in `_meta`."""
+    """Return the usage of this prompt, from the protocol's field or from `place` in `_meta`."""
     told = answer.usage
     if told is not None and told.total_tokens:
         thought = told.thought_tokens or 0
@@ -248,7 +248,7 @@ _STATUS = re.compile(
 
 
 class RemoteError(NamedTuple):
-    """An error as it came: a code of JSON-RPC (some agents put an HTTP status there), its text."""
+    """An error of the agent: its JSON-RPC code (for some agents an HTTP status) and its text."""
 
     code: object
     message: str
@@ -256,7 +256,7 @@ class RemoteError(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Its words in one line; of a provider's JSON, its message."""
+        """The message in one line, extracted if it is a provider's JSON."""
         details = self.data.get("details") if isinstance(self.data, dict) else None
         said = http.said_in(self.message)
         if isinstance(details, str) and details not in said:
@@ -265,7 +265,7 @@ class RemoteError(NamedTuple):
 
 
 def failure(asked: HttpRequest, said: RemoteError, says: Mapping[str, int]) -> AgentError:
-    """An error that the agent answered with; `says` are words that amount to an HTTP status."""
+    """Return the error for an agent's error response; `says` maps patterns to HTTP statuses."""
     status = _status(said, says)
     kind: type[AgentError] = AgentProtocolError
     problem, mend = "it answered with an error", ""
@@ -291,7 +291,7 @@ def failure(asked: HttpRequest, said: RemoteError, says: Mapping[str, int]) -> A
 
 
 def _status(said: RemoteError, says: Mapping[str, int]) -> int | None:
-    """The HTTP status that it amounts to, where it tells one."""
+    """Return the HTTP status that the error amounts to, None if it names none."""
     if isinstance(said.code, int) and 400 <= said.code < 600:
         return said.code
     whole = f"{said.text} {json.dumps(said.data)}"

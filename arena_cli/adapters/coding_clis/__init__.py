@@ -1,1 +1,1 @@
-"""Codex, Gemini, Cursor, opencode and pi."""
+"""The adapters of Codex, Gemini, Cursor, opencode and pi."""

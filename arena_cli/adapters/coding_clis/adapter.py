@@ -1,7 +1,7 @@
 """Run the coding programs Codex, Gemini CLI, opencode, pi and Cursor as agents.
 
-Every call starts the program, which resumes its own session where the engine allows it. A class
-for each program tells how to start it; `parsers` reads its output.
+Each call starts the program, which resumes its own session if the engine allows it. One class per
+program defines how to start it; `parsers` reads its output.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def find_program(
 ) -> Path:
     """Return the program file, found by its name or path, else that of `fallback`.
 
-    Raises AgentUnavailable if there is none (`install` tells how to get it), or no folder for it.
+    Raises AgentUnavailable if there is none (`install` is the hint how to install it), or if its
+    working folder does not exist.
     """
     path = (
         run_module.find_program(name, workspace=setup.workspace, environ=setup.environ)
@@ -103,7 +104,7 @@ def write_system_file(setup: Setup, program: Path, system: str) -> Iterator[str]
 def explain_missing_key(
     keys: Sequence[str], env: Mapping[str, str], environ: Mapping[str, str]
 ) -> str:
-    """Return why the program gets none of its keys by a profile's `env`; "" if it does."""
+    """Return why the program gets none of its keys by a profile's `env`; "" if it gets one."""
     passed = run_module.build_environment(environ, env)
     if any(key in passed for key in keys):
         return ""
@@ -121,7 +122,7 @@ def suggest_env(
 ) -> dict[str, Any]:
     """Return the `env` of a new profile that passes on the first key that is set, if any.
 
-    Those of the `addresses` that are set go with it: they tell where the key belongs.
+    Those of the `addresses` that are set are passed on with it: they name the key's server.
     """
     key = next((key for key in keys if environ.get(key)), None)
     if key is None:
@@ -143,7 +144,7 @@ class CodingSettings(ProgramSettings):
 
     @classmethod
     def command_line(cls, keys: Mapping[str, Any]) -> list[str]:
-        """Return the program, the adapter's where none is named."""
+        """Return the program, by default that of the adapter."""
         return super().command_line({"program": cls.adapter.program, **keys})
 
     @classmethod
@@ -182,7 +183,7 @@ class RunInput(NamedTuple):
 
 
 class _ProgramRun(NamedTuple):
-    """A run of the program: its output, its exit code, why it was ended before its end."""
+    """A run of the program: its output, its exit code, and why it was ended early."""
 
     output: CodingParser
     command: str
@@ -218,7 +219,7 @@ class ProgramAdapter:
     reports_session_usage: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
-        """Make the settings: `CodingSettings` with the program as its default."""
+        """Set `settings_type`: `CodingSettings` with the program as its default."""
         kind = cls.__name__.removesuffix("Adapter")
         settings = create_model(
             f"{kind}Settings",
@@ -238,11 +239,11 @@ class ProgramAdapter:
         raise NotImplementedError
 
     def system_environ(self, system_file: str) -> dict[str, str]:  # noqa: ARG002 - for subclasses
-        """Return the variables that name the file with the system text."""
+        """Return the variables for the program that name the file with the system text."""
         return {}
 
     def escape_prompt(self, prompt: str) -> str:
-        """Return the prompt with nothing in it that the program takes for a command or a path."""
+        """Return the prompt, escaped so that the program finds no command or path in it."""
         return prompt
 
     def takes_file(self, file: AttachedFile) -> bool:  # noqa: ARG002 - for subclasses
@@ -251,7 +252,7 @@ class ProgramAdapter:
 
     @classmethod
     def has_login(cls, environ: Mapping[str, str]) -> bool:
-        """Return True if the user of this environment is logged in, as far as can be seen."""
+        """Return True if the user of this environment seems to be logged in."""
         home = Path(environ.get("HOME") or environ.get("USERPROFILE") or ".")
         return any((home / path).is_file() for path in cls.login_files)
 
@@ -259,7 +260,7 @@ class ProgramAdapter:
         """Do nothing: no program runs between calls."""
 
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
-        """Run the program once; once more without its session if that is lost."""
+        """Run the program; if its session is lost, run it again without the session."""
         session = ProgramSession.load(input.own_session)
         run = await self._run(input if session else input.afresh(), session, emit)
         if session is not None and run.output.is_session_lost(run.exit_code):
@@ -342,7 +343,7 @@ class ProgramAdapter:
         return find_program(self._setup, self._settings.program, self.install)
 
     def _default(self, *option: str) -> tuple[str, ...]:
-        """Return an option with its value, unless the profile's `args` give it themselves."""
+        """Return an option with its value, or nothing if the profile's `args` contain it."""
         names = [word.partition("=")[0] for word in self._settings.args]
         return () if option[0] in names else option
 
@@ -403,7 +404,7 @@ class ProgramAdapter:
         return error
 
     def _explain(self, status: int, exit_code: int | None) -> tuple[type[AgentError], str, str]:
-        """Return the class of an error, what happened and a hint."""
+        """Return the class of the error, what happened and a hint."""
         name = self.name
         if status in (401, 403):
             hint = self._explain_missing_key() or f"log in: {self.login}"
@@ -434,7 +435,7 @@ _CODEX_SKILL = re.compile(r"\$(?=[\w:-])|(?<=\[)@(?=[^\]\n]*\]\()")
 
 
 def escape_codex_skills(prompt: str) -> str:
-    """Return the prompt without signs that Codex takes for skills or plugins."""
+    """Return the prompt without characters that Codex takes for skills or plugins."""
     return _CODEX_SKILL.sub(lambda match: "＄" if match[0] == "$" else "＠", prompt)
 
 

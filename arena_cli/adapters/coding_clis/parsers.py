@@ -1,7 +1,7 @@
-"""Read the output of the coding programs: bytes in; the reply, its usage and failures out.
+"""Read the output of the coding programs: bytes in; the reply, its usage and errors out.
 
-`CodingParser` has what the programs have in common; each other class reads the JSON objects of one
-program, in `read_event`.
+`CodingParser` has the common parts; each subclass reads the JSON objects of one program in
+`read_event`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CUT_OFF = "its answer was cut off at the limit of output tokens"
 
 
 class ReportedFailure(NamedTuple):
-    """The program's message that there is no reply, and the HTTP status that it amounts to."""
+    """The program's error message instead of a reply, and the HTTP status for it."""
 
     message: str
     status: int | None = None
@@ -98,14 +98,14 @@ class CodingParser:
         raise NotImplementedError
 
     def feed(self, source: Source, data: bytes) -> None:
-        """Read bytes. Raises NotAnAnswerError where there is no point in waiting for more."""
+        """Read bytes. Raises NotAnAnswerError if waiting for more is pointless."""
         self._size += len(data)
         if self._size > _MAX_OUTPUT_MB * _MB:
             raise NotAnAnswerError(f"wrote more than {_MAX_OUTPUT_MB} MB")
         self._read(source, self._streams[source].feed(data))
 
     def finish(self) -> None:
-        """Read what has no end of line."""
+        """Read the last line, which has no line end."""
         self._read("stdout", self._streams["stdout"].finish())
         self._objects["stdout"].finish()
         self._read("stderr", self._streams["stderr"].finish())
@@ -113,7 +113,7 @@ class CodingParser:
             self._objects["stderr"].finish()
 
     def has_result(self) -> bool:
-        """Return True if the program's last object has come."""
+        """Return True if the program's last object was read."""
         return self._has_end
 
     def cut_off(self) -> None:
@@ -164,7 +164,7 @@ class CodingParser:
         return error_words.list_last_lines(self._stderr.text)
 
     def notes(self) -> dict[str, Any]:
-        """Return what the program wrote besides the reply, for the reply's metadata."""
+        """Return the program's output other than the reply, for the reply's metadata."""
         notes = {
             "log": self._objects["stdout"].log.text,
             "stderr": self._stderr.text,
@@ -175,7 +175,7 @@ class CodingParser:
         return {name: note for name, note in notes.items() if note}
 
     def partial(self) -> str:
-        """Return the reply as far as it came."""
+        """Return the reply as far as it was received."""
         return self._text or "".join(self._pieces)
 
     # For `read_event` of the subclasses:
@@ -191,7 +191,7 @@ class CodingParser:
             self._emit_text(piece)
 
     def set_text(self, value: Any) -> None:
-        """Set the whole reply; a later one replaces it."""
+        """Set the whole reply; it replaces an earlier one."""
         if text := _text(value):
             self._recover()
             if not self._pieces:
@@ -200,7 +200,7 @@ class CodingParser:
             self._pieces.clear()
 
     def start_over(self) -> None:
-        """Set aside the text before a tool is used: it is the reply only if no other follows."""
+        """Set aside the text before a tool call: it is the reply only if no text follows."""
         self._text_before_tool = self.partial() or self._text_before_tool
         self._text = ""
         self._pieces.clear()
@@ -217,9 +217,10 @@ class CodingParser:
         cost: Any = None,
         input_includes_cache: bool = False,
     ) -> None:
-        """Add the tokens that stand in `counts` under these names, and the cost in US$.
+        """Add the tokens under these names in `counts`, and the cost in US$.
 
-        Where there is a `total`, the output is all of it that is no input: reasoning included.
+        If there is a `total`, the output is the total minus the input, so that it includes
+        reasoning.
         """
         names = (input, output, cache_read, cache_write, total)
         numbers = [_count(get_at_path(counts, name)) if name else None for name in names]
@@ -240,7 +241,7 @@ class CodingParser:
         self.usage = usage if self.usage is None else Usage.total([self.usage, usage])
 
     def report_tool(self, name: Any, arguments: Any, use_id: Any) -> None:
-        """Emit that a tool is used."""
+        """Emit that a tool is called."""
         self._has_tools = True
         self._tools.begin(use_id, describe_tool_use(name, arguments, self._folder))
 
@@ -250,7 +251,7 @@ class CodingParser:
             self._tools.refuse(use_id, self.powers_key)
 
     def report_trouble(self, value: Any) -> None:
-        """Keep and emit a message about something that the program tries to get over."""
+        """Keep and emit a message about an error that the program tries to recover from."""
         if message := error_words.simplify_message(_text(value)):
             self._trouble = message
             detail = cut_text(message, _MAX_DETAIL_CHARACTERS)
@@ -260,9 +261,9 @@ class CodingParser:
     def fail(
         self, event: dict[str, Any], message: Any, status: Any = None, *, ends: bool = False
     ) -> None:
-        """Note why there is no reply, unless the message is MISSING.
+        """Record why there is no reply, unless the message is MISSING.
 
-        `ends`: end the program, which would go on by itself.
+        `ends`: end the program, which would continue by itself.
         """
         self._raw = event
         if message is not MISSING:
@@ -277,7 +278,7 @@ class CodingParser:
             raise NotAnAnswerError("was stopped before it could retry")
 
     def end(self, event: dict[str, Any]) -> None:
-        """Note that this is the last object of interest."""
+        """Record that this is the last object of interest."""
         self._raw = event
         self._has_end = True
 
@@ -574,7 +575,7 @@ class CursorParser(CodingParser):
 
 
 def _text(value: Any) -> str:
-    """Return a text, or the texts of a list of content blocks as one; "" for all else."""
+    """Return a text, or the joined texts of a list of content blocks; "" for anything else."""
     if isinstance(value, list):
         blocks = [block.get("text") for block in value if isinstance(block, dict)]
         return "".join(text for text in blocks if isinstance(text, str))
@@ -588,7 +589,7 @@ def _count(value: Any) -> float | None:
 
 
 def _cost(value: Any) -> float | None:
-    """Return the cost in US$ as the program gives it; `Usage` checks that it can be."""
+    """Return the cost in US$ as the program reports it; `Usage` validates it."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return float(value) if abs(value) < _MAX_COUNT else math.inf

@@ -1,1 +1,1 @@
-"""OpenAI and servers with its API."""
+"""The adapter of OpenAI and of servers with the same API."""

@@ -1,4 +1,4 @@
-"""Call any server that speaks OpenAI's chat completions, by HTTP (kind `openai`)."""
+"""Call any server with OpenAI's chat completions API over HTTP (kind `openai`)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FEWEST_READ = 500
 
 
 class OpenAIAdapter:
-    """An agent behind OpenAI's protocol, with one HTTP client, made at the first call."""
+    """An agent behind OpenAI's protocol, with one HTTP client, created at the first call."""
 
     settings_type: ClassVar[type[Settings]] = OpenAISettings
 
@@ -72,10 +72,10 @@ class OpenAIAdapter:
         self._told_of_cut = False
 
     async def start(self) -> None:
-        """The client is made at the first call."""
+        """Do nothing: the client is created at the first call."""
 
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
-        """Return an answer, by more requests if the server lacks a part or needs room to think."""
+        """Return an answer; repeat the request if the server lacks a feature or room to think."""
         emit(CallNote({"model": self._settings.model}))
         chat = self._setup.chat(input)
         body = self._body(chat, input)
@@ -205,7 +205,7 @@ class OpenAIAdapter:
         )
 
     def _spent(self, answer: GrowingAnswer, before: Sequence[Usage | None]) -> Usage | None:
-        """Return the usage of an answer and the requests before it; None where some is unknown."""
+        """Return the usage of an answer and of the requests before it; None if any is unknown."""
         parts = [*before, self._usage(answer)]
         known = [part for part in parts if part is not None]
         return Usage.total(known) if len(known) == len(parts) else None
@@ -226,7 +226,7 @@ class OpenAIAdapter:
         return usage.model_copy(update={"cost_usd": cost})
 
     async def health(self) -> Health:
-        """Check that a server on one's own machine runs and has the model; ask no others."""
+        """Check that a local server runs and has the model; contact no other server."""
         if not (self._preset.local or http.is_on_this_machine(self._base_url)):
             return Health(ok=True)
         if not self._setup.connects:

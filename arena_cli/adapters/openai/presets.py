@@ -1,4 +1,4 @@
-"""List servers that speak OpenAI's protocol by name: where they are, how each is special."""
+"""List known servers with OpenAI's protocol: their addresses and differences."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ OPENAI_URL = "https://api.openai.com/v1"
 class ServerPreset(NamedTuple):
     """A known kind of server.
 
-    `key` is the variable that holds its key, sent to `hosts` only; `provider` its id in the price
-    list. Those on one's own machine have none of these: `start` says how to start one, `model` how
-    it comes by a model, where it holds more than one, `window` how it is given a longer context.
-    `schema` is False where it takes no JSON schema as `response_format`.
+    `key` is the variable with its key, sent to `hosts` only; `provider` is its id in the price
+    list. A local server has none of these. Its hints are: `start`, the command that starts it;
+    `model`, how to get a model, if the server has more than one; `window`, how to set a longer
+    context. `schema` is False if it accepts no JSON schema as `response_format`.
     """
 
     base_url: str
@@ -30,7 +30,7 @@ class ServerPreset(NamedTuple):
 
     @property
     def local(self) -> bool:
-        """True if it runs on one's own machine, so that calls cost nothing."""
+        """True if it runs on the user's own machine, so that calls are free."""
         return bool(self.start)
 
 
@@ -98,12 +98,12 @@ KEYS_AT = {
 
 
 def find_preset(name: object) -> ServerPreset:
-    """The preset of that name; OpenAI itself where there is none."""
+    """Return the preset of that name, by default OpenAI's."""
     return next((preset for known, preset in PRESETS.items() if known == name), OPENAI)
 
 
 def key_variable(name: object, base_url: object) -> str:
-    """The variable whose key may be sent there, or nothing: a key never goes to another's host."""
+    """Return the variable with the key for this server; "" for a host that is not the preset's."""
     preset = find_preset(name)
     address = str(base_url or preset.base_url)
     safe = address.startswith("https://") and host_of(address) in preset.hosts
@@ -111,7 +111,7 @@ def key_variable(name: object, base_url: object) -> str:
 
 
 def host_of(address: str) -> str:
-    """The host of an HTTP address; nothing where it is none."""
+    """Return the host of an HTTP address; "" if it is invalid."""
     try:
         parts = urlsplit(address)
         known = parts.scheme in ("http", "https") and parts.port != 0

@@ -1,6 +1,6 @@
 """Build requests of OpenAI's protocol: the keys of the kind, and a chat as a request.
 
-Parts that a server turned out not to know are left out of later ones.
+Features that a server has turned out to lack are omitted from later requests.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ _NO_SCHEMA = re.compile(r"response_format|json_schema", re.IGNORECASE)
 class OpenAISettings(Settings):
     """The keys of `adapter: {type: openai, ...}`.
 
-    `base_url` is what `/chat/completions` comes after; without it, the preset's, else OpenAI's.
-    `extra_body` is added to every request, and prevails. `response_format: decision` asks for JSON
-    of a fixed shape; a mapping is sent as it is.
+    `base_url` is the address before `/chat/completions`, by default the preset's, else OpenAI's.
+    `extra_body` is added to every request and overrides other keys. `response_format: decision`
+    requests JSON of a fixed shape; a mapping is sent unchanged.
     """
 
     sources: ClassVar[Mapping[str, str]] = presets.KEYS_AT
@@ -96,13 +96,13 @@ class OpenAISettings(Settings):
 
     @classmethod
     def endpoints(cls, given: Mapping[str, Any]) -> list[Endpoint]:
-        """Return the server, the preset's where none is named."""
+        """Return the server, by default that of the preset."""
         preset = presets.find_preset(given.get("preset"))
         return [http.endpoint(given.get("base_url") or preset.base_url)]
 
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The key that its server takes; none for a server that is not known by name."""
+        """Return the key of a known server; nothing for an unknown one."""
         variable = presets.key_variable(given.get("preset"), given.get("base_url"))
         return {"api_key": f"${{env:{variable}}}"} if variable else {}
 
@@ -125,10 +125,10 @@ class OpenAISettings(Settings):
 
 @dataclass
 class Server:
-    """The abilities of a server; `learn` takes away those that it reports to lack.
+    """The features of a server; `learn` removes those that it reports to lack.
 
-    `thinks`: its model was seen to think, which counts as part of the answer's length; None where
-    there is no room for that.
+    `thinks`: its model has been seen to think, which counts towards the length of the answer; None
+    if there is no room for thinking.
     """
 
     stream: bool
@@ -140,11 +140,11 @@ class Server:
     length_key: str = "max_tokens"
 
     def length(self, answer: int) -> dict[str, int]:
-        """The key that bounds an answer of so many tokens, and its value."""
+        """Return the key that limits an answer to `answer` tokens, with its value."""
         return {self.length_key: answer + (THINKING_ROOM if self.thinks else 0)}
 
     def saw(self, *, thinking: bool) -> None:
-        """Its model thought, or did not."""
+        """Record whether the model thought."""
         if self.thinks is False:
             self.thinks = thinking
 
@@ -175,10 +175,10 @@ class Server:
 def messages(
     chat: Chat, server: Server, workspace: Path, *, asked: str = ""
 ) -> list[dict[str, Any]]:
-    """The messages of a request; `asked` is added to the system text.
+    """Return the messages of a request; `asked` is added to the system text.
 
-    A content is one text where it can be, which every server takes. Never a `name`: who speaks
-    stands in the text, and not every name may be one.
+    The content is a single text if possible, which every server accepts. The key `name` is never
+    used: the text contains the name of the author, and not every name is valid there.
     """
     system = "\n\n".join(part for part in (chat.system, asked) if part)
     turns = chat.turns
@@ -207,7 +207,7 @@ def _content(
 
 
 def _attached(attachment: Attachment, server: Server, workspace: Path) -> str | dict[str, Any]:
-    """An image as it is, a text after `> ` like all that others say; of the rest, that it is so."""
+    """Return an image as it is, a text quoted with `> ` like every message, else a note."""
     found = http.read(attachment, workspace)
     if found is not None and found.is_image and server.images:
         data = base64.b64encode(found.data).decode("ascii")
@@ -235,7 +235,7 @@ def _asks_decision(body: dict[str, Any]) -> bool:
 
 
 def response_format(given: object, server: Server) -> tuple[dict[str, Any], str]:
-    """The key `response_format` of a request, and what the system text says about it."""
+    """Return the key `response_format` of a request, and its addition to the system text."""
     if given is None:
         return {}, ""
     if given != "decision":
@@ -247,10 +247,10 @@ def response_format(given: object, server: Server) -> tuple[dict[str, Any], str]
 
 
 def is_cut(read: int, messages: list[dict[str, Any]]) -> bool:
-    """Return True if a server that read so few tokens cannot have read all of these messages.
+    """Return True if a server that read only `read` tokens cannot have read all messages.
 
-    No tokenizer in use gets, on average over a long text, more than about eight ASCII characters
-    or four others into a token; of a run of one character, which can be one token, none counts.
+    On average over a long text, no tokenizer in use puts more than about eight ASCII characters or
+    four others into a token. A run of one character can be one token, so it is not counted.
     """
     texts = []
     for message in messages:

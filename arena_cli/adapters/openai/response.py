@@ -1,6 +1,6 @@
-"""Read answers of OpenAI's protocol, in one piece or in many, with the same result.
+"""Read answers of OpenAI's protocol, streamed or not, with the same result.
 
-An answer that is none becomes the failure that it stands for.
+A response without an answer becomes the matching error.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _CUT = frozenset({"length", "max_tokens", "model_length", "max_output_tokens"})
 
 
 class ServerSaidError(Exception):
-    """It answered with an error: an HTTP status, or what stands for one, and the body as it came.
+    """The server returned an error: an HTTP status or its equivalent, and the body.
 
-    `status` is 0 where it is not known.
+    `status` is 0 if it is not known.
     """
 
     def __init__(self, status: int, body: str, headers: Mapping[str, str] | None = None) -> None:
@@ -48,7 +48,7 @@ class ServerSaidError(Exception):
 
 
 class NoAnswerError(Exception):
-    """It answered with something that is neither an answer nor an error: `came`, as text."""
+    """The server returned neither an answer nor an error; `came` is the response as text."""
 
     def __init__(self, problem: str, came: str = "") -> None:
         super().__init__(problem)
@@ -76,7 +76,7 @@ _STATUS_OF = {
 
 @dataclass
 class GrowingAnswer:
-    """An answer as it grows. `finish_reason` is None until the server says why it ended."""
+    """An answer as it arrives. `finish_reason` is None until the server sends it."""
 
     text: list[str] = field(default_factory=list)
     thinking: list[str] = field(default_factory=list)
@@ -88,9 +88,9 @@ class GrowingAnswer:
     body: dict[str, Any] | None = None
 
     def add(self, data: object) -> tuple[str, str]:
-        """Take in a chunk of a stream, or the whole; gives its text and its thinking.
+        """Add a chunk of a stream, or the whole answer; return its text and its thinking.
 
-        Raises ServerSaidError where it is an error, NoAnswerError where it is no JSON object.
+        Raises ServerSaidError for an error, NoAnswerError if `data` is not a JSON object.
         """
         if not isinstance(data, dict):
             raise NoAnswerError(f"expected a JSON object, got {type(data).__name__}")
@@ -129,7 +129,7 @@ class GrowingAnswer:
         return text, thinking
 
     def raw(self) -> dict[str, Any]:
-        """The answer as the server gives it in one piece, put together where it came in many."""
+        """Return the answer as one response object, assembled if it was streamed."""
         if self.body is not None:
             return self.body
         message = {
@@ -146,7 +146,8 @@ class GrowingAnswer:
     def usage(self) -> Usage | None:
         """Return the reported usage; None without a report.
 
-        What it read from its cache is part of the protocol's `prompt_tokens`, and not of ours.
+        Tokens read from the cache are part of the protocol's `prompt_tokens`; here they are
+        separate.
         """
         prompt = _count(self.reported.get("prompt_tokens"))
         completion = _count(self.reported.get("completion_tokens"))
@@ -168,7 +169,7 @@ class GrowingAnswer:
 
 
 def status_of(data: dict[str, Any]) -> int:
-    """The HTTP status that an error in a body stands for; 0 where it tells none."""
+    """Return the HTTP status that an error in a body corresponds to; 0 if it names none."""
     error = data.get("error")
     parts = error if isinstance(error, dict) else data
     for key in ("code", "status", "type"):
@@ -184,7 +185,7 @@ def status_of(data: dict[str, Any]) -> int:
 
 
 def _pieces(content: object) -> tuple[str, str]:
-    """The text and the thinking of a content, which some servers give in parts."""
+    """Return the text and the thinking of a content, which some servers send as a list of parts."""
     if isinstance(content, str):
         return content, ""
     text = []
@@ -211,9 +212,9 @@ def _dumped(data: object) -> str:
 def check(
     asked: HttpRequest, answer: GrowingAnswer, body: dict[str, Any], notes: dict[str, Any]
 ) -> None:
-    """Raises AgentError where the answer is no whole one.
+    """Raise AgentError if the answer is incomplete or unusable.
 
-    `body` is the request; `notes` are kept with the failure, in `partial` what was said.
+    `body` is the request; `notes` are kept with the error, with the received text as `partial`.
     """
     reason = answer.finish_reason
     if answer.refusal:
@@ -253,12 +254,12 @@ def check(
 
 
 def is_all_text(messages: list[dict[str, Any]]) -> bool:
-    """Return True if a request holds nothing but text, whose tokens can be estimated."""
+    """Return True if a request contains nothing but text, whose tokens can be estimated."""
     return all(isinstance(message["content"], str) for message in messages)
 
 
 def is_cut(answer: GrowingAnswer) -> bool:
-    """Return True if the answer reached the limit of its length."""
+    """Return True if the answer was cut off at its length limit."""
     return answer.finish_reason in _CUT
 
 
@@ -289,7 +290,7 @@ def _truncated(
 
 
 def server_failure(asked: HttpRequest, error: ServerSaidError, notes: dict[str, Any]) -> AgentError:
-    """Return the failure for the server's own error."""
+    """Return the error for an error of the server."""
     said = http.said_in(error.body)
     if error.status or http.is_too_long(0, said):
         failure = http.status_failure(asked, error.status, error.headers, error.body)
@@ -302,7 +303,7 @@ def server_failure(asked: HttpRequest, error: ServerSaidError, notes: dict[str, 
 
 
 def no_answer(asked: HttpRequest, error: NoAnswerError, notes: dict[str, Any]) -> AgentError:
-    """Return the failure for a response that is no answer."""
+    """Return the error for a response that is not an answer."""
     if error.came.lstrip()[:1] == "<":
         return http.status_failure(asked, 200, {}, error.came)
     metadata = notes or ({"raw": error.came} if error.came else {})
@@ -311,7 +312,7 @@ def no_answer(asked: HttpRequest, error: NoAnswerError, notes: dict[str, Any]) -
 
 
 def model_names(body: str) -> set[str] | None:
-    """The models that a server lists at `/models`; None where it cannot be read."""
+    """Return the models that a server lists at `/models`; None if the list cannot be read."""
     try:
         listed = json.loads(body)["data"]
         return {str(model["id"]) for model in listed or []}
@@ -332,9 +333,9 @@ _LONGEST_TAG = len("</thinking        >")
 
 
 class Spoken:
-    """Text as it comes, without the thinking that some models begin it with.
+    """The streamed text without the thinking that some models begin with.
 
-    It is for the live view alone. What counts is the whole answer, as `reading` reads it.
+    It is only for the live view: the reply is computed from the whole answer.
     """
 
     def __init__(self) -> None:
@@ -343,7 +344,7 @@ class Spoken:
         self._has_begun = False
 
     def feed(self, text: str) -> str:
-        """Return the text to show now: nothing as long as it may be thinking."""
+        """Return the text to show now: "" while it may be thinking."""
         if self._has_begun:
             return text
         self._held += text
@@ -366,13 +367,13 @@ class Spoken:
         return self.finish()
 
     def finish(self) -> str:
-        """Return the text that was held back, and was no thinking after all."""
+        """Return the withheld text if it was not thinking after all."""
         rest, self._held = self._held, ""
         return "" if self._within else rest
 
 
 class RequestAnswer:
-    """The answer to one request, with the text that was emitted of it."""
+    """The answer to one request, and the text of it that was emitted."""
 
     def __init__(self, emit: Emit, *, shown: bool) -> None:
         self.emit = emit
@@ -384,7 +385,7 @@ class RequestAnswer:
         self.ended = False
 
     def take(self, data: object, *, live: bool) -> None:
-        """Take in a piece of the answer; tell of it, if it is one of a stream."""
+        """Add a piece of the answer; emit it if it is part of a stream."""
         text, thinking = self.answer.add(data)
         self.ended = self.ended or self.answer.finish_reason is not None
         spoken = self._spoken.feed(text) if text else ""
@@ -394,7 +395,7 @@ class RequestAnswer:
             self._tell(spoken, live=live)
 
     def finish(self, *, live: bool) -> None:
-        """Tell what was held back."""
+        """Emit the withheld text."""
         if spoken := self._spoken.finish():
             self._tell(spoken, live=live)
 
@@ -418,16 +419,16 @@ class RequestAnswer:
         return bool(hidden or self.answer.thinking or spoken < sum(map(len, self.answer.text)))
 
     def said(self) -> bool:
-        """Return True if some of the answer itself came."""
+        """Return True if part of the answer itself was received."""
         return bool("".join(self._told).strip())
 
     def answer_notes(self) -> dict[str, Any]:
-        """Return the metadata beside an answer's text."""
+        """Return the metadata of an answer: its thinking and the raw response."""
         thinking = "".join(self.answer.thinking).strip()
         return {**({"thinking": thinking} if thinking else {}), "raw": self.answer.raw()}
 
     def notes(self) -> dict[str, Any]:
-        """Return the metadata of an answer that failed; nothing where nothing came."""
+        """Return the metadata of an answer that failed; empty if nothing was received."""
         if not (self.answer.head or self.answer.text or self.answer.thinking):
             return {}
         partial = "".join(self._told)
@@ -435,7 +436,11 @@ class RequestAnswer:
 
 
 async def read_stream(response: httpx.Response, call: RequestAnswer) -> None:
-    """Read to the end; once the answer's end was told, not for long, and a cut does no harm."""
+    """Read a stream to its end.
+
+    After the end of the answer it is read only for a short time more, and a cut connection is
+    ignored.
+    """
     import httpx  # noqa: PLC0415  # it is here by now
 
     reader = http.StreamReader()
@@ -468,7 +473,7 @@ def _add_data(data: str, call: RequestAnswer) -> None:
 
 
 async def read_whole(response: httpx.Response, call: RequestAnswer) -> None:
-    """Read an answer that comes in one piece."""
+    """Read an answer that is not streamed."""
     body = await text_of(response)
     data = _parsed(body)
     call.take(data, live=False)
@@ -478,7 +483,7 @@ async def read_whole(response: httpx.Response, call: RequestAnswer) -> None:
 
 
 async def text_of(response: httpx.Response) -> str:
-    """All of what came."""
+    """Return the whole body as text."""
     body = b"".join([chunk async for chunk in _limited(response)])
     return body.decode("utf-8", "replace")
 

@@ -1,1 +1,1 @@
-"""Programs as agents: start, read, end."""
+"""The programs of agents: start, read and end them."""

@@ -1,8 +1,8 @@
-"""Find, reap and end what programs leave behind: orphans, and the programs of a killed arena.
+"""Find, reap and end processes that programs leave behind: orphans, and those of a killed arena.
 
-Every program gets a variable, the mark, which all under it inherit in any group or session. On
-Linux arena becomes the parent of the orphans below it, so that only its own few children need to
-be examined; elsewhere all processes of the user are that began after the program.
+Every program gets a variable, the mark, which all its descendants inherit in any group or session.
+On Linux arena becomes the parent of the orphans below it, so that only its own few children need to
+be examined; elsewhere all processes of the user that began after the program are examined.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _has_other_user(process: Any) -> bool:
 
 
 class _Child(NamedTuple):
-    """A child of this process; `began` (clock ticks) tells it from another that gets its pid."""
+    """A child of this process; `began` (clock ticks) differs if the pid is reused."""
 
     pid: int
     began: int
@@ -206,7 +206,7 @@ def _child(pid: int) -> _Child | None:
 
 
 def _marks_of(child: _Child) -> list[str]:
-    """Return its marks but those of this process; during an exec it has none for a moment."""
+    """Return its marks except those of this process; during an exec it has none for a moment."""
     limit = time.monotonic() + _EXEC_LIMIT_S
     try:
         while not (environ := Path(f"/proc/{child.pid}/environ").read_bytes()):
@@ -241,11 +241,11 @@ def _is_inherited(child: _Child) -> bool:
 
 
 class Tree:
-    """The processes under `root`, which leads a group of its own where there are groups.
+    """The processes below `root`, which leads a process group where there are groups.
 
-    `root` None: neither it nor its group is left. `find_marked` returns the processes that carry
-    its mark. A process stays known once it was found, so that an orphan is not lost when its
-    parent ends.
+    `root` is None if neither it nor its group is left. `find_marked` returns the processes that
+    carry its mark. A process that was found once remains known, so that an orphan is not lost when
+    its parent ends.
     """
 
     def __init__(self, root: int | None, find_marked: Callable[[], Iterable[int]]) -> None:
@@ -277,7 +277,7 @@ class Tree:
         return sorted(pids.union(self._group_members()))
 
     def terminate(self) -> None:
-        """Ask all to end; where there are no signals, end them."""
+        """Ask all processes to end; on a system without signals, end them."""
         if sys.platform != "win32":
             self._signal_group(signal.SIGTERM)
         self._end_outsiders(kill=False)
@@ -292,7 +292,7 @@ class Tree:
         self._end_outsiders(kill=True)
 
     def is_alive(self) -> bool:
-        """Return True if any known process is left; a zombie is not."""
+        """Return True if any known process is alive; a zombie does not count."""
         if any(_is_alive(process) for process in self._known.values()):
             return True
         return next(self._group_members(), None) is not None
@@ -387,10 +387,11 @@ def remove_record(path: Path) -> None:
 
 
 def end_recorded(folder: Path) -> int:
-    """End the recorded trees whose arena is gone, remove their records; return how many ended.
+    """End the recorded trees whose arena has ended; return their number.
 
-    Records of an arena that is alive stay. A missing folder costs next to nothing.
-    Raises UsageError if the folder is a link: the files it leads to are not arena's to remove.
+    Their records are removed; records of a running arena are kept. A missing folder costs next to
+    nothing. Raises UsageError if the folder is a link: the files that it leads to are not arena's
+    to remove.
     """
     try:
         files.check_no_link(folder, below=folder.parents[1])
@@ -442,7 +443,7 @@ def _facts(path: Path) -> dict[str, Any]:
 
 
 def _owner_runs(facts: dict[str, Any]) -> bool:
-    """Return True if the arena runs; a killed one may stay as a zombie for ever."""
+    """Return True if the arena runs; a killed one may remain as a zombie."""
     import psutil  # noqa: PLC0415 - see `record`
 
     if not _is_the_same(facts["owner"], facts["owner_began"]):
@@ -454,7 +455,7 @@ def _owner_runs(facts: dict[str, Any]) -> bool:
 
 
 def _tree(facts: dict[str, Any]) -> Tree:
-    """Return the tree of a record's program, as far as it is left."""
+    """Return the tree of a record's program, as far as it still exists."""
     import psutil  # noqa: PLC0415 - see `record`
 
     pid, mark = int(facts["pid"]), str(facts["mark"])

@@ -71,7 +71,7 @@ class JsonObjects:
             self._line.append(tail)
 
     def finish(self) -> None:
-        """Read the end of the output: an open object is no JSON."""
+        """Read the end of the output; an open object is not JSON."""
         self._read_lines(["".join(self._line)])
         self._line.clear()
         while self._open is not None:
@@ -186,7 +186,7 @@ class JsonObjects:
 def _closed_at(line: str, start: int, depth: int) -> tuple[int, int]:
     """Return the number of brackets open after the line, or 0 and the offset after the object.
 
-    A string that the line does not end closes all: it is no JSON.
+    If a string does not end within the line, all brackets count as closed: it is not JSON.
     """
     for token in _TOKEN.finditer(line, start):
         mark = line[token.start()]
@@ -211,7 +211,7 @@ MISSING = object()
 
 
 class NotAnAnswerError(ValueError):
-    """The output is no answer; `mend` is a hint."""
+    """The output is not an answer; the error has a hint."""
 
     def __init__(self, problem: str, mend: str = "") -> None:
         super().__init__(problem)
@@ -318,7 +318,7 @@ class ProgramOutput:
         return output.model_copy(update={"metadata": {**output.metadata, **self.notes()}})
 
     def notes(self) -> dict[str, Any]:
-        """Return the other output: `log`, `stderr`, `replaced_bytes`, as far as there is any."""
+        """Return the other output, if any: `log`, `stderr`, `replaced_bytes`."""
         log = "" if self._format.kind == "text" else self._objects["stdout"].log.text
         bad = self._streams["stdout"].replaced or self._replaced
         notes = {"log": log, "stderr": self._stderr_tail.text, "replaced_bytes": bad}

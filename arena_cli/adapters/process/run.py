@@ -161,8 +161,8 @@ _BATCH_SPECIAL = frozenset('&|<>^%!"')
 class ProgramSettings(Settings):
     """The keys of all kinds whose agent is a program.
 
-    `args` are more arguments, `env` more variables (a value, or `inherit`), `cwd` is where it runs,
-    from the workspace.
+    `args` are more arguments, `env` more variables (a value, or `inherit`); `cwd` is the working
+    folder, relative to the workspace.
     """
 
     looks_only: ClassVar[bool] = True
@@ -196,7 +196,7 @@ class ProgramSettings(Settings):
 
 
 def may_run_in(workspace: Path, cwd: str) -> bool:
-    """Return True if the folder is there, or will be made when a program is started in it.
+    """Return True if the folder exists, or is created when a program is started in it.
 
     The latter are the agents' own folders below `work/`, if no link leads there.
     """
@@ -209,7 +209,7 @@ def may_run_in(workspace: Path, cwd: str) -> bool:
 
 
 def prepare_folder(workspace: Path, cwd: str) -> Path:
-    """Return the folder to run a program in; make an agent's own, which git ignores."""
+    """Return the folder to run a program in; create an agent's own, which git ignores."""
     path = workspace / cwd
     if _is_own_folder(cwd) and not path.is_dir():
         # A folder that cannot be made is reported when the program is started.
@@ -241,9 +241,9 @@ def find_program(name: str, *, workspace: Path, environ: Mapping[str, str]) -> P
 
 
 def explain_missing(name: str, *, workspace: Path, key: str, install: str = "") -> tuple[str, str]:
-    """Return why `find` found nothing, and a hint; `key` is the setting that names the program.
+    """Return why `find_program` found nothing, and a hint.
 
-    `install` tells how to get it.
+    `key` is the setting that names the program; `install` is how to install it.
     """
     if Path(name).name == name:
         get = f"install it ({install})" if install else "install it"
@@ -263,12 +263,12 @@ def is_batch_file(program: Path) -> bool:
 
 
 def holds_commands(program: Path, text: str) -> bool:
-    """Return True if the program is a batch file and would find commands in an argument."""
+    """Return True if the program is a batch file and could run commands from an argument."""
     return is_batch_file(program) and not _BATCH_SPECIAL.isdisjoint(text)
 
 
 def escape_argument(text: str) -> str:
-    """Return a text as an argument that is no option, and that no system cuts at a NUL."""
+    """Return the text, safe as an argument: it is not taken for an option or cut at a NUL."""
     text = text.replace("\0", REPLACEMENT)
     return f" {text}" if text.startswith(_OPTION_MARKS) else text
 
@@ -342,9 +342,9 @@ class KeptProgram:
     """Keep the program of one agent alive between its calls, which wait for each other.
 
     The first `exchange` starts the program. A call that fails or is cancelled ends it with its
-    whole tree, and the next call starts another. `notes` are there after any end of a call.
+    whole tree, and the next call starts another. `notes` are available after any end of a call.
     Errors name it `name`, as in "its program failed with exit code 1", and its command line
-    `asked`; `mend` is the hint if it cannot be started, or ends before its first answer.
+    `asked`; they contain the hint if it cannot be started, or if it ends before its first answer.
     """
 
     def __init__(
@@ -527,7 +527,7 @@ class KeptProgram:
 
 
 class _Remarks:
-    """The output of one call besides its answer."""
+    """The output of one call other than its answer."""
 
     def __init__(self) -> None:
         self.log = Tail()

@@ -80,7 +80,7 @@ if sys.platform == "win32":
         return kernel
 
     class _Job:
-        """A job with the process `pid` in it. Raises OSError where Windows refuses one."""
+        """A job with the process `pid` in it. Raises OSError if Windows refuses one."""
 
         def __init__(self, pid: int) -> None:
             self._kernel = _kernel()
@@ -189,9 +189,9 @@ class Process(asyncio.SubprocessProtocol):
         )
 
     def write(self, data: bytes, *, last: bool = True) -> None:
-        """Write to its stdin, as fast as it reads; after the `last` data close it.
+        """Write to its stdin, as fast as it reads; close it after the `last` data.
 
-        It is no error if the program does not read it.
+        A program that does not read it is not an error.
         """
         cleanup.reap_orphans()
         pipe: Any = self._transport and self._transport.get_pipe_transport(0)
@@ -358,7 +358,7 @@ async def _wait_gone(tree: Tree, limit_s: float) -> None:
 
 
 async def _kill(tree: Tree, limit_s: float) -> None:
-    """Kill all that is left of a tree, and all that it starts meanwhile."""
+    """Kill the rest of a tree, and all processes that it starts meanwhile."""
     clock = asyncio.get_running_loop().time
     limit = clock() + limit_s
     while tree.look() and clock() < limit:
@@ -376,7 +376,7 @@ TAIL_LIMIT = 8192
 
 
 class Tail:
-    """The last `LIMIT` characters of what was added."""
+    """The last `LIMIT` characters of the added text."""
 
     def __init__(self) -> None:
         self._text = ""

@@ -1,10 +1,10 @@
 """Turn a session's events into the entries of its audit, as plain data for every format.
 
-An entry has `entry` (its kind), `seq` and `time` of the event that it comes from, and the fields of
-its kind. A `message` holds a text; a `call` is one reply, whatever its end: the agent, its input,
-its notes, its cost, and the text of the answer. `session`, `note`,
-`context_usage`, `compacted`, `deviation`, `extracted` and `chain_finished` have the fields
-of their events. Only what is open is held, so that a session may be as long as it likes.
+An entry has `entry` (its kind), the `seq` and `time` of its event, and the fields of its kind. A
+`message` holds a text. A `call` is one reply, regardless of its end: the agent, its input, its
+notes, its cost, and the text of the answer. `session`, `note`, `context_usage`, `compacted`,
+`deviation`, `extracted` and `chain_finished` have the fields of their events. Only open calls are
+kept in memory, so a session may have any length.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def conversation(events: Iterable[Event]) -> Iterator[Entry]:
 
 
 def audit(events: Iterable[Event]) -> Iterator[Entry]:
-    """Every message and every call, in the order in which they ended, and what the team noted.
+    """Yield every message and every call, in the order in which they ended, and the other entries.
 
-    A call that is running, or was cut off by a crash, comes as `unfinished` when its chain ends,
-    else at the end.
+    A call that is still running, or was cut off by a crash, is yielded as `unfinished` when its
+    chain ends, else at the end.
     """
     last: Chain | None = None
     for event, chain in follow(events):
@@ -145,7 +145,7 @@ def _asked(started: ReplyStarted, chain: Chain) -> Entry:
 
 
 def _event_entry(kind: str, event: Event) -> Entry:
-    """Return an entry of an event; of one beside the replies it has all fields."""
+    """Return the entry of an event; for an event other than a reply it has all fields."""
     entry: Entry = {"entry": kind, "seq": event.seq, "time": event.ts}
     if isinstance(event, (SideEvent, ChainFinished)):
         entry |= event.model_dump(mode="json", exclude=_APART)
@@ -189,7 +189,7 @@ def _content(message: Message, to: Sequence[str]) -> Entry:
 
 
 def _usage(usage: Usage | None, *, free: bool) -> Entry:
-    """Tokens and money; None is not known. What is `free` costs nothing where nobody says more."""
+    """Return the token counts and the cost; None if unknown, 0 for a `free` call without a cost."""
     if usage is None and not free:
         return {**dict.fromkeys(_TOKENS), "tokens_estimated": None, "cost_usd": None}
     used = usage or Usage()
@@ -208,14 +208,14 @@ _SUMS = (
 
 
 class Totals:
-    """Sums over the entries that passed. A cost that is not known is counted, not taken as free."""
+    """Sums over the entries that passed. An unknown cost is counted as unknown, not as free."""
 
     def __init__(self) -> None:
         self._agents: dict[str, Counter[str]] = {}
         self._costs: dict[str, float] = {}
 
     def passing(self, entries: Iterable[Entry]) -> Iterator[Entry]:
-        """The same entries."""
+        """Yield the same entries and add each call to the totals."""
         for entry in entries:
             kind = entry["entry"]
             if kind == CALL:
@@ -235,14 +235,14 @@ class Totals:
             self._costs[agent] = self._costs.get(agent, 0.0) + entry["cost_usd"]
 
     def agents(self) -> dict[str, dict[str, Any]]:
-        """By agent, in the order in which they were first called."""
+        """Return the figures by agent, in the order of their first calls."""
         return {
             agent: _make_figures(sums, self._costs.get(agent))
             for agent, sums in self._agents.items()
         }
 
     def total(self) -> dict[str, Any]:
-        """Over all of them."""
+        """Return the figures summed over all agents."""
         counts: Counter[str] = Counter()
         for sums in self._agents.values():
             counts.update(sums)
@@ -252,8 +252,8 @@ class Totals:
 def _make_figures(sums: Counter[str], cost: float | None) -> dict[str, Any]:
     """Return the figures of a sum.
 
-    `cost_usd` is the sum of the known costs, None where none is known; `cost_unknown` is the number
-    of calls whose cost is not.
+    `cost_usd` is the sum of the known costs, None if none is known; `cost_unknown` is the number of
+    calls with an unknown cost.
     """
     figures: dict[str, Any] = {name: count for name, count in sums.items() if name not in _SUMS}
     unknown = figures.pop("cost_unknown", 0)
@@ -267,8 +267,8 @@ def _make_figures(sums: Counter[str], cost: float | None) -> dict[str, Any]:
 class AuditRecord:
     """The record of a session: its name, its current members, and its events, read once.
 
-    `audit`: every call, not only what was said. `totals` and `unreadable`, the number of lines of
-    the transcript that could not be read, are known once all entries have passed.
+    With `audit` it has every call, not only the conversation. `totals` and `unreadable`, the number
+    of unreadable lines of the transcript, are known once all entries have passed.
     """
 
     session: str
@@ -279,14 +279,14 @@ class AuditRecord:
     unreadable: int = 0
 
     def entries(self) -> Iterator[Entry]:
-        """Its entries, in order."""
+        """Yield the entries of the record, in order."""
         if not self.audit:
             yield from conversation(self.events)
             return
         yield from self.totals.passing(audit(self.events))
 
     def facts(self) -> dict[str, Any]:
-        """Whose record it is."""
+        """Return the facts of the session: its id, its team, and its members."""
         opening = self.opening
         fields: dict[str, Any] = {
             "session": self.session,
@@ -305,7 +305,7 @@ VERSION = 1
 
 
 def write_json(record: AuditRecord) -> Iterator[str]:
-    """The document, piece by piece. Texts stand in it exactly as they were said."""
+    """Yield the JSON document, piece by piece; texts are kept unchanged."""
     facts = {"version": VERSION, **record.facts()}
     yield "{" + "".join(f"{_json(name)}: {_json(value)},\n" for name, value in facts.items())
     yield '"entries": ['

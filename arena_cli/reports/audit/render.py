@@ -1,7 +1,8 @@
 """Write a session's record as markdown and as rows of a table.
 
-Field names are those of the JSON, the same in every language. What agents and people said stands in
-fences that no line of it can end; all else of theirs is one line, with markup escaped.
+Field names are those of the JSON, the same in every language. Texts of agents and people are put in
+fences that none of their lines can close; all other data of theirs is put on one line, with markup
+escaped.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def written_table(record: AuditRecord) -> Iterator[str]:
-    """The table, row by row."""
+    """Yield the table, row by row."""
     columns = AUDIT if record.audit else CONVERSATION
     rows = (_row(entry, columns) for entry in record.entries())
     return _written_rows(columns, rows)
@@ -98,7 +99,7 @@ def _written_rows(
 
 
 def _row(entry: Entry, columns: tuple[str, ...]) -> list[str | int | float]:
-    """The cells of an entry; what has no column of its own stands in `detail` as JSON."""
+    """Return the cells of an entry; fields without a column of their own go to `detail` as JSON."""
     row = dict(entry)
     if entry["entry"] == CALL and entry["cost_usd"] is None:
         row["cost_usd"] = UNKNOWN
@@ -131,7 +132,7 @@ def _flat(name: str, value: Any) -> str:
 
 
 def defused(cell: str) -> str:
-    """A cell that no spreadsheet takes for a formula, blanks before it or not."""
+    """Return the cell so that no spreadsheet reads it as a formula, even after leading blanks."""
     is_formula = cell.lstrip().startswith(_FORMULA) or cell.startswith(("\t", "\r", "\n"))
     return f"'{cell}" if is_formula else cell
 
@@ -147,7 +148,7 @@ _LEAST = 3
 
 
 def write_markdown(record: AuditRecord) -> Iterator[str]:
-    """The whole record, piece by piece."""
+    """Yield the record as markdown, piece by piece."""
     yield from _facts(record)
     for entry in record.entries():
         yield _entry(entry) if record.audit else _said(entry)
@@ -157,9 +158,10 @@ def write_markdown(record: AuditRecord) -> Iterator[str]:
 def newest(record: AuditRecord, most_bytes: int, most_tokens: int) -> str:
     """Return the newest whole entries within that many bytes and tokens.
 
-    A line says how many are left out.
+    A line has the number of omitted entries.
 
-    Tokens are estimated. A text that is longer than about a quarter of that is cut, and says so.
+    Tokens are estimated. A text that is longer than about a quarter of the limit is cut, and marked
+    as cut.
     """
 
     def share(text: str) -> float:
@@ -208,7 +210,7 @@ def _facts(record: AuditRecord) -> Iterator[str]:
 
 
 def _said(entry: Entry) -> str:
-    """A message of a conversation: who, to whom, when, and what."""
+    """Return a message of a conversation, with its author, recipients, time and text."""
     name, author_id = entry["author_name"], entry["author_id"]
     author = _plain(name if name == author_id else f"{name} ({author_id})")
     to = f" to {', '.join(map(_plain, entry['to']))}" if entry["to"] else ""
@@ -243,7 +245,7 @@ def _heading(entry: Entry) -> str:
 
 
 def _values(name: str, value: Any, entry: Entry) -> Iterator[str]:
-    """A field's value as it stands in a line; nothing for an empty one."""
+    """Yield a field's value as it is written in a line; nothing if it is empty."""
     if name == "cost_usd":
         yield UNKNOWN if value is None else f"{value:.10f}".rstrip("0").rstrip(".")
     elif name == "attachments":
@@ -295,5 +297,5 @@ def _text(value: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text as one line in which no markup works."""
+    """Return a text as one line with its markup escaped."""
     return _MARKUP.sub(r"\\\g<0>", escape_line(text))

@@ -1,7 +1,7 @@
 """Compare two conversations: match their entries, and list what differs.
 
-Two are the same where their canonical forms are, but for the numbers of chains, turns and replies,
-and the sums that are made of others. Nothing is drawn here (`differences` does).
+Two conversations are the same if their canonical forms are, except for the numbers of chains, turns
+and replies, and derived sums. Nothing is drawn here (`reports.diff.render` does that).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def between(
     ours: Sequence[ComparedConversation],
     theirs: Sequence[ComparedConversation],
 ) -> Difference:
-    """Conversations beside those of the same case and session; a single one beside a single one."""
+    """Pair the conversations by case and session, or two single ones directly, and compare them."""
     passed_over = frozenset() if a.kind == b.kind else _OF_ONE_KIND
     if len(ours) == len(theirs) == 1:
         diffs = [_conversations(ours[0], theirs[0], passed_over)]
@@ -104,13 +104,13 @@ def _settings(a: Fields, b: Fields, *, mixed: bool) -> Iterator[Changed]:
 
 
 def _owner(path: str) -> str:
-    """`members[tester]` of `members[tester].name`; nothing for what is the team's."""
+    """Return `members[tester]` of `members[tester].name`; "" for a setting of the team."""
     prefix, bracket, _ = path.partition("]")
     return prefix if bracket else ""
 
 
 class _Comparing:
-    """Compares entries in order; `parted` is the first place where a chain went another way.
+    """Compares entries in order; `parted` is the first place where a chain took another course.
 
     `passed_over` are fields of replies and chains that the kinds of both sides do not share.
     """
@@ -121,7 +121,7 @@ class _Comparing:
         self.parted: Parted | None = None
 
     def entries(self, a: Sequence[Entry], b: Sequence[Entry]) -> Iterator[EntryDiff]:
-        """The entries that differ, beside each other by what opened them."""
+        """Yield the entries that differ, paired by the messages that opened them."""
         keys = [[entry.key for entry in side] for side in (a, b)]
         for left_index, right in text.pairs(*keys):
             first = a[left_index] if left_index is not None else None
@@ -188,7 +188,7 @@ class _Comparing:
                 yield TurnDiff(turn=number, fields=fields, replies=replies)
 
     def _replies(self, a: Mapping[str, Fields], b: Mapping[str, Fields]) -> Iterator[ReplyDiff]:
-        """Phase by phase: nobody heard what was said in the same one."""
+        """Yield the replies that differ, by phase: replies of one phase do not see each other."""
         for phase in ("A", "B", None):
             diffs = []
             for agent in dict.fromkeys([*a, *b]):
@@ -210,7 +210,7 @@ class _Comparing:
         return ReplyDiff(agent=agent, shown_otherwise=otherwise, fields=fields)
 
     def _hear(self, fields: Iterable[Changed], *, heard: bool = True) -> None:
-        """From now on everybody is shown something else, where what was said differs."""
+        """Record that later inputs differ if one of these fields changes what agents see."""
         if heard and any(field.field in _HEARD for field in fields):
             self._heard_alike = False
 
@@ -218,7 +218,7 @@ class _Comparing:
         return [change for change in list_changes(a, b) if change.field not in self._passed_over]
 
     def _of(self, side: Side, fields: Fields) -> list[Changed]:
-        """All fields of what the other side does not have."""
+        """Return all fields of an item that the other side does not have."""
         return self._changed(fields, {}) if side == "a" else self._changed({}, fields)
 
 

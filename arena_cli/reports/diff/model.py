@@ -1,9 +1,9 @@
 """Model conversations for comparison: entries without their positions, and their differences.
 
 An entry is a chain, a message that opened none, a change of the team, or a judge's call. Numbers of
-chains, turns and replies, and ids of messages, are left out of it or replaced by what they mean, so
-that a chain more at the beginning makes no later one another. Sums that can be made again are left
-out too. What is empty is not there: a recording leaves it out.
+chains, turns and replies, and ids of messages, are left out of it or replaced by their referents,
+so an additional chain at the beginning does not change the later ones. Sums that can be computed
+again are left out too. Empty values are omitted, as in a recording.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Entry(NamedTuple):
     text: str
 
     def content(self) -> Fields:
-        """Its content: of a chain `opening`, `messages`, `turns` and `end`, else its fields."""
+        """Return the content: `opening`, `messages`, `turns`, `end` of a chain, else its fields."""
         fields: Fields = json.loads(self.text)
         return fields
 
@@ -85,7 +85,7 @@ def of_session(events: Iterable[Event]) -> ComparedConversation:
 def of_recording(recording: Recording) -> list[ComparedConversation]:
     """Return its conversations, those of each case in the order in which they began.
 
-    Raises ValueError, KeyError, TypeError or AttributeError where a line is none of a recording.
+    Raises ValueError, KeyError, TypeError or AttributeError for a line that no recording has.
     """
     return [conversation for case in recording.cases.values() for conversation in of_case(case)]
 
@@ -109,7 +109,7 @@ def of_case(case: CaseRecord) -> Iterator[ComparedConversation]:
 
 
 class _RecordedSide:
-    """A session of a recording: its conversation, and what only recordings have.
+    """A session of a recording: its conversation, and the data that only recordings have.
 
     `calls` are the lines of each reply's calls, `judged` those of judges, each with the number of
     items of the conversation before it.
@@ -172,7 +172,7 @@ def _compared_of(
 
 
 def _add_sums(conversation: Conversation, calls: Calls, compared: ComparedConversation) -> None:
-    """Add the size of a conversation, what it used, and the kinds of its agents."""
+    """Add the size of a conversation, its usage, and the kinds of its agents."""
     turns = list(conversation.turns)
     replies = [reply for turn in turns for reply in turn.replies.values()]
     compared.turns = len(turns)
@@ -195,7 +195,7 @@ def _key_of(message: Fields) -> str:
 def _add_settings(
     event: SessionEvent, conversation: Conversation, compared: ComparedConversation
 ) -> None:
-    """Add what a session begins with, or what a change of its team changes."""
+    """Add the initial settings of a session, or those that a change of its team changes."""
     fields = _settings_fields(event)
     number = conversation.sessions.index(event)
     if number == 0:
@@ -285,7 +285,7 @@ def _outcome(line: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _usage_of(reply: Reply, calls: Calls) -> Usage | None:
-    """Return what a reply used, by its end, else by the outcome that is recorded."""
+    """Return the usage of a reply, by its end, else by the recorded result."""
     if reply.ends and reply.ends[-1].usage is not None:
         return reply.ends[-1].usage
     for line in calls.get(reply.number, ()):
@@ -300,7 +300,7 @@ def _pick_fields(values: Mapping[str, Any], names: Iterable[str]) -> Fields:
 
 
 def _flat(path: str, value: Any) -> Fields:
-    """Every value in nested data by its place."""
+    """Return every value in nested data by its path."""
     if not isinstance(value, Mapping):
         return {path: value} if value not in EMPTY else {}
     fields: Fields = {}
@@ -310,7 +310,7 @@ def _flat(path: str, value: Any) -> Fields:
 
 
 def _count(item: Any) -> int:
-    """Count the messages that a part of a recorded input stands for (`m3-m7`)."""
+    """Count the messages that an item of a recorded input covers (`m3-m7`)."""
     if isinstance(item, str) and "-" in item:
         first, last = item.split("-")
         return int(last[1:]) - int(first[1:]) + 1
@@ -323,7 +323,7 @@ Side = Literal["a", "b"]
 class ReplyDiff(Shape):
     """An agent's reply in a turn. `only`: the other side has none.
 
-    `shown_otherwise`: it was shown something else, though all that was said before is the same.
+    `shown_otherwise`: its input differs, though all earlier messages are the same.
     """
 
     agent: str
@@ -342,10 +342,10 @@ class TurnDiff(Shape):
 
 
 class EntryDiff(Shape):
-    """A chain, or what stands between chains. `a` and `b` number the chains of each side from 1.
+    """The differences of a chain, or of an event between chains.
 
-    `opening` is what opened it, as A has it if it has it; `fields` are those of the opening
-    message and of the end.
+    `a` and `b` number the chains of each side from 1. `opening` is the opening message, from A if A
+    has it; `fields` are those of the opening message and of the end.
     """
 
     kind: Kind
@@ -358,7 +358,7 @@ class EntryDiff(Shape):
 
 
 class Parted(Shape):
-    """The first place where a chain went another way; `turn` None: only its end did."""
+    """The first place where a chain took another course; `turn` None: only its end differs."""
 
     a: int
     b: int
@@ -376,7 +376,7 @@ class Told(Shape):
 
 
 class ConversationDiff(Shape):
-    """A session beside another. `case` and `session` are those of a recording."""
+    """The differences of two sessions. `case` and `session` are those of a recording."""
 
     case: str | None = None
     session: str | None = None

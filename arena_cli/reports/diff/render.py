@@ -1,7 +1,7 @@
 """Draw how two conversations differ, as lines: the first difference, then chain by chain.
 
-Makes lines of pieces (`reports.lines`). Texts of agents are escaped. Fields that follow from others
-are only named, at the end.
+It makes lines of pieces (`reports.lines`). Texts of agents are escaped. Fields that follow from
+others are only named, at the end.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _ALONE = frozenset({*_TEXTS, "structured", "attachments", "failure", "messages"}
 
 
 def draw_difference(difference: Difference, say: Words) -> Iterator[Line]:
-    """The lines for all of it."""
+    """Yield the lines for the whole difference."""
     single = difference.conversations[0] if len(difference.conversations) == 1 else None
     yield compared(difference.a, "a", say, single.a if single else None)
     yield compared(difference.b, "b", say, single.b if single else None)
@@ -62,7 +62,7 @@ def draw_difference(difference: Difference, say: Words) -> Iterator[Line]:
 
 
 def compared(compared_side: Compared, side: Side, say: Words, size: Told | None = None) -> Line:
-    """`A  session login`, and how much there is of it."""
+    """Return `A  session login` and the size of that side."""
     kinds = {
         "session": "session {name}",
         "recording": "recording {name}",
@@ -74,20 +74,20 @@ def compared(compared_side: Compared, side: Side, say: Words, size: Told | None 
 
 
 def fields(changed: Iterable[Changed], say: Words, *, indent: str) -> Iterator[Line]:
-    """Each field, and what stands in it on both sides."""
+    """Yield each field with its values on both sides."""
     for change in changed:
         yield from _field(change, say, indent)
 
 
 def only(side: Side | None, say: Words) -> list[Span]:
-    """` · only in A`, behind what is; nothing for what is on both sides."""
+    """Return ` · only in A`, to append to an item; nothing for an item that both sides have."""
     if side is None:
         return []
     return [BETWEEN, Span(say("only in {side}", side=side.upper()), STYLES[side])]
 
 
 def left_out(names: Iterable[str], say: Words) -> Line:
-    """The fields that differ, and are only named."""
+    """Return the line that names the fields whose differences are not shown."""
     text = say("also differ: {fields}", fields=say(", ").join(names))
     return line(Span(f"{text} {say('(--json shows where)')}", "dim"), hang=2)
 
@@ -111,7 +111,7 @@ def _draw_size(size: Told, say: Words) -> Span:
 
 
 class _Drawing:
-    """Draws one conversation beside another; knows which fields it left out."""
+    """Draws the differences of two conversations; keeps the fields that it left out."""
 
     def __init__(self, say: Words) -> None:
         self._say = say
@@ -212,7 +212,7 @@ class _Drawing:
             yield from self._turn(turn, shown_fields)
 
     def _turn(self, turn: TurnDiff, shown_fields: Sequence[Changed]) -> Iterator[Line]:
-        """A turn, without what was told of it above."""
+        """Yield a turn, without the fields that are already shown above."""
         name = self._say("turn {turn}", turn=turn.turn)
         remaining = [field for field in turn.fields if field not in shown_fields]
         rows = list(self._fields(remaining, turn.only, INDENT * 2))
@@ -244,7 +244,7 @@ class _Drawing:
                 yield from _field(change, self._say, indent)
 
     def _alone(self, change: Changed, side: Side, indent: str) -> Iterator[Line]:
-        """Yield what is on one side only: the texts, and an end that is not a good one."""
+        """Yield the content that only one side has: the texts, and an abnormal end."""
         value = change.a if side == "a" else change.b
         if change.field == "status" and value != "success":
             yield line(indent, Span(self._say.enum(escape_line(str(value))), STYLES[side]))
@@ -288,7 +288,7 @@ def _is_long(value: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    """A value as a text of several lines."""
+    """Return a value as a text of several lines."""
     if value is None or isinstance(value, str):
         return value or ""
     if isinstance(value, list) and all(isinstance(item, str) for item in value):

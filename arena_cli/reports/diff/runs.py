@@ -1,8 +1,8 @@
 """Compare two results of `arena run`, scenario by scenario.
 
-Two results are the same where what was checked is: statuses, failures, drift, and each expectation
-with its verdict. Texts and usage that changed within what is expected are kept
-beside that. Times, paths of sessions, and lines of files are not compared.
+Two results are the same if their checks are: statuses, failures, drift, and each expectation with
+its verdict. Texts and usage that changed within the expectations are reported separately. Times,
+paths of sessions, and lines of files are not compared.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class _ScenarioRecord(Shape):
 
 
 class RunRecord(Shape):
-    """A result as far as it is compared."""
+    """The part of a result that is compared."""
 
     version: int
     scenarios: list[_ScenarioRecord]
@@ -94,7 +94,7 @@ class RunRecord(Shape):
 class StepChanged(Changed):
     """A field that differs. `step` counts from 1, None: over the whole scenario.
 
-    `checked`: it is a difference in what was checked, so that the results are not the same.
+    `checked`: the difference is in a checked value, so the results are not the same.
     """
 
     step: int | None = None
@@ -104,8 +104,8 @@ class StepChanged(Changed):
 class ScenarioDiff(Shape):
     """A scenario, or case; `only`: it is in one of the results.
 
-    Of an expectation, by its place below `expect`, `status`, `expected` and `actual` stand on each
-    side; of drift `before` and `after`, and `follows` where it follows from another one.
+    For an expectation, by its place below `expect`, each side has `status`, `expected` and
+    `actual`; for drift `before` and `after`, and `follows` if it follows from another one.
     """
 
     scenario: str
@@ -123,7 +123,7 @@ class RunTold(Shape):
 
 
 class RunDifference(Shape):
-    """Two results; `scenarios` are those that differ, `same` whether what was checked does not."""
+    """Two results; `scenarios` are those that differ, `same` is True if no checked value does."""
 
     version: int = 1
     a: Compared
@@ -142,7 +142,7 @@ class RunDifference(Shape):
 
 
 def read(document: Any, label: str) -> RunRecord:
-    """A result as `arena run --json` printed it. Raises UsageError."""
+    """Return the result that `arena run --json` printed. Raises UsageError."""
     try:
         run_read = RunRecord.model_validate(document)
     except ValidationError as error:
@@ -161,7 +161,7 @@ def read(document: Any, label: str) -> RunRecord:
 
 
 def between(a: Compared, b: Compared, ours: RunRecord, theirs: RunRecord) -> RunDifference:
-    """Scenario by scenario, by file and case; a file of another name by its title."""
+    """Compare scenario by scenario, paired by file and case, or by title after a renaming."""
     diffs = []
     for first, second in _beside(ours.scenarios, theirs.scenarios):
         present = first or second
@@ -196,7 +196,7 @@ def _changed(scenario: _ScenarioRecord, second: _ScenarioRecord) -> Iterator[Ste
 
 
 def _both_held(old_value: Any, new_value: Any) -> bool:
-    """Return whether one expectation passed on both sides, by other values."""
+    """Return whether one expectation passed on both sides, with different values."""
     sides = (old_value, new_value)
     if not all(isinstance(side, dict) and side.get("status") == "passed" for side in sides):
         return False
@@ -213,7 +213,7 @@ def _in_order(key: Place) -> tuple[int, int]:
 
 
 def _flat(scenario: _ScenarioRecord) -> dict[Place, Any]:
-    """All that is compared of a scenario, by its step and field."""
+    """Return all compared values of a scenario, by step and field."""
     values: dict[Place, Any] = {}
     dumped = scenario.model_dump(mode="json")
     for name in ("status", "reason", "error", "mode", "unkept", "usage", "judges_usage"):
@@ -259,7 +259,7 @@ def _checks(step: int | None, checks: Iterable[_CheckRecord]) -> dict[Place, Any
 
 
 def _numbered(key: Place, count: Counter[Place]) -> Place:
-    """The second of one place is another one."""
+    """Return the key, numbered if it is not the first at its place."""
     count[key] += 1
     return key if count[key] == 1 else (key[0], f"{key[1]} ({count[key]})")
 
@@ -282,7 +282,7 @@ _NOT_RUN = "not_run"
 
 
 def draw_run_diff(difference: RunDifference, say: Words, *, width: int) -> Iterator[Line]:
-    """The lines for all of it; what stands in columns for so wide a screen."""
+    """Yield the lines for the whole difference; columns are drawn for a screen of `width`."""
     for problem, totals, side in (
         (difference.a, difference.a_told, "a"),
         (difference.b, difference.b_told, "b"),
@@ -362,7 +362,7 @@ def _field(step_changed: StepChanged, say: Words, width: int) -> Iterator[Line]:
 
 
 def _check(step_changed: StepChanged, say: Words, width: int) -> Iterator[Line]:
-    """An expectation as it was on each side."""
+    """Yield an expectation with its verdict on each side."""
     sides = [value for value in (step_changed.a, step_changed.b) if value is not None]
     is_edited = len(sides) == 2 and sides[0]["expected"] != sides[1]["expected"]
     for side, value in (("A", step_changed.a), ("B", step_changed.b)):

@@ -1,6 +1,6 @@
 """Compare two texts: `-` a removed line, `+` a new one, `~` a changed one.
 
-A changed line is told once, as `the {-old-}{+new+} words`. Words are compared where a script puts
+A changed line is shown once, as `the {-old-}{+new+} words`. Words are compared where a script puts
 spaces between them, characters elsewhere. Texts of agents are escaped.
 """
 
@@ -23,7 +23,7 @@ MOST_PAIRS = 400_000_000
 
 
 class DiffBlock(NamedTuple):
-    """`a[a1:a2]` stands where `b[b1:b2]` does; `same`: it is equal to it."""
+    """A block `a[a1:a2]` in the position of `b[b1:b2]`; `same`: both are equal."""
 
     same: bool
     a1: int
@@ -33,9 +33,10 @@ class DiffBlock(NamedTuple):
 
 
 def blocks(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[DiffBlock]:
-    """The longest common subsequence of both, as blocks that cover both in order.
+    """Return blocks that cover both in order, by their longest common subsequence.
 
-    What is too much to align, between an equal beginning and end, is one block that differs.
+    If the part between the equal beginning and end is too large to align, it becomes one block that
+    differs.
     """
     start, a_end, b_end = _middle(a, b)
     result = [DiffBlock(True, 0, start, 0, start)]
@@ -48,9 +49,9 @@ def blocks(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[DiffBlock]:
 
 
 def pairs(a: Sequence[Hashable], b: Sequence[Hashable]) -> Iterator[tuple[int | None, int | None]]:
-    """Index beside index, so that as few as can be are changed, or stand on one side only (None).
+    """Yield pairs of indices with as few changes as possible; None if only one side has the item.
 
-    By Levenshtein's distance: one that was changed is beside what it became.
+    Pairs follow the Levenshtein distance: a changed item is paired with its replacement.
     """
     from rapidfuzz.distance import Levenshtein  # noqa: PLC0415 - where they differ only
 
@@ -69,7 +70,7 @@ def pairs(a: Sequence[Hashable], b: Sequence[Hashable]) -> Iterator[tuple[int | 
 
 
 def _middle(a: Sequence[Hashable], b: Sequence[Hashable]) -> tuple[int, int, int]:
-    """Return the end of the equal beginning, and the begin of the equal end in each."""
+    """Return the end of the equal beginning, and the start of the equal end in each."""
     shorter = min(len(a), len(b))
     start = next((index for index in range(shorter) if a[index] != b[index]), shorter)
     a_end, b_end = len(a), len(b)
@@ -90,7 +91,7 @@ def _common(
 
 
 def _numbered(a: Sequence[Hashable], b: Sequence[Hashable]) -> tuple[list[int], list[int]]:
-    """Equal things as equal numbers, so that no two hashes are taken for one."""
+    """Return both with equal items as equal numbers, so that no two hashes collide."""
     numbers: dict[Hashable, int] = {}
     left_numbers, right = (
         [numbers.setdefault(item, len(numbers)) for item in side] for side in (a, b)
@@ -99,7 +100,7 @@ def _numbered(a: Sequence[Hashable], b: Sequence[Hashable]) -> tuple[list[int], 
 
 
 def _joined(blocks: Sequence[DiffBlock]) -> Iterator[DiffBlock]:
-    """Without empty blocks; neighbours of one kind are one."""
+    """Yield the blocks without empty ones; neighbours of one kind are merged."""
     last: DiffBlock | None = None
     for block in blocks:
         if block.a1 == block.a2 and block.b1 == block.b2:
@@ -131,7 +132,7 @@ _UNSEEN = re.compile("[\u200c\u200d\ufe00-\ufe0f]")
 
 
 class TextChange(NamedTuple):
-    """A common piece of both texts, and what stands behind it in each."""
+    """A common piece of both texts, and the text that follows it in each."""
 
     same: str
     old: str
@@ -139,7 +140,7 @@ class TextChange(NamedTuple):
 
 
 def draw_text_diff(old_text: str, new_text: str, say: Words, *, indent: str) -> Iterator[Line]:
-    """The lines that changed, and one on each side of them that did not."""
+    """Yield the lines that changed, and one unchanged line on each side of them."""
     if old_text == new_text:
         return
     old, new = _lines(old_text), _lines(new_text)
@@ -155,7 +156,7 @@ def draw_text_diff(old_text: str, new_text: str, say: Words, *, indent: str) -> 
 
 
 def marked(text: str, mark: str, *, indent: str) -> Iterator[Line]:
-    """Every line of a text that only one side has."""
+    """Yield every line of a text that only one side has, with its mark."""
     style = OLD_STYLE if mark == GONE else NEW_STYLE
     for row in text.split("\n"):
         yield line(indent, Span(mark + escape_line(row), style), hang=len(indent) + len(mark))
@@ -168,7 +169,7 @@ def _lines(text: str) -> list[str]:
 def _stayed(
     rows: Sequence[str], first: bool, last: bool, say: Words, indent: str
 ) -> Iterator[Line]:
-    """The rows next to a change; how many lie between."""
+    """Yield the rows next to a change, and the number of rows between them."""
     above = [] if first else rows[:CONTEXT]
     remaining = rows[len(above) :]
     below = [] if last else remaining[max(len(remaining) - CONTEXT, 0) :]
@@ -186,9 +187,9 @@ def _row(mark: str, spans: list[Span], indent: str) -> Line:
 
 
 def _beside(old: Sequence[str], new: Sequence[str]) -> list[tuple[str | None, str | None]]:
-    """Each line beside what it became, by how much both have in common; None: it became nothing.
+    """Pair each line with the most similar line of the new text; None if it has no counterpart.
 
-    Where there are too many to compare them all, each is beside the one in its place.
+    If there are too many lines to compare them all, each is paired with the one at the same index.
     """
     if sum(map(len, old)) * sum(map(len, new)) > _MOST_WORK or len(old) * len(new) > _MOST_LOOKS:
         return list(zip_longest(old, new))
@@ -237,7 +238,7 @@ def _changed(old: str | None, new: str | None, indent: str) -> Iterator[Line]:
 
 
 def changes_of(old: str, new: str) -> list[TextChange] | None:
-    """Return the changes of a line; None where it is a different line."""
+    """Return the changes of a line; None if it is a different line."""
     old_tokens, right = _tokens(old), _tokens(new)
     changes: list[TextChange] = []
     same = ""
@@ -255,7 +256,7 @@ def changes_of(old: str, new: str) -> list[TextChange] | None:
 
 
 def _readable(changes: Sequence[TextChange]) -> list[TextChange]:
-    """Two changes are one where what they have in common between them is shorter than both."""
+    """Merge two changes if the text between them is shorter than either of them."""
     readable = [changes[0]]
     for change in changes[1:]:
         last = readable[-1]
@@ -279,7 +280,7 @@ def _token() -> re.Pattern[str]:
 
 
 def _tokens(text: str) -> list[str]:
-    """Words, numbers and single characters, each with the marks that belong to it."""
+    """Return words, numbers and single characters, each with the marks that belong to it."""
     matches = _token().findall(text)
     if text.isascii():
         return matches
@@ -322,7 +323,7 @@ def _spans(changes: Sequence[TextChange]) -> Iterator[Span]:
 
 
 def _apart(old: str, new: str) -> tuple[str, str]:
-    """Both, by their code points where nobody could see what differs."""
+    """Return both texts, as code points if the difference is not visible."""
     if _looks(old) == _looks(new):
         return ascii(old)[1:-1], ascii(new)[1:-1]
     return old, new
@@ -333,7 +334,7 @@ def _looks(text: str) -> str:
 
 
 def _shortened(text: str, *, begins: bool, ends: bool) -> str:
-    """The parts of a stretch that are next to a change."""
+    """Return the ends of a long unchanged text that are next to a change."""
     if len(text) <= LONGEST_SAME:
         return text
     start = len(text) - _SAME_AT_EACH_END

@@ -1,4 +1,4 @@
-"""Build blocks of a page of report lines, and the lanes of agents."""
+"""Build blocks of a page from report lines, and the lanes of agents."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Block(NamedTuple):
 
 
 class FoldedText(NamedTuple):
-    """A text; `more` is what is folded away, so many characters of it."""
+    """A text; `more` is the folded part and `characters` its length."""
 
     first: list[Block]
     more: list[Block]
@@ -62,7 +62,7 @@ class _TextRow(NamedTuple):
 
 
 def of_lines(lines: Iterable[Line]) -> FoldedText:
-    """The lines that a terminal would show, without the indent that all of them have."""
+    """Return the lines as a terminal would show them, without the indent that they share."""
     return _folded(_rows(lines))
 
 
@@ -149,7 +149,7 @@ def _folded(rows: list[_TextRow]) -> FoldedText:
 
 
 def of_text(text: str) -> FoldedText:
-    """A text of several lines, made harmless."""
+    """Return a text of several lines, escaped."""
     return of_lines(Line((Span(INDENT + row),)) for row in escape_text(text).split("\n"))
 
 
@@ -187,7 +187,7 @@ def _cut(row: _TextRow, room: int) -> tuple[_TextRow, _TextRow]:
 
 
 def _blocks(rows: Iterable[_TextRow]) -> list[Block]:
-    """Lines of one kind in one block, pieces of one style in one piece."""
+    """Merge lines of one kind into one block, and pieces of one style into one piece."""
     blocks: list[Block] = []
     for row in rows:
         if row.cells:
@@ -224,7 +224,7 @@ class Who(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """A column of a timeline: an agent, how often it replied, and what that used."""
+    """A column of a timeline: an agent, the number of its replies, and their usage."""
 
     who: Who
     replies: int = 0
@@ -232,7 +232,7 @@ class Lane(NamedTuple):
 
 
 class Cast:
-    """Everybody in a session, as its `session` events tell. `avatars` by agent id."""
+    """All participants of a session, from its `session` events. `avatars` are by agent id."""
 
     def __init__(self, sessions: Iterable[SessionEvent], avatars: Mapping[str, str]) -> None:
         self._avatars = avatars
@@ -247,11 +247,11 @@ class Cast:
 
     @property
     def members(self) -> list[Who]:
-        """In team order."""
+        """All members, in team order."""
         return list(self._everybody.values())
 
     def who(self, agent: str) -> Who:
-        """A member, or somebody who is none any more."""
+        """Return a member, also one that has left the team."""
         cast_member = self._everybody.get(agent)
         return cast_member or self._who(agent, agent, "", zlib.crc32(agent.encode()) % AGENT_STYLES)
 

@@ -1,9 +1,9 @@
 """Render a run or a session as one HTML page that needs no other file.
 
-All that agents, people and files said is text in it (jinja2 escapes it), never markup, attribute or
-script. A content security policy lets run what arena itself wrote, by its hash, and fetch nothing.
-The page can be read without its script, which only filters and searches; what it filters by are
-attributes of what stands there.
+All texts of agents, people and files are plain text in it (jinja2 escapes them), never markup,
+attribute or script. A content security policy runs only arena's own script, by its hash, and
+fetches nothing. The page can be read without its script, which only filters and searches by
+attributes of the elements.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RunOrigin(NamedTuple):
 
 
 def page(run_result: RunResult, say: Words, origin: RunOrigin | None = None) -> str:
-    """The page of a run."""
+    """Return the page of a run."""
     views = results.build_views(run_result, say)
     began = min(
         (result.opening.ts for result in run_result.scenarios if result.opening), default=""
@@ -77,9 +77,9 @@ def page(run_result: RunResult, say: Words, origin: RunOrigin | None = None) -> 
 def session_page(
     title: str, events: Iterable[Event], avatars: Mapping[str, str], say: Words
 ) -> str:
-    """The page of one session, or of a part of it.
+    """Return the page of one session, or of a part of it.
 
-    `events` begin with the `session` event that holds there. `avatars` by agent id.
+    `events` begin with the `session` event that is valid at that point. `avatars` are by agent id.
     """
     conversation = read_conversation(events)
     cast = Cast(conversation.sessions, avatars)
@@ -115,7 +115,7 @@ def _usage_beside(event: Event) -> Usage | None:
 
 
 class _ChainSection:
-    """A chain of a session, with what follows it: what a filter of the page shows or hides."""
+    """A chain of a session with the items after it; a filter of the page shows or hides it."""
 
     def __init__(self, number: int, items: Sequence[Chain | Event], talk: Talk) -> None:
         chain = items[0] if isinstance(items[0], Chain) else None
@@ -129,7 +129,7 @@ class _ChainSection:
 
 
 def _split(conversation: Conversation) -> list[list[Chain | Event]]:
-    """Return each chain with what follows it; what comes before the first is a part of its own."""
+    """Return each chain with the events after it; those before the first form a group."""
     parts: list[list[Chain | Event]] = [[]]
     for item in conversation.items:
         if isinstance(item, Chain):
@@ -140,7 +140,7 @@ def _split(conversation: Conversation) -> list[list[Chain | Event]]:
 
 
 def _date(ts: str) -> str:
-    """Date and time, in the zone of whoever makes the page, which is said."""
+    """Return date and time in the local time zone, with the offset."""
     try:
         return f"{datetime.fromisoformat(ts).astimezone():%Y-%m-%d %H:%M:%S %z}"
     except (ValueError, OverflowError, OSError):
@@ -175,9 +175,9 @@ def _file(name: str) -> str:
 
 
 def _widths(lanes: Iterable[int]) -> str:
-    """Return the least width of a table with that many lanes.
+    """Return the CSS rules for the least width of a table with that many lanes.
 
-    What stands beside it goes below where both do not fit.
+    The part next to it goes below if both do not fit.
     """
     rules = []
     for count in sorted(lanes):
@@ -187,7 +187,7 @@ def _widths(lanes: Iterable[int]) -> str:
 
 
 def _policy(style: str, script: str) -> str:
-    """Nothing may be loaded; only this style and this script count (CSP Level 3, by hash)."""
+    """Return a policy that loads nothing and allows only this style and script (CSP Level 3)."""
     return "; ".join(
         [
             "default-src 'none'",

@@ -48,7 +48,7 @@ LONGEST_SAME = 240  # characters that are alike, within a line that differs, bef
 
 
 class Part(NamedTuple):
-    """A piece of a line; `differs`: the other line has not got it."""
+    """A piece of a line; `differs`: the other line does not have it."""
 
     text: str
     differs: bool = False
@@ -63,7 +63,7 @@ class DiffRow(NamedTuple):
 
 
 def diff_rows(old_text: str, new_text: str) -> list[DiffRow]:
-    """The rows of a diff; both texts are made harmless."""
+    """Return the rows of a diff; both texts are escaped."""
     old, new = (escape_text(text).split("\n") if text else [] for text in (old_text, new_text))
     rows: list[DiffRow] = []
     diff_blocks = blocks(old, new)
@@ -77,7 +77,7 @@ def diff_rows(old_text: str, new_text: str) -> list[DiffRow]:
 
 
 def _equal_rows(lines: Sequence[str], *, begins: bool, ends: bool) -> Iterator[DiffRow]:
-    """The lines next to a change; how many others there are."""
+    """Yield the lines next to a change, and the number of lines between them."""
     above = 0 if begins else CONTEXT
     below = 0 if ends else CONTEXT
     left_out = len(lines) - above - below
@@ -90,7 +90,7 @@ def _equal_rows(lines: Sequence[str], *, begins: bool, ends: bool) -> Iterator[D
 
 
 def _changed(went: Sequence[str], came: Sequence[str]) -> Iterator[DiffRow]:
-    """First all that went; lines in the same place are marked where they differ."""
+    """Yield all removed lines, then the added ones; lines at the same index have marked changes."""
     added: list[DiffRow] = []
     for old, new in zip_longest(went, came):
         both = _within(old, new) if old is not None and new is not None else None
@@ -114,7 +114,7 @@ def _within(old: str, new: str) -> tuple[list[Part], list[Part]] | None:
 
 
 def _shortened(text: str, *, begins: bool, ends: bool) -> str:
-    """The parts of a long stretch that are next to a change."""
+    """Return the ends of a long unchanged text that are next to a change."""
     if len(text) <= LONGEST_SAME:
         return text
     half = LONGEST_SAME // 2
@@ -134,7 +134,7 @@ BRIEF = 200  # characters of what was expected, and held, that stand in its line
 
 @dataclass(frozen=True)
 class CheckView:
-    """An expectation; both texts are numbered by line where they have several."""
+    """An expectation; both texts are numbered by line if they have several."""
 
     status: str
     place: str
@@ -147,7 +147,7 @@ class CheckView:
 
 @dataclass(frozen=True)
 class Failed:
-    """A call that failed and that nobody expected."""
+    """A call that failed although no expectation allows it."""
 
     agent: str
     turn: int
@@ -160,7 +160,7 @@ class Failed:
 class Drifted:
     """A difference in one scenario.
 
-    `cause` is the number of the cause with the details, None where it `follows` from another one.
+    `cause` is the number of the cause with the details, None if it `follows` from another one.
     """
 
     told: str
@@ -171,7 +171,7 @@ class Drifted:
 
 @dataclass(frozen=True)
 class PageLink:
-    """A place on the page, or only its name where the page has not got it."""
+    """A place on the page, or only its name if the page does not have it."""
 
     text: str
     target: str
@@ -181,7 +181,7 @@ class PageLink:
 
 @dataclass(frozen=True)
 class CauseView:
-    """A cause of drift, the scenarios that it touches, and the advice."""
+    """A cause of drift, the scenarios that it affects, and the advice."""
 
     told: str
     diff: list[DiffRow]
@@ -245,7 +245,7 @@ class ScenarioView:
 
 
 def build_views(run_result: RunResult, say: Words) -> list[ScenarioView]:
-    """The scenarios of a run, in its order."""
+    """Return the scenarios of a run, in its order."""
     numbers: _Causes = {}
     for number, cause in enumerate(Causes(run_result, say).ordered(), 1):
         numbers.setdefault(_alike(cause), []).append((number, cause.agents))
@@ -256,7 +256,7 @@ def build_views(run_result: RunResult, say: Words) -> list[ScenarioView]:
 
 
 def causes(run_result: RunResult, say: Words) -> list[CauseView]:
-    """The causes of its drift, with links into the page."""
+    """Return the causes of the run's drift, with links into the page."""
     targets = {
         (result.title, result.file): (number, {step.number for step in result.steps})
         for number, result in enumerate(run_result.scenarios, 1)
@@ -352,7 +352,7 @@ def _drifted(drift: Drift, causes: _Causes, say: Words) -> Drifted:
 
 
 def _alike(difference: Drift | Cause) -> tuple[str, str, str, str]:
-    """Return the key that a cause and its drift share, their agent apart (see `result.causes`)."""
+    """Return the key that a cause and its drift share, except their agent (see `result.causes`)."""
     return (
         difference.kind,
         difference.field.partition("[")[0],

@@ -58,7 +58,7 @@ class PhaseRow:
 
 @dataclass(frozen=True)
 class SaidRow:
-    """A message that is no reply; `author` says what its author is."""
+    """A message that is no reply; `author` is the kind of its author."""
 
     name: str
     author: str
@@ -72,7 +72,7 @@ class SaidRow:
 
 @dataclass(frozen=True)
 class NoteLine:
-    """Something that happened, in one line."""
+    """An event in one line."""
 
     pieces: Sequence[Span]
     kind = "note"
@@ -94,7 +94,7 @@ Row = PhaseRow | SaidRow | NoteLine | EndRow
 
 @dataclass(frozen=True)
 class Talk:
-    """A table of a conversation. `idle` are members without a part in it, `idle_why` says why."""
+    """A table of a conversation. `idle` are members without a part in it, for `idle_why`."""
 
     lanes: list[Lane]
     rows: list[Row]
@@ -170,7 +170,7 @@ class _Table:
         return self._cast.who(agent).name
 
     def _phase(self, turn: Turn, phase: str) -> Iterator[PhaseRow]:
-        """Yield the row of a phase; one that has nothing has none, but for a turn's first."""
+        """Yield the row of a phase; an empty one has none, unless it is a turn's first."""
         cells = {agent: Cell(lane.who) for agent, lane in self._lanes.items()}
         folded: list[Cell] = []
         if phase == "A":

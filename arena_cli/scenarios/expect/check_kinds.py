@@ -1,4 +1,4 @@
-"""List the kinds of checks on a text by the field that gives them, and combine them."""
+"""List the kinds of checks on a text by the field that holds them, and combine them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from arena_cli.scenarios.expect.text_checks import Verdict
 
 
 class Kind(NamedTuple):
-    """A kind of check: `judge` gives a verdict on a text, `asks` says in words what it asks.
+    """A kind of check: `judge` gives a verdict on a text, `asks` describes the check in words.
 
-    Both are given what stands at its key, and `ignore_case`.
+    Both receive the value at the check's key, and `ignore_case`.
     """
 
     judge: Callable[..., Verdict]
@@ -29,7 +29,7 @@ class Kind(NamedTuple):
 
 
 def all_of(subject: Subject, check_keys: CheckKeys, *, ignore_case: bool = False) -> Verdict:
-    """Every check that is given holds; shows the first that does not."""
+    """Check that every given check holds; the verdict shows the first that does not."""
     verdicts = [
         judge_one(subject, kind, check_keys, ignore_case=ignore_case) for kind in check_keys.kinds
     ]
@@ -41,7 +41,7 @@ def all_of(subject: Subject, check_keys: CheckKeys, *, ignore_case: bool = False
 def judge_one(
     subject: Subject, kind: str, check_keys: CheckKeys, *, ignore_case: bool = False
 ) -> Verdict:
-    """Judge by one of the given checks, by its field; `ignore_case` is that of checks around it."""
+    """Judge one of the given checks, by its field; `ignore_case` is that of outer checks."""
     either = check_keys.ignore_case or ignore_case
     return _kind(kind).judge(subject, check_keys.given(kind), ignore_case=either)
 
@@ -49,7 +49,7 @@ def judge_one(
 def describe_checks(
     check_keys: CheckKeys, joined: str = " and ", *, ignore_case: bool = False
 ) -> str:
-    """The checks that are given, in words."""
+    """Describe the given checks in words."""
     either = check_keys.ignore_case or ignore_case
     phrases = (
         _kind(kind).asks(check_keys.given(kind), ignore_case=either) for kind in check_keys.kinds
@@ -90,7 +90,7 @@ def _one_of(choices: Sequence[CheckKeys], *, ignore_case: bool = False) -> str:
 
 
 def _on_text(check: Callable[..., Verdict]) -> Kind:
-    """A check that looks at nothing but the text."""
+    """Return a kind of check that looks at nothing but the text."""
 
     def judge(subject: Subject, options: Any, *, ignore_case: bool = False) -> Verdict:
         return check(subject.text, options, ignore_case=ignore_case)

@@ -1,4 +1,4 @@
-"""The conversation that an expectation covers, as its checks ask about it."""
+"""The conversation that an expectation covers, as its checks read it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 class Folders(NamedTuple):
-    """The workspace, and the scenario's file, where there is one: files may lie beside it.
+    """The workspace, and the folder of the scenario's file, if any: files may be next to it.
 
-    With `anywhere` they may lie outside of both.
+    With `anywhere` they may be outside of both.
     """
 
     workspace: Path
@@ -36,7 +36,7 @@ class Folders(NamedTuple):
     anywhere: bool = False
 
     def located(self, name: str) -> Path | None:
-        """The file of that name: below the workspace, else beside the scenario's file.
+        """Return the file of that name: below the workspace, else next to the scenario's file.
 
         Raises OutsideError.
         """
@@ -49,13 +49,13 @@ class Folders(NamedTuple):
         )
 
     def shown(self, path: Path) -> str:
-        """The path as the user is shown it."""
+        """Return the path as shown to the user."""
         root = self.workspace.resolve()
         return (path.relative_to(root) if path.is_relative_to(root) else path).as_posix()
 
     @property
     def mend(self) -> str:
-        """The hint where a file is missing."""
+        """The hint for a missing file."""
         return f"paths start from {self.workspace}, or from the folder of this file"
 
     def _folders(self) -> list[Path]:
@@ -63,7 +63,7 @@ class Folders(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A call of an agent that ended. `turn` counts from 1 through all that is covered."""
+    """A call of an agent that ended. `turn` counts from 1 over all covered turns."""
 
     turn: int
     done: ReplyFinished
@@ -75,7 +75,7 @@ class Call(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The text of the reply; empty where the agent was silent or failed."""
+        """The text of the reply; empty if the agent was silent or failed."""
         return self.done.message.content if self.done.message else ""
 
     @property
@@ -89,7 +89,7 @@ class Call(NamedTuple):
 
     @property
     def cost_usd(self) -> float | None:
-        """Its cost in US dollars; 0 for a scripted one that says none, None if not known."""
+        """Its cost in US dollars; 0 for a scripted one without a cost, None if unknown."""
         usage = self.done.usage
         if usage is not None and usage.cost_usd is not None:
             return usage.cost_usd
@@ -104,14 +104,14 @@ def list_calls(turn: Turn, number: int) -> list[Call]:
 
 @dataclass
 class CheckContext:
-    """The conversation that checks are about, and all that they may use beside it.
+    """The conversation that checks are about, and all other data that they may use.
 
-    Paths start from `workspace`, those of files that checks name also from the folder of the file
-    `scenario`; with `anywhere` they may lie outside of both. `step` counts from 1, None: it covers
-    them all. `live` is False where answers come from a recording. `verdicts` are those of judges,
-    by what they were asked; `whole` is all that was said so far, where that is more. `inputs` are
-    the texts that agents were shown, by the hash of the input, `noted_texts` those of notes as they
-    were then; both only where something is expected of them.
+    Paths start from `workspace`; those of files that checks name also start from the folder of the
+    file `scenario`. With `anywhere` they may be outside of both. `step` counts from 1; None: it
+    covers all steps. `live` is False if answers come from a recording. `verdicts` are those of
+    judges, by their question. `whole` is the complete conversation so far, if that is more.
+    `inputs` are the texts that agents were shown, by the hash of the input; `noted_texts` are those
+    of notes at that time. Both are set only if something is expected of them.
     """
 
     workspace: Path
@@ -168,7 +168,7 @@ class CheckContext:
 
     @cached_property
     def compactions(self) -> list[Compacted]:
-        """The summaries that hold, in order."""
+        """The summaries that are valid, in order."""
         summaries = [event for event in self._side_events if isinstance(event, Compacted)]
         return [event for event in summaries if not event.rolled_back]
 
@@ -177,17 +177,17 @@ class CheckContext:
         return [event for event in self.conversation.events if isinstance(event, SideEvent)]
 
     def calls(self) -> list[Call]:
-        """Every call that ended, in order of call."""
+        """Return every call that ended, in order of call."""
         return [
             call for number, turn in enumerate(self.turns, 1) for call in list_calls(turn, number)
         ]
 
     def messages(self) -> list[Message]:
-        """All that was said, in order; replies in order of call."""
+        """Return all messages, in order; replies are in order of call."""
         return [event.message for event in self.conversation.said() if event.message]
 
     def replies(self, agent: str | None = None) -> list[Call]:
-        """The calls that were answered, in order of call; of one agent, or of all."""
+        """Return the calls that were answered, in order of call; of one agent, or of all."""
         return [
             call
             for call in self.calls()
@@ -195,11 +195,11 @@ class CheckContext:
         ]
 
     def failures(self) -> list[Call]:
-        """The calls that failed, in order of call."""
+        """Return the calls that failed, in order of call."""
         return [call for call in self.calls() if call.done.status in FAILED]
 
     def outcome(self, agent: str) -> str:
-        """The status of the agent's last call, else `passed_over`, else `not_called`."""
+        """Return the status of the agent's last call, else `passed_over`, else `not_called`."""
         replies = [turn.replies[agent] for turn in self.turns if agent in turn.replies]
         ends = [reply.ends[-1] for reply in replies if reply.ends]
         if ends:
@@ -210,13 +210,13 @@ class CheckContext:
     def shown_at(self, call: Call) -> str:
         """Return the system text and prompt that the agent was shown at a call.
 
-        Raises LookupError where that is not known.
+        Raises LookupError if they are not known.
         """
         started = self.turns[call.turn - 1].replies[call.agent].started
         return self.inputs[started.input_hash if started else ""]
 
     def notes_shown(self, agent: str) -> list[str] | None:
-        """The ids of the notes that the agent was shown, each once; None if it was not called."""
+        """Return the ids of the notes shown to the agent, each once; None if it was not called."""
         replies = [turn.replies[agent] for turn in self.turns if agent in turn.replies]
         if not replies:
             return None
@@ -228,25 +228,25 @@ class CheckContext:
         return Folders(self.workspace, self.scenario, self.anywhere)
 
     def read(self, attachment: Attachment) -> str:
-        """The content of an attachment as text. Raises OSError where it is gone."""
+        """Return the content of an attachment as text. Raises OSError if the file is missing."""
         path = self.workspace / (attachment.path or "")
         return files.read_regular(path).decode("utf-8", "replace")
 
     def tokens(self) -> int:
-        """The tokens, in and out, that all calls used."""
+        """Return the tokens that all calls used, input and output."""
         used = [call.done.usage for call in self.calls() if call.done.usage is not None]
         total = Usage.total(used)
         cached = total.cache_read_tokens + total.cache_write_tokens
         return total.input_tokens + total.output_tokens + cached
 
     def cost_usd(self) -> float | None:
-        """Return the cost of all calls; None where that of a live one is not known."""
+        """Return the cost of all calls; None if that of a live one is unknown."""
         costs = [call.cost_usd for call in self.calls()]
         known_costs = [cost for cost in costs if cost is not None]
         return round(sum(known_costs), 10) if len(known_costs) == len(costs) else None
 
     def live_s(self) -> float | None:
-        """Return the seconds that live agents took, turn after turn; None where none was called."""
+        """Return the seconds that live agents took, turn after turn; None if none was called."""
         longest: dict[tuple[int, str], int] = {}
         for call in self.calls() if self.live else ():
             if not call.is_free:
@@ -256,10 +256,10 @@ class CheckContext:
 
 
 class Subject(NamedTuple):
-    """A text that is checked, and where it comes from.
+    """A text that is checked, and its origin.
 
-    `call` is the call that said or carried it; None for a message of the system. `part` tells which
-    part of that it is, where it is not the reply's own text.
+    `call` is the call that produced or carried it; None for a message of the system. `part` is the
+    path of the text in the reply, if it is not the reply's own text.
     """
 
     text: str
@@ -269,7 +269,7 @@ class Subject(NamedTuple):
 
     @property
     def place(self) -> tuple[str | int, ...]:
-        """The location, alike in every run: step (0: all), agent, its n-th reply, part."""
+        """The location, the same in every run: step (0: all), agent, its n-th reply, part."""
         step = self.context.step or 0
         if self.call is None:
             return (step, "", 0, *self.part)

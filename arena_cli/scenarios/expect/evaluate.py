@@ -43,7 +43,7 @@ from arena_cli.yamlio.nodes import Loc
 
 
 def among(rows: Sequence[ReplyRow], conversation: CheckContext) -> Verdict:
-    """These rows are there in this order; others may lie between."""
+    """Check that these rows occur in this order; other rows may lie between them."""
     calls = conversation.calls()
     start = 0
     for index, row in enumerate(rows):
@@ -63,7 +63,7 @@ def among(rows: Sequence[ReplyRow], conversation: CheckContext) -> Verdict:
 
 
 def exactly(rows: Sequence[ReplyRow], conversation: CheckContext) -> Verdict:
-    """These rows are there in this order, and no other."""
+    """Check that these rows occur in this order, and no other."""
     calls = conversation.calls()
     for index, (row, call) in enumerate(zip(rows, calls, strict=False)):
         against = _against(row, call, conversation)
@@ -110,7 +110,7 @@ def _against(row: ReplyRow, call: Call, conversation: CheckContext) -> str:
 
 
 def _mentions(expected: Sequence[str] | Exactly, actual: Sequence[str]) -> bool:
-    """Return whether a message mentions these; an empty list is nobody, as in every list."""
+    """Return True if a message mentions these; an empty list means no mention at all."""
     if isinstance(expected, Exactly):
         return set(expected.exactly) == set(actual)
     return set(expected) <= set(actual) if expected else not actual
@@ -126,7 +126,7 @@ def _nearest(row: ReplyRow, calls: Sequence[Call], conversation: CheckContext) -
 
 
 def _describe_row(row: ReplyRow) -> str:
-    """A row as it is expected, in words."""
+    """Describe an expected row in words."""
     keys = row.model_fields_set
     facts = []
     if {"turn", "phase"} & keys:
@@ -157,7 +157,7 @@ Checks = Iterable[Check]
 
 
 def checks_of(expect: Expect) -> Checks:
-    """Every check of an `expect`."""
+    """Yield every check of an `expect`."""
     for key in Expect.model_fields:
         if key in expect.model_fields_set:
             for check in _KEYS[key](getattr(expect, key)):
@@ -165,7 +165,7 @@ def checks_of(expect: Expect) -> Checks:
 
 
 def named_agents(expect: Expect) -> Iterator[tuple[Loc, str]]:
-    """Every agent id that an `expect` names, with its place below it."""
+    """Yield every agent id that an `expect` names, with its place below it."""
     replied = expect.replied
     if isinstance(replied, Replied):
         yield from _at(("replied", "include"), replied.include)
@@ -188,7 +188,7 @@ def named_agents(expect: Expect) -> Iterator[tuple[Loc, str]]:
 
 
 def named_somebody(expect: Expect) -> Iterator[tuple[Loc, str]]:
-    """Every id of an agent or a human that the rows of an `expect` name as mentioned."""
+    """Yield every id of an agent or a human that the rows of an `expect` list as mentioned."""
     for key in ("timeline", "timeline_exact"):
         for index, row in enumerate(getattr(expect, key)):
             loc: Loc = (key, index, "mentions")
@@ -251,7 +251,7 @@ def _silent(expected: list[str]) -> Checks:
 
 
 def _said_nothing(agent: str, conversation: CheckContext) -> Verdict:
-    """An agent that failed was not silent: it may have had something to say."""
+    """Check that the agent stayed silent; a failed call is not silence."""
     ended = [call.done.status for call in conversation.calls() if call.agent == agent]
     holds = all(status == "declined" for status in ended)
     return Verdict(holds, f"{agent} silent", ", ".join(ended) or conversation.outcome(agent))
@@ -350,7 +350,7 @@ def _compare_lists(expected: list[str], actual: list[str]) -> Verdict:
 
 
 def _same_set(expected: Iterable[str], actual: Iterable[str]) -> Verdict:
-    """Of the same names, in whatever order."""
+    """Check that both have the same names, in any order."""
     expected_names, actual_names = list(expected), list(actual)
     return Verdict(
         set(expected_names) == set(actual_names), _names(expected_names), _names(actual_names)
@@ -399,9 +399,10 @@ Locate = Callable[[Loc], tuple[str, int]]
 
 
 def questions(expected: Expect, conversation: CheckContext) -> list[Question]:
-    """Return the questions to judges of an `expect` that the conversation holds no answer to.
+    """Return the questions of an `expect` to judges that the conversation has no answer to.
 
-    With the answers there may be more: what a row says is looked at once another row did not fit.
+    The answers may lead to more questions: a row's text may be judged only after another row did
+    not match.
     """
     places = [
         given_check.loc
@@ -420,7 +421,7 @@ def questions(expected: Expect, conversation: CheckContext) -> list[Question]:
 def checked(
     expected: Expect, conversation: CheckContext, locate: Locate, loc: Loc
 ) -> list[CheckResult]:
-    """Every check of an `expect`, which stands at `loc`, in the order of their lines."""
+    """Return the result of every check of the `expect` at `loc`, sorted by line."""
     results = [_checked(check, conversation, locate, loc) for check in checks_of(expected)]
     if any(result.status != "passed" for result in results):  # else nobody asks for their lines
         results.sort(key=lambda one: one.line)
@@ -456,7 +457,10 @@ def result(
     below: Loc,
     judge: str | None = None,
 ) -> CheckResult:
-    """A verdict about what stands at `below` of what stands at `loc`; `judge` gave it, if any."""
+    """Return the result for the key `below` of the `expect` at `loc`.
+
+    `judge` is the judge that gave the verdict, if any.
+    """
     return CheckResult(
         place=functools.partial(locate, (*loc, *below)),
         field=nodes.format_loc(below),
@@ -479,7 +483,7 @@ class Rows:
         ]
 
     def name(self, call: Call, turn: int) -> bool:
-        """Return True if a remaining row names that call in that turn, and take the row out."""
+        """Return True if a remaining row names that call in that turn, and remove the row."""
         for row in self._left:
             actual = {"turn": turn, "phase": call.done.phase}
             keys = actual.keys() & row.model_fields_set
@@ -496,8 +500,8 @@ def unnamed(
     """Return the calls that failed in a step, and that neither `expect` names.
 
     An expectation names a failure only if its value is that failure: one that fails as well excuses
-    nothing. `rows` are the scenario's that are left, `before` the number of turns of the steps
-    before; `scenario` has no `end` where the step's chain is not the last.
+    nothing. `rows` are the scenario's remaining rows, `before` the number of turns of the earlier
+    steps. `scenario` has no `end` if the step's chain is not the last.
     """
     failures = conversation.failures()
     if not failures or (conversation.end == "failed" and "failed" in (*step.end, *scenario.end)):
@@ -519,7 +523,7 @@ def unnamed(
 
 
 def status_of(checks: Sequence[CheckResult], failures: Sequence[Failure]) -> Status:
-    """An error is neither a pass nor a failed expectation, whatever else came of the step."""
+    """Return the status of a step; an error takes precedence over passed and failed checks."""
     statuses = {check.status for check in checks}
     if failures or "error" in statuses:
         return "error"

@@ -32,7 +32,7 @@ _STEP = re.compile(r"""\.?(?P<key>[^.\[\]'"]+)|\[(?P<index>\d+)\]|\[(["'])(?P<qu
 
 
 def steps_of(path: str) -> Steps:
-    """The keys and indexes of `items[0].file`; `["a.b"]` is a key with a dot.
+    """Return the keys and indexes of `items[0].file`; `["a.b"]` is a key with a dot.
 
     Raises ValueError.
     """
@@ -75,7 +75,7 @@ def _keys(value: Mapping[str, Any]) -> str:
 
 
 def dotted(steps: Iterable[str | int]) -> str:
-    """A path as it is written."""
+    """Return a path as it is written in a file."""
     text = ""
     for step in steps:
         if isinstance(step, int):
@@ -88,12 +88,12 @@ def dotted(steps: Iterable[str | int]) -> str:
 
 
 def show_value(value: Any) -> str:
-    """A value as JSON, cut where it is long."""
+    """Return a value as JSON, shortened if it is long."""
     return text_checks.shortened(json.dumps(value, ensure_ascii=False))
 
 
 def equal_values(value: Any, expected: Any, ignore_case: bool) -> bool:
-    """As JSON has it: 1 and 1.0 are one number, true is none. Texts are compared in NFKC."""
+    """Compare as JSON does: 1 equals 1.0, true is no number. Texts are compared in NFKC."""
     if isinstance(value, dict) and isinstance(expected, dict):
         return value.keys() == expected.keys() and all(
             equal_values(value[key], expected[key], ignore_case) for key in value
@@ -122,11 +122,11 @@ _OTHERS = frozenset(
 
 
 class NotASchema(Exception):
-    """Raised for an invalid schema; the message says why."""
+    """An invalid schema; the message has the reason."""
 
 
 class CannotTell(Exception):
-    """A value cannot be held against a schema; the message says why not."""
+    """A value that cannot be validated by a schema; the message has the reason."""
 
 
 def load_validator(schema: str | Mapping[str, Any], folders: Folders) -> Validator:
@@ -157,7 +157,7 @@ def load_validator(schema: str | Mapping[str, Any], folders: Folders) -> Validat
 
 @lru_cache(maxsize=64)
 def _checked(text: str) -> Validator:
-    """Return the validator of a schema's text; nothing is fetched. Raises NotASchema."""
+    """Return the validator of a schema's text; fetch nothing. Raises NotASchema."""
     try:
         return _make_validator(json.loads(text))
     except RecursionError as error:
@@ -202,9 +202,9 @@ def _compiled(pattern: str) -> UserPattern:
 
 
 def _check_names(schema: Any, value: Any) -> None:
-    """Look for every pattern of a property's name in every name. Raises PatternTimeout.
+    """Search every property name for every pattern of a name. Raises PatternTimeout.
 
-    Several keywords do that by themselves, without a limit.
+    Several keywords of jsonschema do that without a limit.
     """
     patterns = {
         name for mapping in _mappings(schema) for name in _names(mapping.get("patternProperties"))
@@ -232,9 +232,9 @@ def _mappings(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def list_unknown_keywords(validator: Validator) -> list[tuple[str, str]]:
-    """Return the keywords that nobody reads, each with the one that it may be meant for, if any.
+    """Return the keywords that are unknown to JSON Schema, each with the nearest known one or "".
 
-    Names that begin with `x-` are free.
+    Names that begin with `x-` are always allowed.
     """
     keywords = {*type(validator).VALIDATORS, *_OTHERS}
     unknown: dict[str, str] = {}
@@ -253,7 +253,7 @@ def _dialect(schema: Mapping[str, Any]) -> str:
 
 
 def _resolve(schema: Mapping[str, Any], dialect: str) -> None:
-    """See that every reference leads somewhere. Raises NotASchema."""
+    """Check that every reference resolves. Raises NotASchema."""
     from referencing.exceptions import Unresolvable  # noqa: PLC0415 - as above
 
     for resource, resolver in _resources(schema, dialect):
@@ -268,7 +268,7 @@ def _resolve(schema: Mapping[str, Any], dialect: str) -> None:
 
 
 def _resources(schema: Mapping[str, Any], dialect: str) -> Iterator[tuple[Any, Any]]:
-    """Yield a schema and all schemas in it, each with what resolves its references."""
+    """Yield a schema and all schemas in it, each with the resolver of its references."""
     from referencing import Registry, Resource, jsonschema  # noqa: PLC0415 - as above
 
     root = Resource.from_contents(
@@ -317,11 +317,11 @@ _MOST = 1000  # fences that are looked at, lest the time grow with the square of
 
 
 class NotJson(Exception):
-    """A text is not JSON; the message says why not."""
+    """A text that is not JSON; the message has the reason."""
 
 
 class _RepeatedKey(NotJson):
-    """An object has a key twice, so that each reader may take another value."""
+    """An object with a repeated key, of which each reader may use another value."""
 
 
 def _path(path: str) -> str:
@@ -332,8 +332,8 @@ def _path(path: str) -> str:
 class JsonCheck(FileShape):
     """A text that is JSON, by itself or in a fence, unless that is forbidden.
 
-    The whole is of the `schema` (a file, or the schema itself); at `path` something stands, or what
-    `equals` says.
+    The whole text must match the `schema` (a file, or the schema itself). At `path` there must be a
+    value, or the value of `equals`.
     """
 
     of_schema: str | dict[str, Any] | None = Field(default=None, alias="schema")
@@ -348,9 +348,9 @@ class JsonCheck(FileShape):
 
 
 def judge(subject: Subject, json_check: JsonCheck, *, ignore_case: bool = False) -> Verdict:
-    """Everything that is given holds; shows the first place where it does not.
+    """Check all given conditions; the verdict shows the first place that fails one.
 
-    Raises NoVerdict where the schema does not say.
+    Raises NoVerdict if the schema gives no result.
     """
     expected = asks(json_check, ignore_case=ignore_case)
     try:
@@ -374,7 +374,7 @@ def judge(subject: Subject, json_check: JsonCheck, *, ignore_case: bool = False)
 
 
 def asks(json_check: JsonCheck, *, ignore_case: bool = False) -> str:
-    """Describe in words what is expected of the JSON."""
+    """Describe the expectation about the JSON in words."""
     facts = ["is JSON" if json_check.fenced == "allow" else "is JSON without a fence"]
     if json_check.of_schema is not None:
         is_file = isinstance(json_check.of_schema, str)
@@ -409,9 +409,9 @@ def wrong(json_check: JsonCheck, folders: Folders) -> Iterator[tuple[Loc, str, s
 
 
 def unknown_keywords(json_check: JsonCheck, folders: Folders) -> Iterator[tuple[Loc, str, str]]:
-    """Yield (place, problem, hint) of what a schema has and nobody reads, where `wrong` does not.
+    """Yield (place, problem, hint) of unknown keywords in a schema that `wrong` does not report.
 
-    Raises NotASchema where `wrong` does.
+    Raises NotASchema if `wrong` does.
     """
     if json_check.of_schema is None:
         return
@@ -433,10 +433,10 @@ def _value(subject: Subject, json_check: JsonCheck) -> Any:
 
 
 def find_json(text: str, *, fenced: bool = True) -> Any:
-    """The JSON that a text is; else, with `fenced`, what its first fence with JSON holds.
+    """Return the JSON value of a text; else, with `fenced`, that of its first fence with JSON.
 
-    The end of a value is where JSON ends it, so that a fence within one of its texts ends nothing.
-    Raises NotJson.
+    A value ends where JSON ends it, so a fence inside one of its texts does not end it. Raises
+    NotJson.
     """
     text = text.removeprefix("\ufeff")
     try:
@@ -454,7 +454,7 @@ def find_json(text: str, *, fenced: bool = True) -> Any:
 
 
 def _in_fences(text: str) -> tuple[list[Any], Exception | None]:
-    """The values in fences and spans of code, and what is wrong with the first that is none."""
+    """Return the values in fences and code spans, and the error of the first invalid one."""
     values = []
     wrong: Exception | None = None
     for pattern in (_FENCE, _SPAN):

@@ -1,4 +1,4 @@
-"""Check notes: which there are, which were shown, which were ignored."""
+"""Check notes: which exist, which were shown, which were ignored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOTHING = "nothing was noted"
 
 @dataclass
 class _NoteItem:
-    """A note of which something is told: as it is since, and all who did something to it."""
+    """A note with its last state, and all agents and people that changed it."""
 
     last: NoteEvent
     by: list[str] = field(default_factory=list)
@@ -45,7 +45,7 @@ def _items(conversation: CheckContext) -> list[_NoteItem]:
 
 
 def notes(expected: Sequence[str | NoteRow] | Noted) -> Iterator[Check]:
-    """The checks on the notes that were taken or changed."""
+    """Yield the checks on the notes that were added or changed."""
     if not isinstance(expected, Noted):
         if not expected:
             yield Check((), _none)
@@ -66,7 +66,7 @@ def _none(conversation: CheckContext) -> Verdict:
 
 
 def _is_there(row: str | NoteRow, conversation: CheckContext, *, times: int = 1) -> Verdict:
-    """So many notes are this row."""
+    """Check that at least `times` notes match this row."""
     reasons = [(item, _against(row, item, conversation)) for item in _items(conversation)]
     matches = [item for item, reason in reasons if not reason]
     expected = _often(_describe_row(row), times)
@@ -81,7 +81,7 @@ def _often(row: str, times: int) -> str:
 
 
 def _exactly(rows: Sequence[str | NoteRow], conversation: CheckContext) -> Verdict:
-    """Every note is another row, and every row another note."""
+    """Check that rows and notes match one to one."""
     items = _items(conversation)
     fits = [
         [
@@ -108,7 +108,7 @@ def _exactly(rows: Sequence[str | NoteRow], conversation: CheckContext) -> Verdi
 def _give(
     row: int, fits: Sequence[Sequence[int]], assigned: dict[int, int], seen: set[int]
 ) -> bool:
-    """Give a row a note that fits it; a row that had it gets another, if there is one."""
+    """Assign a row a note that fits it; a row that had this note gets another, if there is one."""
     for item in fits[row]:
         if item not in seen:
             seen.add(item)
@@ -154,7 +154,7 @@ def _reasons(row: NoteRow, item: _NoteItem, conversation: CheckContext) -> Itera
 
 
 def _describe_row(row: str | NoteRow) -> str:
-    """A row as it is expected, in words."""
+    """Describe an expected row in words."""
     if isinstance(row, str):
         return row
     keys = row.model_fields_set
@@ -173,7 +173,7 @@ def _list_items(items: Iterable[_NoteItem]) -> str:
 
 
 def shown_notes(expected: Mapping[str, Sequence[str] | NotesShown]) -> Iterator[Check]:
-    """The checks on which notes agents were shown, over all their calls."""
+    """Yield the checks on which notes agents were shown, over all their calls."""
     for agent, notes in expected.items():
         yield Check((agent,), functools.partial(_judge_shown, agent, _as_shape(notes)))
 
@@ -217,14 +217,14 @@ def _list_named(pattern: str, notes: Iterable[str]) -> list[str]:
 
 
 def _is_named(pattern_text: str, note: str) -> bool:
-    """Return True if the pattern matches a note's id; `*` stands for any text."""
+    """Return True if the pattern matches a note's id; `*` matches any text."""
     pieces = text_checks.form(pattern_text, ignore_case=True).split("*")
     pattern = "*".join(map(glob.escape, pieces))
     return fnmatch.fnmatchcase(text_checks.form(note, ignore_case=True), pattern)
 
 
 def deviations(expected: float | Range | Sequence[DeviationRow]) -> Iterator[Check]:
-    """The checks on notes that were shown and not heeded."""
+    """Yield the checks on notes that were shown and not followed."""
     if isinstance(expected, (int, float, Range)):
         yield Check((), functools.partial(_deviated, expected))
         return
@@ -242,7 +242,7 @@ def _deviated(expected: float | Range, conversation: CheckContext) -> Verdict:
 
 
 def _unheeded(row: DeviationRow, conversation: CheckContext, *, times: int = 1) -> Verdict:
-    """So many deviations are this row."""
+    """Check that at least `times` deviations match this row."""
     keys = row.model_fields_set
     expected = " · ".join(
         str(getattr(row, name)) for name in DeviationRow.model_fields if name in keys

@@ -50,18 +50,18 @@ def _language(code: str) -> str:
 
 
 def as_list(value: Any) -> Any:
-    """A value that may stand where a list is asked, as a list."""
+    """Return a single value as a list; a list is returned unchanged."""
     return value if isinstance(value, list) else [value]
 
 
 def _without_defaults(schema: dict[str, Any]) -> None:
-    """A key that is left out is not checked, whatever its shape has as default."""
+    """Remove the defaults from the schema: a key that is left out is not checked."""
     for key in schema["properties"].values():
         key.pop("default", None)
 
 
 def _with_plugged(schema: dict[str, Any]) -> None:
-    """Editors know the checks that are plugged in too."""
+    """Add the installed plugin checks, so that editors accept them."""
     _without_defaults(schema)
     for key in plugins.installed():
         schema["properties"].setdefault(key, {})
@@ -78,7 +78,7 @@ CheckPattern = Annotated[Pattern, AfterValidator(_can_fail)]
 
 
 class Sparse(FileShape):
-    """A mapping of which only the keys that are given count (`model_fields_set`)."""
+    """A mapping in which only the given keys count (`model_fields_set`)."""
 
     model_config = ConfigDict(json_schema_extra=_without_defaults)
 
@@ -110,7 +110,7 @@ class CheckKeys(Sparse):
     @model_validator(mode="wrap")
     @classmethod
     def _with_those_of_others(cls, data: Any, handler: Callable[[Any], Self]) -> Self:
-        """A key that arena does not have may be that of a check that is plugged in."""
+        """Accept keys that arena does not have if an installed plugin provides the check."""
         keys = _keys_of(cls)
         if not isinstance(data, dict) or data.keys() <= keys:
             return handler(data)
@@ -127,7 +127,7 @@ class CheckKeys(Sparse):
 
     @property
     def kinds(self) -> list[str]:
-        """The checks that are given, in the order of this shape, then those that others plug in."""
+        """The given checks, in the order of this shape, then those of plugins."""
         own_kinds = self.model_fields_set & _KINDS.keys()
         return [*sorted(own_kinds, key=_KINDS.__getitem__), *self._plugged]
 
@@ -142,13 +142,13 @@ _KINDS = {key: at for at, key in enumerate(CheckKeys.model_fields) if key != "ig
 
 @cache
 def _keys_of(shape: type[CheckKeys]) -> frozenset[str]:
-    """The keys that arena itself has, built or not."""
+    """Return the keys that belong to arena itself, built or not."""
     fields = shape.model_fields.items()
     return shape.not_built | {field.alias or name for name, field in fields}
 
 
 def key_of(kind: str) -> str:
-    """The key in the file of a field of `CheckKeys`."""
+    """Return the key in the file for a field of `CheckKeys`."""
     field = CheckKeys.model_fields.get(kind)
     return (field.alias if field else None) or kind
 
@@ -160,7 +160,7 @@ _CASELESS = frozenset({"max_words", "max_chars", "language", "python", "judge"})
 
 
 def _case_counts(check_keys: CheckKeys) -> None:
-    """See that case means something to one of the checks. Raises ValueError."""
+    """Check that `ignore_case` affects at least one of the checks. Raises ValueError."""
     if check_keys.ignore_case and not set(check_keys.kinds) & _KINDS.keys() - _CASELESS:
         both = " and ".join(key_of(kind) for kind in check_keys.kinds)
         raise ValueError(f"`ignore_case` has no effect on {both}; remove it")
@@ -178,7 +178,7 @@ class Checks(CheckKeys):
 
 
 class TextCheck(CheckKeys):
-    """A check; `ignore_case` and `level` beside it. `warn` reports and does not fail."""
+    """A check with `ignore_case` and `level`; the level `warn` reports and does not fail."""
 
     level: Literal["fail", "warn"] = "fail"
 
@@ -210,7 +210,7 @@ EVERYBODY = "*"
 
 
 def _once(value: Any) -> Any:
-    """Keys that are one id in two spellings would be one key, and the other be lost."""
+    """Refuse two spellings of one id as keys, since one of the two would be lost."""
     if isinstance(value, dict):
         seen: set[str] = set()
         for key in value:
@@ -268,12 +268,12 @@ class Range(FileShape):
 
     @property
     def holds_of_unknown(self) -> bool:
-        """True if it holds where the number is not known."""
+        """True if it holds for an unknown number."""
         return True
 
 
 class Cost(Range):
-    """A range in US dollars. A cost that is not known is not free: it fails, unless `pass`."""
+    """A range in US dollars. An unknown cost is not free: it fails, unless `pass`."""
 
     unknown: Literal["fail", "pass"] = "fail"
 
@@ -316,7 +316,7 @@ class Replied(FileShape):
 
 
 class PassedOverBy(FileShape):
-    """The agents that were passed over; `relevance` says how near each was, from 0 to 1."""
+    """The agents that were passed over; `relevance` is that of each, from 0 to 1."""
 
     relevance: Amount | None = None
 
@@ -358,9 +358,9 @@ class CarriedFile(CheckKeys):
 
 
 class NoteRow(CheckKeys):
-    """A note that was taken, or changed: what it is now, with checks on its title and text.
+    """A note that was added or changed: its present state, with checks on its title and text.
 
-    `note` is its id, in which `*` stands for anything; `by` did something to it.
+    `note` is its id, in which `*` matches any text. `by` is an agent or a person that changed it.
     """
 
     note: Wanted = ""
@@ -405,7 +405,7 @@ NoteIds = Annotated[list[Wanted], AfterValidator(_distinct)]
 
 
 class NotesShown(FileShape):
-    """Notes that an agent was shown, by id, in which `*` stands for anything; or all of them."""
+    """Notes that an agent was shown, by id, in which `*` matches any text; or all of them."""
 
     include: NoteIds = Field(default_factory=list)
     exclude: NoteIds = Field(default_factory=list)
@@ -421,7 +421,7 @@ class NotesShown(FileShape):
 
 
 class DeviationRow(Sparse):
-    """A note that was not heeded: by whom, which (`*` stands for anything), of what kind."""
+    """A deviation from a note: the agent, the note (`*` matches any text), and its kind."""
 
     agent: AgentId = ""
     note: Wanted = ""
@@ -497,7 +497,7 @@ def describe_limit(expected: float | Range) -> str:
 
 
 class GivenCheck(NamedTuple):
-    """A check: its place below `expect`, its field, and what stands there."""
+    """A check: its place below `expect`, its field, and its value."""
 
     loc: Loc
     kind: str
@@ -505,7 +505,7 @@ class GivenCheck(NamedTuple):
 
 
 def iter_checks(expect: Expect) -> Iterator[GivenCheck]:
-    """Every check, those within `not` and `any_of` too."""
+    """Yield every check, including those within `not` and `any_of`."""
     yield from _in(expect, ())
 
 

@@ -1,8 +1,8 @@
 """Load checks of other packages, by an entry point of the group `arena.expectations`.
 
-Its name is the key of the check, its value a pydantic model: the shape of what stands at the key,
-with a method `check(self, reply, run)`, called and answering as in `own`. A key of arena's own is
-never one of these.
+The entry point's name is the key of the check. Its value is a pydantic model that describes the
+options at that key, with a method `check(self, reply, run)`, which is called and answers as in
+`own`. A key of arena's own is never one of these.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GROUP = "arena.expectations"
 
 
 def installed() -> Mapping[str, Sequence[Any]]:
-    """The entry points by name; of one that several packages have there are several."""
+    """Return the entry points by name; there are several if several packages define the name."""
     return _installed(tuple(sys.path))
 
 
@@ -42,7 +42,7 @@ def _installed(_: tuple[str, ...]) -> Mapping[str, Sequence[Any]]:
 def options(key: str, raw: Any) -> BaseModel:
     """Return the options at the key of a plugged-in check, as its shape.
 
-    Raises ValidationError, each error below the key, where it does not fit, or there is no shape.
+    Raises ValidationError, each error below the key, if they do not fit, or if there is no shape.
     """
     point, *duplicates = installed()[key]
     if duplicates:
@@ -69,7 +69,7 @@ def options(key: str, raw: Any) -> BaseModel:
 
 
 def misspelt(key: str, keys: list[str]) -> ValidationError | None:
-    """The error of a key that nobody has, if one that is plugged in is the nearest to it."""
+    """Return the error for an unknown key if the nearest name is that of an installed plugin."""
     near = errors.find_nearest(key, [*keys, *installed()])
     if near is None or near in keys:
         return None
@@ -77,13 +77,13 @@ def misspelt(key: str, keys: list[str]) -> ValidationError | None:
 
 
 def judge(subject: Subject, named_options: tuple[str, BaseModel], **_: bool) -> Verdict:
-    """It says that it holds. Raises OwnCheckError where it says nothing."""
+    """Check that the plugin confirms. Raises OwnCheckError if it gives no answer."""
     check = named_options[1].check  # type: ignore[attr-defined]  # `options` saw it
     return python_checks.verdict(subject, check, asks(named_options))
 
 
 def asks(named_options: tuple[str, BaseModel], **_: bool) -> str:
-    """The key, and what stands at it."""
+    """Return the key and its options."""
     name, model = named_options
     text = json.dumps(model.model_dump(mode="json", exclude_unset=True), ensure_ascii=False)
     return f"{name}: {text_checks.shortened(text)}"
@@ -97,7 +97,7 @@ def _wrong(key: str, problem: str, raw: Any) -> ValidationError:
 
 
 def _detail(key: str, error: Any, shape: type[BaseModel]) -> InitErrorDetails:
-    """An error of the options, below their key; what is missing is told of what lacks it."""
+    """Return an error of the options, below their key; a missing key is reported at its parent."""
     problem, loc = error["msg"].removeprefix("Value error, "), error["loc"]
     if error["type"] == "missing":
         problem, loc = f"`{loc[-1]}` is missing", loc[:-1]

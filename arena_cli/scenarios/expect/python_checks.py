@@ -1,4 +1,4 @@
-"""`python: "checks.py:names_modules"`: a function of one's own, `def f(reply, run)`."""
+"""`python: "checks.py:names_modules"`: a function of the user, `def f(reply, run)`."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ LIMIT_S = 10.0  # for one check, with the import of its file
 
 
 class OwnCheckError(NoVerdict):
-    """A check of one's own gave no verdict; the message says where, and what happened."""
+    """A user's check gave no verdict; the message has the place and the reason."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """A reply: its text, who said it, in which turn (from 1 through all that is covered).
+    """A reply: its text, its author, and its turn (from 1, counted over all covered turns).
 
     `mentions` are ids; `structured` is a tuple of (type, data), `attachments` of (name, path), the
-    path a whole one. `usage` is None where nothing was told. Of a message of the system, `agent` is
-    `system` and `turn` 0.
+    path an absolute one. `usage` is None if none was reported. For a message of the system, `agent`
+    is `system` and `turn` is 0.
     """
 
     text: str
@@ -60,7 +60,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class ReplyView:
-    """A message of anybody: `kind` is `human`, `agent` or `system`."""
+    """A message of any author: `kind` is `human`, `agent` or `system`."""
 
     author: str
     kind: str
@@ -71,8 +71,8 @@ class ReplyView:
 class CheckedRun:
     """The result of the step, or, in a `check` and over a whole scenario, of all steps so far.
 
-    `replies` are in order of call, `messages` are all that was said, humans and system included.
-    `end` is how the last chain ended, `awaits` the humans whom it waits for.
+    `replies` are in order of call; `messages` are all messages, including those of humans and the
+    system. `end` is the end of the last chain, `awaits` are the humans that it waits for.
     """
 
     replies: tuple[Reply, ...]
@@ -89,7 +89,7 @@ def verdict(
     expected: str,
     file: Path | None = None,
 ) -> Verdict:
-    """Call a check on a subject; `file` is where the check stands. Raises OwnCheckError."""
+    """Call a check on a subject; `file` is the file with the check. Raises OwnCheckError."""
     talk = subject.context
     outcome = _came_of(lambda: check(_reply(subject), _run(talk)))
     if outcome is None:
@@ -110,9 +110,9 @@ def verdict(
 
 
 def _came_of(ask: Callable[[], Any]) -> tuple[Any, BaseException | None] | None:
-    """The answer, or what was raised; None if neither came within the limit.
+    """Return the answer, or the exception raised; None if there is neither within the limit.
 
-    What is printed goes to stderr.
+    Output of the function goes to stderr.
     """
     outcomes: list[tuple[Any, BaseException | None]] = []
 
@@ -130,7 +130,7 @@ def _came_of(ask: Callable[[], Any]) -> tuple[Any, BaseException | None] | None:
 
 
 def _in_words(answer: Any) -> str:
-    """Describe a returned value; of an object its kind, as its text differs from run to run."""
+    """Describe a returned value; for an object its kind, as its text differs from run to run."""
     if isinstance(answer, str):
         return "an empty text"
     if answer is None or isinstance(answer, int | float):
@@ -139,7 +139,7 @@ def _in_words(answer: Any) -> str:
 
 
 def _what_happened(error: BaseException, file: Path | None, folders: Folders) -> str:
-    """Describe an exception and its place: the last line of `file`, else the last not arena's."""
+    """Describe an exception and its place: the last line in `file`, else the last outside arena."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
@@ -205,7 +205,7 @@ Target = Annotated[str, AfterValidator(_target)]
 
 
 def judge(subject: Subject, target: str, **_: bool) -> Verdict:
-    """The function says that it holds. Raises OwnCheckError where it says nothing."""
+    """Check that the function confirms. Raises OwnCheckError if it gives no answer."""
     name, function = _split(target)
     try:
         path = subject.context.folders.located(name)
@@ -221,12 +221,12 @@ def judge(subject: Subject, target: str, **_: bool) -> Verdict:
 
 
 def asks(target: str, **_: bool) -> str:
-    """The function that decides."""
+    """Describe the function that decides."""
     return f"{target} returns True"
 
 
 def wrong(target: str, folders: Folders) -> Iterator[tuple[Loc, str, str]]:
-    """Yield problems of the file or the function: place, problem, hint. Nothing is run."""
+    """Yield problems of the file or the function: place, problem, hint; run nothing."""
     name, function = _split(target)
     try:
         path = folders.located(name)
@@ -279,7 +279,7 @@ def _split(target: str) -> tuple[str, str]:
 
 
 def _imports_all(tree: ast.Module) -> bool:
-    """Return True if the module may hold names from elsewhere that it does not list."""
+    """Return True if the module may have names from elsewhere that it does not list."""
     return any(
         isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in ast.walk(tree)
     )
@@ -302,7 +302,7 @@ def _wrong_form(
 
 
 def _function(path: Path, name: str) -> Callable[[Reply, CheckedRun], Any]:
-    """The function; its file is run at its first use. Raises what that raises."""
+    """Return the function; its file is executed at its first use and may raise any exception."""
     stat = path.stat()
     function = getattr(_module(path, stat.st_mtime_ns, stat.st_size), name, None)
     if not callable(function):
@@ -312,7 +312,7 @@ def _function(path: Path, name: str) -> Callable[[Reply, CheckedRun], Any]:
 
 @functools.lru_cache(maxsize=256)
 def _module(path: Path, *_stamp: int) -> types.ModuleType:
-    """The file as a module. Its neighbours can be imported; they stand in nobody's way."""
+    """Load the file as a module; it can import its neighbours, which hide no other module."""
     module = types.ModuleType(f"arena_check_{next(_numbers)}_{path.stem}")
     module.__file__ = str(path)
     code = compile(files.read_regular(path), str(path), "exec", dont_inherit=True)

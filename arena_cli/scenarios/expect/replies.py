@@ -1,4 +1,4 @@
-"""Check texts of agents and of the system, and what agents were shown."""
+"""Check texts of agents and of the system, and inputs of agents."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from arena_cli.yamlio.nodes import Loc
 
 
 class _Texts(NamedTuple):
-    """Texts of agents, in order of call: `what` one is, and those of an agent (`"*"`: of all).
+    """Texts of agents, in order of call: the name of one text, and those of an agent (`"*"`: all).
 
-    `none` is the verdict where there is none.
+    `none` is the verdict if there is none.
     """
 
     what: str
@@ -35,12 +35,12 @@ class _Texts(NamedTuple):
 
 
 def replies(expected: Mapping[str, list[TextCheck] | Which]) -> Iterable[Check]:
-    """The checks on what agents said, by agent."""
+    """Return the checks on the texts of agents, by agent."""
     return _of_agents(_Texts("a reply", _replies_of, _nothing_said), expected)
 
 
 def check_shown(expected: Mapping[str, list[TextCheck] | Which]) -> Iterable[Check]:
-    """The checks on what agents were shown at their calls, by agent."""
+    """Return the checks on the inputs of agents at their calls, by agent."""
     return _of_agents(_Texts("a call", _shown_to, _not_called), expected)
 
 
@@ -80,7 +80,7 @@ def _by_level(text_checks: Sequence[TextCheck]) -> Iterable[tuple[Sequence[TextC
 def _each_passes(
     texts: _Texts, agent: str, which: str, check: TextCheck, conversation: CheckContext
 ) -> Verdict:
-    """The texts that are meant pass the check, and there is one; shows the first that fails."""
+    """Check that each selected text passes, and that there is one; show the first that fails."""
     agent_texts = texts.of(agent, conversation)
     if not agent_texts:
         return texts.none(agent, conversation)
@@ -95,7 +95,7 @@ def _of_text(subject: Subject, call: Call, check: TextCheck) -> Verdict:
 
 
 def _by(name: str, actual: str) -> str:
-    """Return a text with its author; lines beside the expected ones go into the note."""
+    """Return a text with its author; for a text of several lines the author goes into the note."""
     lines, has_note, note = actual.rpartition("\n(")
     return f"{lines}\n({name}: {note}" if has_note else f"{name}: {actual}"
 
@@ -103,7 +103,7 @@ def _by(name: str, actual: str) -> str:
 def _any_passes(
     texts: _Texts, agent: str, text_checks: Sequence[TextCheck], conversation: CheckContext
 ) -> Verdict:
-    """Return a passing verdict if a text passes all checks, else why each does not."""
+    """Return a passing verdict if a text passes all checks, else the reason why each does not."""
     agent_texts = texts.of(agent, conversation)
     if not agent_texts:
         return texts.none(agent, conversation)
@@ -141,7 +141,7 @@ def _replies_of(agent: str, conversation: CheckContext) -> list[tuple[Subject, C
 
 
 def _shown_to(agent: str, conversation: CheckContext) -> list[tuple[Subject, Call]]:
-    """Return the inputs of all calls that ended, whatever their result."""
+    """Return the inputs of all calls that ended, regardless of their result."""
     calls = [call for call in conversation.calls() if agent in (EVERYBODY, call.agent)]
     counted: Counter[str] = Counter()
     inputs = []
@@ -173,7 +173,10 @@ def _name_author(reply: Call) -> str:
 
 
 def system(expected: Sequence[TextCheck]) -> Iterable[Check]:
-    """The checks on system messages: one of them passes all; without checks there is none."""
+    """Yield the checks on system messages.
+
+    One message must pass all checks; without checks there must be no message.
+    """
     for level_checks, warns in _by_level(expected):
         yield Check((), functools.partial(_system_says, level_checks), warns=warns)
 
@@ -190,9 +193,9 @@ def _system_says(expected: Sequence[TextCheck], conversation: CheckContext) -> V
 
 
 class Item(NamedTuple):
-    """Something that a reply carried: its type or name; `read` gives it as text.
+    """Something that a reply carried: its type or name; `read` returns it as text.
 
-    `number` counts what that reply carried of its kind, from 1.
+    `number` counts the items of its kind in that reply, from 1.
     """
 
     name: str
@@ -208,14 +211,14 @@ class Item(NamedTuple):
 def structured(
     expected: Sequence[str | CarriedPart] | Mapping[str, Sequence[TextCheck]],
 ) -> list[Check]:
-    """The checks on structured content, by its type."""
+    """Return the checks on structured content, by its type."""
     return list(_checks(expected, "structured", _parts))
 
 
 def attachments(
     expected: Sequence[str | CarriedFile] | Mapping[str, Sequence[TextCheck]],
 ) -> list[Check]:
-    """The checks on attachments, by their name."""
+    """Return the checks on attachments, by their name."""
     return list(_checks(expected, "attachment", _files))
 
 
@@ -256,7 +259,7 @@ def _carried(
     *,
     times: int = 1,
 ) -> Verdict:
-    """So many items of that name, by that agent if one is named, pass all checks."""
+    """Check that `times` items of that name pass all checks, by `agent` if one is named."""
     expected = f"{problem} {_describe_carried(name, agent, checks, times)}"
     carried = list(items(conversation))
     matching = [
@@ -303,7 +306,7 @@ def _text_of(data: Any) -> str:
 
 
 def _lines(data: Any, path: str = "") -> Iterable[str]:
-    """Data as text: a text as it is; of anything else one `place: value` for each value."""
+    """Yield data as text: a plain text unchanged, else one `place: value` line for each value."""
     if isinstance(data, dict):
         for key, value in data.items():
             yield from _lines(value, f"{path}.{key}" if path else str(key))

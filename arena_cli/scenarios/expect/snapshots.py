@@ -1,7 +1,7 @@
-"""`snapshot: true`: a reply is what it was. What it was lies beside the recordings.
+"""Compare replies with their snapshots (`snapshot: true`).
 
-`recordings/<stem>.snapshots.json` holds the replies of all cases of a scenario's file: sorted, each
-text as a list of its lines, so that a change reads as a change.
+`recordings/<stem>.snapshots.json` contains the replies of all cases of a scenario's file. They are
+sorted, each text as a list of its lines, so that a diff of the file is readable.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _FIELDS = ("case", "step", "agent", "reply", "text")
 
 
 class NotSnapshots(Exception):
-    """A file holds no snapshots; the message says in which line, and why."""
+    """A file without valid snapshots; the message has the line and the reason."""
 
 
 class Key(NamedTuple):
-    """The reply of a snapshot: `case` is empty where a file has none, `step` 0 over all steps."""
+    """The reply of a snapshot: `case` is empty if a file has none, `step` is 0 over all steps."""
 
     case: str
     step: int
@@ -51,8 +51,8 @@ class Snapshots:
 
     With `update` each reply replaces its snapshot, with `sync` each write is flushed to the disk.
 
-    `cases` are all that its file has; `case` is None, and they are None alone, where it has none.
-    Its snapshots are read when the first is asked for.
+    `cases` are all that its file has; if it has none, `case` is None, and `cases` are None alone.
+    Its snapshots are read when the first is requested.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class Snapshots:
         return subject.text if self.update else self._kept.get(key)
 
     def save(self, *, is_whole: bool) -> bool:
-        """With `update` write what came; whether the file is not what it was.
+        """Write the new snapshots in `update` mode; return True if the file changed.
 
-        `whole`: the scenario was played to its end, so that a snapshot that nobody asked for is
-        one that nobody needs. Those of other cases stay, if there are these cases. Raises
-        DiskRefused and NotSnapshots.
+        With `is_whole` the scenario was played to its end, so snapshots that were not used are
+        removed. Those of other cases are kept as long as these cases exist. Raises DiskRefused and
+        NotSnapshots.
         """
         if not self.update or (not self._seen and not self._path.is_file()):
             return False
@@ -117,7 +117,7 @@ class Snapshots:
 
 
 def read(path: Path) -> dict[Key, str]:
-    """The snapshots in a file; none where there is no file. Raises NotSnapshots and OSError."""
+    """Return the snapshots in a file, none if it is missing. Raises NotSnapshots and OSError."""
     try:
         data = json.loads(files.read_regular(path).decode("utf-8-sig"))
     except FileNotFoundError:
@@ -160,7 +160,7 @@ def _key_of(entry: Any) -> Key | None:
 
 
 def _write(path: Path, entries: dict[Key, str], *, sync: bool) -> None:
-    """The whole file at once, or nothing; no file for no entries. Raises DiskRefused."""
+    """Write the whole file atomically; remove it if there are no entries. Raises DiskRefused."""
     listed = [
         {
             "case": key.case or None,
@@ -185,7 +185,7 @@ def _write(path: Path, entries: dict[Key, str], *, sync: bool) -> None:
 
 
 def judge(subject: Subject, _: Literal[True], *, ignore_case: bool = False) -> Verdict:
-    """The reply is what it was. Shows the lines that differ, those that belong together beside."""
+    """Check that the reply equals its snapshot; show the lines that differ next to each other."""
     snapshots = subject.context.snapshots
     if snapshots is None:
         raise LookupError("snapshots cannot be stored here")
@@ -229,14 +229,14 @@ def wrong(loc: Loc, folders: Folders) -> Iterator[tuple[Loc, str, str]]:
 
 
 def _update(scenario: Path, folders: Folders) -> str:
-    """The command that writes the snapshots of a scenario anew."""
+    """Return the command that updates the snapshots of a scenario."""
     by_name = scenario.parent.resolve() == (folders.workspace / "scenarios").resolve()
     name = scenario.stem if by_name else folders.shown(scenario)
     return f"arena run --update {text_checks.quoted(name) if ' ' in name else name}"
 
 
 def _lines_alike(text: str) -> str:
-    """A text with the line ends of all systems alike."""
+    """Return a text with uniform line ends."""
     return text.replace("\r\n", "\n")
 
 
@@ -247,7 +247,10 @@ def _forms(lines: Iterable[str], ignore_case: bool) -> list[str]:
 def _difference(
     old_lines: Sequence[str], new_lines: Sequence[str], ignore_case: bool
 ) -> tuple[list[str], list[str]]:
-    """The lines that differ, on both sides, each with a line around it; `-` and `+` mark them."""
+    """Return the lines that differ, on both sides, each with a line around it.
+
+    `-` and `+` mark the lines that differ.
+    """
     removed: list[str] = []
     right: list[str] = []
     forms = _forms(old_lines, ignore_case), _forms(new_lines, ignore_case)
@@ -279,13 +282,13 @@ def _pair(
 
 
 def _alike(first: str, second: str) -> int:
-    """Count the characters that both begin with."""
+    """Count the characters that both have in common at the beginning."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((index for index, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
 def _cut(line: str, same: int) -> str:
-    """A long line around the place up to which it is the same."""
+    """Return an excerpt of a long line around the position where it begins to differ."""
     start = max(same - text_checks.EXCERPT // 4, 0) if len(line) > text_checks.EXCERPT else 0
     excerpt = cut_text(line[start:], text_checks.EXCERPT)
     return f"{'…' if start else ''}{excerpt}{'…' if start + len(excerpt) < len(line) else ''}"

@@ -43,37 +43,37 @@ _WORDS = (
 
 
 def matches_empty(pattern: str) -> bool:
-    """Return whether a pattern finds something in the empty text."""
+    """Return whether a pattern matches the empty text."""
     return compiled(pattern).search("") is not None
 
 
 def holds_of_every_text(pattern: str) -> bool:
-    """Return whether a pattern surely finds something in every text: nothing, at its beginning."""
+    """Return whether a pattern certainly matches every text: nothing, at its beginning."""
     conditions = _CHARACTERS.sub("", pattern)
     is_bound = _LOOK_AROUND.search(conditions) or _BOUND.search(conditions)
     return not is_bound and matches_empty(pattern)
 
 
 def looks_around(pattern: str) -> bool:
-    """Return whether a pattern has conditions on what stands around it, as `(?!...)`."""
+    """Return True if a pattern has conditions on the text around the match, as `(?!...)`."""
     return _LOOK_AROUND.search(_CHARACTERS.sub("", pattern)) is not None
 
 
 def count_swallowed(pattern: str) -> tuple[int, int]:
-    """Return of how many ordinary sentences a pattern leaves nothing, and how many there are."""
+    """Return of how many ordinary sentences a pattern leaves nothing, and their number."""
     matcher = compiled(pattern)
     return sum(not matcher.sub(lambda _: "", words).strip() for words in _WORDS), len(_WORDS)
 
 
 def form(text: str, ignore_case: bool = False) -> str:
-    """The one form in which texts are compared: NFKC, case-folded where case does not count."""
+    """Return the form in which texts are compared: NFKC, case-folded with `ignore_case`."""
     folded = unicodedata.normalize("NFKC", text)
     return unicodedata.normalize("NFKC", folded.casefold()) if ignore_case else folded
 
 
 @lru_cache(maxsize=1024)
 def compiled(pattern: str, *, ignore_case: bool = False) -> UserPattern:
-    """The pattern in NFKC, where a full-width `（` stays a character. Raises `re.error`."""
+    """Compile the pattern in NFKC, with a full-width `（` as a literal. Raises `re.error`."""
 
     def literal(piece: re.Match[str]) -> str:
         written = piece[0]
@@ -116,11 +116,11 @@ def is_code(code: str) -> bool:
 
 
 def is_in(text: str, code: str) -> tuple[bool, str]:
-    """Return True if most of a text is in that language, and in words the language it is in.
+    """Return True if most of a text is in that language, and the language found, in words.
 
-    Code, links and mentions do not count. A Han letter counts as a word, and a text with a kana
-    for every ten Han letters or fewer is Japanese. Raises LookupError where the library is needed
-    and missing.
+    Code, links and mentions do not count. A Han letter counts as a word, and a text with a kana for
+    every ten Han letters or fewer is Japanese. Raises LookupError if the library is needed and
+    missing.
     """
     prose = _SPANS.sub(" ", unicodedata.normalize("NFKC", text))
     counts = Counter(_units(prose))
@@ -137,7 +137,7 @@ def is_in(text: str, code: str) -> tuple[bool, str]:
 
 
 def _units(prose: str) -> Iterator[str]:
-    """For each letter of a script without spaces, and for each word of the others, its language."""
+    """Yield the language of each letter of a script without spaces, and of each other word."""
     for word in re.findall(r"[^\W\d_]+", prose):
         is_new_unit = True
         for letter in word:
@@ -173,9 +173,9 @@ REASON = 2000  # characters of a reason that somebody else gives
 
 
 class NoVerdict(Exception):
-    """A check can say neither that it holds nor that it does not; the message says why.
+    """A check that neither holds nor fails; the message has the reason.
 
-    `expected` is what it asks, in words.
+    `expected` is its expectation, in words.
     """
 
     def __init__(self, expected: str, reason: str) -> None:
@@ -184,9 +184,9 @@ class NoVerdict(Exception):
 
 
 class Verdict(NamedTuple):
-    """The result of an expectation: whether it holds, what it expects, what was there, in words.
+    """The result of an expectation: whether it holds, the expected and the actual value, in words.
 
-    `at` is the place of what did not hold, below the expectation's own, where it has parts.
+    `at` is the place of the failed part, below the expectation's own, if it has parts.
     """
 
     holds: bool
@@ -204,7 +204,7 @@ class Check(NamedTuple):
 
 
 def contains(text: str, texts: Sequence[str], *, ignore_case: bool = False) -> Verdict:
-    """Every wanted text is in it."""
+    """Check that the text contains every wanted text."""
     seen = form(text, ignore_case)
     missing = [needle for needle in texts if form(needle, ignore_case) not in seen]
     expected = f"contains {_join_quoted(texts)}{case(ignore_case)}"
@@ -214,7 +214,7 @@ def contains(text: str, texts: Sequence[str], *, ignore_case: bool = False) -> V
 
 
 def not_contains(text: str, unwanted: Sequence[str], *, ignore_case: bool = False) -> Verdict:
-    """None of the unwanted texts is in it."""
+    """Check that the text contains none of the unwanted texts."""
     seen = form(text, ignore_case)
     expected = f"does not contain {_join_quoted(unwanted, 'or')}{case(ignore_case)}"
     for needle in unwanted:
@@ -225,7 +225,7 @@ def not_contains(text: str, unwanted: Sequence[str], *, ignore_case: bool = Fals
 
 
 def regex(text: str, pattern: str, *, ignore_case: bool = False) -> Verdict:
-    """The pattern is found somewhere in it (Python's `re.search`)."""
+    """Check that the pattern matches somewhere in the text (Python's `re.search`)."""
     expected = f"matches /{pattern}/{case(ignore_case)}"
     try:
         match = compiled(pattern, ignore_case=ignore_case).search(form(text))
@@ -237,25 +237,28 @@ def regex(text: str, pattern: str, *, ignore_case: bool = False) -> Verdict:
 
 
 def equals(text: str, expected_text: str, *, ignore_case: bool = False) -> Verdict:
-    """It is that text, whitespace around both apart."""
+    """Check that both texts are equal, ignoring surrounding whitespace."""
     holds = form(text, ignore_case).strip() == form(expected_text, ignore_case).strip()
     return Verdict(holds, f"is {excerpt(expected_text)}{case(ignore_case)}", excerpt(text))
 
 
 def starts_with(text: str, prefix: str, *, ignore_case: bool = False) -> Verdict:
-    """It begins with that text."""
+    """Check that the text begins with the prefix."""
     holds = form(text, ignore_case).startswith(form(prefix, ignore_case))
     return Verdict(holds, f"starts with {quoted(prefix)}{case(ignore_case)}", excerpt(text))
 
 
 def max_words(text: str, most: int, **_: bool) -> Verdict:
-    """It has at most so many words; a letter of a script without spaces is a word."""
+    """Check that the text has at most `most` words.
+
+    A letter of a script without spaces counts as a word.
+    """
     count = len(words(text))
     return Verdict(count <= most, f"at most {most} words", f"{count} words: {excerpt(text)}")
 
 
 def words(text: str, *, ignore_case: bool = False) -> list[str]:
-    """The words of a text, in order; a letter of a script without spaces is one."""
+    """Return the words of a text, in order; a letter of a script without spaces is one."""
     return _word().findall(form(text, ignore_case))
 
 
@@ -266,7 +269,7 @@ def _word() -> re.Pattern[str]:
 
 
 def max_chars(text: str, most: int, **_: bool) -> Verdict:
-    """It has at most so many characters (code points, in NFKC)."""
+    """Check that the text has at most `most` characters (code points, in NFKC)."""
     chars = len(form(text))
     return Verdict(
         chars <= most, f"at most {most} characters", f"{chars} characters: {excerpt(text)}"
@@ -274,7 +277,10 @@ def max_chars(text: str, most: int, **_: bool) -> Verdict:
 
 
 def in_language(text: str, code: str, **_: bool) -> Verdict:
-    """Most of it is in that language. Raises NoVerdict where that cannot be told here."""
+    """Check that most of the text is in that language.
+
+    Raises NoVerdict if the language cannot be detected here.
+    """
     expected = f"is in language {code}"
     try:
         holds, language = is_in(text, code)
@@ -284,23 +290,23 @@ def in_language(text: str, code: str, **_: bool) -> Verdict:
 
 
 def excerpt(text: str) -> str:
-    """The beginning of a text, in quotes."""
+    """Return the beginning of a text, in quotes."""
     return quoted(shortened(text))
 
 
 def shortened(text: str, most: int = EXCERPT) -> str:
-    """The beginning of a text."""
+    """Return the beginning of a text, with a final `…` if it was cut."""
     beginning = cut_text(text, most)
     return beginning if len(beginning) == len(text) else beginning + "…"
 
 
 def quoted(text: str) -> str:
-    r"""A text in double quotes, line ends written as `\n`."""
+    r"""Return a text in double quotes, with line ends written as `\n`."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def _around(text: str, seen: str, needle: str) -> str:
-    """The text in quotes; of a long one what is `seen` around its first `part`."""
+    """Return the text in quotes; of a long one, the excerpt of `seen` around `needle`."""
     start = max(seen.index(needle) - EXCERPT // 4, 0)
     if len(text) <= EXCERPT or start == 0:
         return excerpt(text)
@@ -322,10 +328,10 @@ _STEPS = 10_000  # of a figure: what is told is what is compared
 
 
 class Similar(FileShape):
-    """A text that comes near to `to`: from `min`, where 1 is the same.
+    """A text that is similar to `to`: at least `min`, where 1 is equal.
 
-    `measure` is what is compared: words in their order, characters, words in any order, or the part
-    of the text that comes nearest. A letter of a script without spaces is a word.
+    `measure` selects what is compared: words in their order, characters, words in any order, or the
+    most similar part of the text. A letter of a script without spaces is a word.
     """
 
     to: str
@@ -342,20 +348,20 @@ class Similar(FileShape):
 
 
 def judge(subject: Subject, similar: Similar, *, ignore_case: bool = False) -> Verdict:
-    """The figure is at least `min`."""
+    """Check that the similarity is at least `min`."""
     figure = _figure(subject.text, similar, ignore_case)
     actual = f"{figure:g} by {similar.measure}: {excerpt(subject.text)}"
     return Verdict(figure >= similar.min, asks(similar, ignore_case=ignore_case), actual)
 
 
 def asks(similar: Similar, *, ignore_case: bool = False) -> str:
-    """The text that it is to come near, and how near."""
+    """Describe the text to compare with, and the similarity that is required."""
     near = f"similar to {excerpt(similar.to)}, at least {similar.min:g} by {similar.measure}"
     return f"{near}{case(ignore_case)}"
 
 
 def _figure(text: str, similar: Similar, ignore_case: bool) -> float:
-    """From 0 to 1: twice what both have in common by all that they have (Indel similarity)."""
+    """Return the Indel similarity from 0 to 1: twice the common part by both lengths."""
     from rapidfuzz import fuzz  # noqa: PLC0415 - few scenarios measure
 
     actual: Sequence[str]

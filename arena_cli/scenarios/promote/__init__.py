@@ -1,1 +1,1 @@
-"""Make a scenario of a session."""
+"""Make a scenario from a session."""

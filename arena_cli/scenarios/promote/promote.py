@@ -1,8 +1,8 @@
-"""Make a scenario and its recording of a session, and play it once.
+"""Make a scenario and its recording from a session, and play it once.
 
 The scenario expects the routing and the ends that the session had. Its recording has the session's
-answers, and what today's files show each agent of them; where they call somebody else than they
-did, the scenario fails at once, and tells what changed.
+answers, and the input that today's files give each agent. If these files call other agents, the
+scenario fails at once and reports what changed.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ Matter = Literal["must", "asked", "mentions", "turns", "end"]
 
 
 class Parting(NamedTuple):
-    """The first thing that is not as it was: in which step, and turn of its chain, both from 1.
+    """The first difference from the session: its step, and the turn of its chain, both from 1.
 
-    `matter` is what differs: who must reply, who was asked, whom `agent` mentions, how many turns
-    there are, how the chain ends. What came of a call is the session's own.
+    `matter` names the difference: the agents that must reply, the agents asked, the mentions of
+    `agent`, the number of turns, or the chain's end. The result of a call is the session's own.
     """
 
     step: int
@@ -56,7 +56,7 @@ class Parting(NamedTuple):
 
 
 def find_parting(pieces: Sequence[Piece], result: ScenarioResult) -> Parting | None:
-    """The first one, in the first step that has one; None where all is as it was."""
+    """Return the first difference, in the first step that has one; None if there is none."""
     for number, (piece, step) in enumerate(zip(pieces, result.steps, strict=True), 1):
         if not piece.chain or step.status == "not_run":
             continue
@@ -94,8 +94,8 @@ _NOT_IN_A_NAME = re.compile(r"[\s!-,/:-@\[-^`{-~]+")
 class Promoted:
     """The files that were made: their paths as shown, and the result of playing them once.
 
-    `name` is how `arena run` takes it; `parting` is where it is not what it was, None where it is;
-    `rules` are the team's that are others now: (name, what it was, what it is).
+    `name` is the name for `arena run`. `parting` is the first difference from the session, None if
+    there is none. `rules` are the team's rules that have changed: (name, old value, new value).
     """
 
     scenario: str
@@ -107,16 +107,16 @@ class Promoted:
 
 
 class Promotion:
-    """A session on its way; what it needs is looked at before anything is written.
+    """The promotion of a session; all that it needs is checked before it writes a file.
 
-    `path` is the file that the scenario is written to; `force` writes over what is there.
-    `notes` tell what is otherwise than one might think.
+    `path` is the file that the scenario is written to; `force` replaces an existing one. `notes`
+    are remarks on unexpected properties of the scenario.
     """
 
     def __init__(
         self, stored: Stored, until: int | None, path: Path, workspace: Workspace, *, force: bool
     ) -> None:
-        """Look at it. Raises UsageError where it cannot be promoted."""
+        """Read the session. Raises UsageError if it cannot be promoted."""
         self._stored = stored
         self._workspace = workspace
         self._path = path
@@ -129,10 +129,10 @@ class Promotion:
         self._refuse_taken(force=force)
 
     async def make(self, config: SessionConfig, *, sync: bool = False) -> Promoted:
-        """Write the scenario and its recording, and play it once; with `sync` they are on the disk.
+        """Write the scenario and its recording, and play it once; `sync` flushes both to the disk.
 
-        Raises UsageError before anything is written, DiskRefused, FileFaults where today's files do
-        not take the scenario.
+        Raises UsageError before anything is written, DiskRefused, and FileFaults if today's files
+        do not accept the scenario.
         """
         team, root = self._team, self._workspace.root
         redactor = make_redactor(config, [member.profile for member in team.members])
@@ -190,7 +190,7 @@ class Promotion:
                 )
 
     def _refuse_taken(self, *, force: bool) -> None:
-        """Nothing is written over without being told, and no name is given twice."""
+        """Refuse to replace a file without `force`, and to use the name of another scenario."""
         root = self._workspace.root
         reader = Reader(root)
         is_known = self._path.is_relative_to(root / select.FOLDER)
@@ -230,9 +230,9 @@ def path_for(stored: Stored, to: Path | None, root: Path, start: Path) -> Path:
 
 
 def _who_plays(selection: SessionPart, workspace: Workspace) -> tuple[dict[str, Any], Team]:
-    """The keys of the scenario that say who plays, and the team that they make.
+    """Return the keys of the scenario that define its team, and that team.
 
-    A human who is no longer one of the team's is added. Raises UsageError where the team is gone.
+    A human that is no longer in the team is added. Raises UsageError if the team is gone.
     """
     session = selection.session
     keys: dict[str, Any] = {}

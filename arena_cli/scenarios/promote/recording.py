@@ -28,9 +28,9 @@ from arena_cli.workspace.models import Team
 
 
 class Taper:
-    """Makes the recording of what was taken of a session, for the team as it is now.
+    """Makes the recording of a part of a session, for the team as it is now.
 
-    What each agent answered is the session's, what it is shown is made of that by today's files.
+    The answers of agents are the session's; their inputs are made from it by today's files.
     """
 
     def __init__(
@@ -47,9 +47,9 @@ class Taper:
         self._scene = Scene(stored.name, team, self._fold, history)
 
     def lines(self, pieces: Sequence[Piece]) -> list[dict[str, Any]]:
-        """The lines of the recording's one case, with `pieces` as its steps.
+        """Return the lines of the recording's one case, with `pieces` as its steps.
 
-        Raises UsageError where an attachment is gone.
+        Raises UsageError if an attachment is gone.
         """
         selection = self._taken
         tape = Tape(live=False)
@@ -109,12 +109,12 @@ class Taper:
         )
 
     def _added(self, done: ReplyFinished, message: Message, opener: str) -> Iterator[str]:
-        """Yield the agents that the answer called beside its text, by its `next_mentions`.
+        """Yield the agents that the answer called by its `next_mentions`, not by its text.
 
         A transcript holds the result of both. An agent that the text names is among the message's
         `mentions`, and so is a human that only `next_mentions` named. An agent that the text names
-        by `@all` alone, where that calls none, was named by itself too if it was not refused as
-        such. Names that no member has any more are left out.
+        by `@all` alone, if `@all` calls none, was also named individually unless it was refused as
+        `@all`. Names that no member has any more are left out.
         """
         roster, config = self._roster, self._taken.session.config
         mentioned = mentions.parse_mentions(
@@ -144,7 +144,7 @@ class Taper:
 
 
 def _planted(message: Message) -> MessageEvent:
-    """A message of the past as the scenario plants it."""
+    """Return a message of the past as the scenario plants it."""
     bare: dict[str, Any] = {"turn_id": None, "reply_to": None, "metadata": {}}
     return MessageEvent(
         seq=message.seq,
@@ -157,7 +157,7 @@ def _planted(message: Message) -> MessageEvent:
 def _error(done: ReplyFinished) -> AgentError:
     """Return the exception of a failed call, as far as a transcript holds it; it is not retried.
 
-    What it was asked is left out: it names folders and programs of this machine.
+    The request is left out: it names folders and programs of this machine.
     """
     kind = AgentTimeout if done.status == "timeout" else AgentProtocolError
     problem, _, details = (done.error or "").removeprefix(f"{done.agent}: ").partition("; asked: ")
@@ -165,7 +165,7 @@ def _error(done: ReplyFinished) -> AgentError:
 
 
 def _heard(done: ReplyFinished, redactor: Redactor) -> Heard:
-    """Return what the agent reported beside its answer."""
+    """Return the data that the agent reported in addition to its answer."""
     heard = Heard(redactor, lambda _: None)
     if isinstance(done.metadata.get("scripted"), int):
         heard(CallNote({"scripted": done.metadata["scripted"]}))

@@ -1,4 +1,4 @@
-"""Write the file of a scenario that plays a session again, and the files beside it."""
+"""Write the file of a scenario that plays a session again, and the files that it uses."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _MOST_MESSAGES = 12
 
 @dataclass
 class WrittenFiles:
-    """A scenario as it is to be written.
+    """A scenario before it is written.
 
-    It has a title and a text, the contents of the files beside it by path, and the pieces that its
-    steps play, each as it is played.
+    It has a title and a text, the contents of the files that it uses by path, and the pieces that
+    its steps play, each as it is played.
     """
 
     title: str
@@ -49,7 +49,7 @@ class WrittenFiles:
 
 
 class Writer:
-    """Writes what was taken of a session as the scenario in the file `path`."""
+    """Writes a part of a session as the scenario in the file `path`."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Writer:
         path: Path,
         root: Path,
     ) -> None:
-        """`who` are the keys that say who plays, as they make `team`."""
+        """Take the session and its team; `name` holds the keys of the file that make `team`."""
         self._stored = stored
         self._taken = selection
         self._team = team
@@ -72,7 +72,7 @@ class Writer:
         self._notes: list[str] = []
 
     def written(self) -> WrittenFiles:
-        """All of it. Raises UsageError where something of the session is gone."""
+        """Return the scenario's text and files. Raises UsageError if a part of it is gone."""
         title, past_keys = self._title(), self._given()
         pieces = [self._routed(piece, n) for n, piece in enumerate(self._taken.pieces, 1)]
         data: dict[str, Any] = {
@@ -95,7 +95,7 @@ class Writer:
         return f"# yaml-language-server: $schema={path}\n{comment}"
 
     def _title(self) -> str:
-        """The session's name if somebody chose it, else how what is played begins."""
+        """Return the session's name if it was chosen, else the beginning of the first message."""
         if not store.is_automatic(self._stored.name):
             return self._stored.name
         opening = self._taken.pieces[0].opening.message
@@ -104,7 +104,7 @@ class Writer:
         return escape_line(title) or self._stored.name
 
     def _given(self) -> dict[str, Any]:
-        """The past, in the file itself if it is short and plain."""
+        """Return the `given` key: the past itself if it is short and plain, else a file with it."""
         history = messages(self._taken.before)
         if not history:
             return {}
@@ -146,7 +146,7 @@ class Writer:
         )
 
     def _routed(self, piece: Piece, number: int) -> Piece:
-        """The piece; agents that `--to` called and that its text does not name are named in it."""
+        """Return the piece; its text names all agents, also those that only `--to` called."""
         opening = piece.opening
         message = opening.message
         if not piece.chain:
@@ -219,7 +219,7 @@ class Writer:
         return step
 
     def _attached(self, attachment: Attachment, message_id: str) -> str:
-        """The file that a message carried, under the name that it had."""
+        """Add the file that a message carried, under its original name, and return its path."""
         name = make_safe_name(attachment.name)
         content = self._content(attachment, message_id)
         folder, count = Path(), 1
@@ -249,14 +249,14 @@ class Writer:
         return path
 
     def _named(self, path: Path) -> str:
-        """A file as the scenario names it: from its own folder, unless that names another one."""
+        """Return a file's name in the scenario: relative, unless that would find another file."""
         name = path.relative_to(self._path.parent).as_posix()
         located = Reader(self._root, anywhere=True).located(name, self._path)
         return name if located in (None, path.resolve()) else path.as_posix()
 
 
 def _bare(event: Event) -> Event:
-    """An event without what nobody is shown."""
+    """Return an event without the data that no agent is shown."""
     if isinstance(event, ReplyFinished):
         return event.model_copy(update={"metadata": {}, "agent_session": None})
     return event

@@ -1,4 +1,4 @@
-"""Select the part of a session to play again: its last playable chains, and what was before."""
+"""Select the part of a session to play again: its last playable chains, and its past."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from arena_cli.util.text import escape_line
 
 
 class Piece(NamedTuple):
-    """What one step plays: a chain from its message to its end, or one planted message."""
+    """The content of one step: a chain from its message to its end, or one planted message."""
 
     opening: MessageEvent
     chain: Chain | None
@@ -33,7 +33,7 @@ class Piece(NamedTuple):
 
     @property
     def end(self) -> str:
-        """The end of its chain; empty where it has none."""
+        """The end of its chain; empty if it has none."""
         return self.chain.end if self.chain else ""
 
     @property
@@ -42,16 +42,17 @@ class Piece(NamedTuple):
         return self.chain.turns if self.chain else []
 
     def called(self) -> Iterator[str]:
-        """Yield the agents that were called in it, or were to be."""
+        """Yield the agents that were called in it, or had to be."""
         for turn in self.turns:
             yield from (*turn.must, *turn.started.deferred, *turn.asked)
 
 
 @dataclass
 class SessionPart:
-    """`session` says who talked; `before` are the events of what is past when the `pieces` begin.
+    """The part of a session that is promoted, and the events of the past before it.
 
-    `notes` tell what is otherwise than one might think.
+    `session` lists the participants; `before` are the past events when the `pieces` begin. `notes`
+    are remarks on unexpected properties of the session.
     """
 
     session: SessionEvent
@@ -61,10 +62,10 @@ class SessionPart:
 
 
 def select_part(stored: Stored, until: int | None) -> SessionPart:
-    """The part of a session up to the end of a chain, that of event `until` or the last.
+    """Return the part of a session up to the end of a chain, that of event `until` or the last.
 
-    What cannot be played again (a chain that was interrupted, what was said in another team or by
-    other rules) and all before it is past. Raises UsageError where nothing is left to play.
+    Chains that cannot be played again (interrupted, or with another team or other rules) and all
+    before them belong to the past. Raises UsageError if nothing is left to play.
     """
     notes: list[str] = []
     events = _read_events(stored, until, notes)
@@ -180,13 +181,13 @@ def _cut(events: Sequence[Event], pieces: Sequence[Piece]) -> tuple[SessionEvent
 
 
 def _is_by_agent(event: Event) -> bool:
-    """Return True if an agent did work that is no reply; what a library did is made again."""
+    """Return True if an agent did work that is no reply; a library's work is done again."""
     call = event.agent_call if isinstance(event, SideEvent) else None
     return call is not None and call.is_by_agent
 
 
 def _notes_from_elsewhere(pieces: Sequence[Piece]) -> list[str]:
-    """The ids of the notes that agents were shown, and that none of these chains made."""
+    """Return the ids of the notes that agents were shown and that none of these chains made."""
     events = [event for piece in pieces for event in piece.events]
     own_notes = {
         event.note for event in events if isinstance(event, NoteEvent) and event.act == "added"

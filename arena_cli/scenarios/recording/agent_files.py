@@ -1,7 +1,7 @@
-"""Hash the files of the workspace that an agent is made of, so that a change of them is seen.
+"""Hash the files of the workspace that an agent is made of, to detect their changes.
 
-These are what its `command`, `args`, `program` and `target` name, and what its `watch` matches. A
-file that may hold a secret is left out, and so are sessions and recordings.
+These are the files that its `command`, `args`, `program` and `target` name, and those that its
+`watch` matches. A file that may hold a secret is left out, and so are sessions and recordings.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _watched(pattern: str, root: Path, excluded: Sequence[_Matcher]) -> dict[str
 
 
 def _matching(pattern: str, root: Path) -> Iterator[str]:
-    """Yield the files that a glob matches, in order; a folder stands for all files in it."""
+    """Yield the files that a glob matches, in order; a folder matches all files in it."""
     fixed = []
     for step in PurePosixPath(pattern).parts:
         if _WILD.search(step):
@@ -135,7 +135,7 @@ def _matching(pattern: str, root: Path) -> Iterator[str]:
 
 @lru_cache(maxsize=256)
 def _matcher(pattern: str) -> _Matcher:
-    """Return what tells whether a glob matches a path: `**` is any folders, `*` no `/`."""
+    """Return a test for paths that match a glob: `**` is any folders, `*` no `/`."""
     steps = [
         ".*" if step == "**" else re.sub(r"\\\*", "[^/]*", re.escape(step)).replace(r"\?", "[^/]")
         for step in PurePosixPath(pattern).parts
@@ -146,7 +146,7 @@ def _matcher(pattern: str) -> _Matcher:
 
 
 def _relative(path: Path, root: Path) -> str | None:
-    """Return the path from the workspace of a file in it, None where it is none to be hashed."""
+    """Return the path of a file from the workspace, None if it is not to be hashed."""
     try:
         if not path.is_file():
             return None
@@ -172,7 +172,7 @@ def _is_kept(name: str) -> bool:
 
 
 def _hash(path: Path) -> str:
-    """Return the hash of a file, empty where it cannot be read."""
+    """Return the hash of a file, empty if it cannot be read."""
     try:
         stat = path.stat()
         return _hash_version(path, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
@@ -182,7 +182,7 @@ def _hash(path: Path) -> str:
 
 @lru_cache(maxsize=4096)
 def _hash_version(path: Path, size: int, *_version: int) -> str:
-    """Return the SHA-256 of a file; of a text, whatever its line ends are."""
+    """Return the SHA-256 of a file; line ends of a text do not affect it."""
     with path.open("rb") as file:
         content = file.read(MOST_BYTES)
     digest = hashlib.sha256()

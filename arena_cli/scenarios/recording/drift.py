@@ -1,8 +1,8 @@
 """Find how a replay differs from its recording, and the first difference in each part.
 
-A cause is told once a scenario: one changed role prompt is one difference, however many calls it
-touches. Settings and rules come first, then what agents are shown, then who is called. A note that
-reads otherwise is told by its name, once for all who are shown it.
+A cause is reported once per scenario: one changed role prompt is one difference, regardless of the
+number of calls that it affects. Settings and rules come first, then the inputs of agents, then the
+routing. A changed note is reported by its name, once for all agents that are shown it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def differences(
 ) -> Iterator[tuple[str, str, str]]:
     """Yield the differences of two texts of memory: `summary`, or `note <id>`, and both texts.
 
-    The ids are those of the notes in each, in order. Where the notes are alike, and only their
-    order is another one, that is the whole text.
+    The ids are those of the notes in each, in order. If the notes are equal, and only their order
+    differs, the difference is the whole text.
     """
     old_pieces, new_pieces = _pieces(old_text or "", noted_before), _pieces(new_text or "", noted)
     changed = [
@@ -48,16 +48,17 @@ def differences(
 def is_given(name: str, own_notes: Container[str]) -> bool:
     """Return True if the difference is a note given by the scenario, which has no other cause.
 
-    Notes that were `made` of what was said, and a summary, follow from that.
+    Notes that were `made` from the conversation, and a summary, follow from it.
     """
     return name.startswith(NOTE) and name.removeprefix(NOTE) not in own_notes
 
 
 def _pieces(text: str, notes: Sequence[str]) -> dict[str, str]:
-    """The summary with all that stands before the notes, then each note.
+    """Return the summary with all text before the notes, then each note.
 
-    A note begins with `- [id] ` in a line of its own; no other line of it does, for its text is
-    indented (`context.remembered`). They are looked for from the end: a summary may read likewise.
+    A note begins with `- [id] ` in a line of its own; no other line of it does, since its text is
+    indented (`context.history`). Notes are searched from the end, because a summary may contain
+    similar lines.
     """
     pieces_found: dict[str, str] = {}
     end = len(text)
@@ -81,7 +82,7 @@ _Both = tuple[list[Fact], list[Fact]]
 
 
 def find_drift(tape: Tape, members: Sequence[Member]) -> list[Drift]:
-    """All drift of a scenario that was replayed by these members."""
+    """Return all drift of a scenario that was replayed by these members."""
     case = tape.recorded
     assert case is not None
     roots = [*_settings(case, tape, members), *_rules(case, tape)]
@@ -139,7 +140,7 @@ def _setting(agent: str | None, path: str, old_value: Any, new_value: Any) -> Dr
 
 
 def _rules(case: CaseRecord, tape: Tape) -> Iterator[Drift]:
-    """The team's rules, as its main session began."""
+    """Yield the drift of the team's rules since its main session was recorded."""
     recorded, current = _opening(case, tape)
     if recorded is None or current is None:
         return
@@ -160,7 +161,7 @@ def _rules(case: CaseRecord, tape: Tape) -> Iterator[Drift]:
 def _workspace(
     case: CaseRecord, tape: Tape, members: Sequence[Member], inputs: Iterable[Drift]
 ) -> Iterator[Drift]:
-    """Yield the settings of `arena.yaml`, and `ignore`, that something else may follow from."""
+    """Yield the changed settings of `arena.yaml`, and `ignore`, that may cause other drift."""
     if case.workspace is None or tape.workspace is None:
         return
     old_workspace, new_workspace = case.workspace, tape.workspace
@@ -184,7 +185,7 @@ def _workspace(
 def _ignored(
     old_patterns: Sequence[str], new_patterns: Sequence[str], inputs: Sequence[Drift]
 ) -> Iterator[Drift]:
-    """Yield the patterns that are gone, and that would find something in what differs."""
+    """Yield the removed patterns that would match the texts that differ."""
     for index, pattern in enumerate(old_patterns):
         if pattern in new_patterns:
             continue
@@ -251,7 +252,7 @@ _FOLLOWING = ("prefer_concise", "max_output_tokens", "mentioned_by", "turn")
 def _differences(
     record: Recorded, case: CaseRecord, call: TapedCall, tape: Tape
 ) -> Iterator[_InputDifference]:
-    """The fields that follow from nothing else, else the first messages or fields that do."""
+    """Yield the input fields that are causes, else the first messages or fields that differ."""
     recorded = tape.normal_input(record)
     current = recorder.normalize_input(call.input, tape.ignoring, tape.redactor)
     differing = []
@@ -282,7 +283,7 @@ def _differences(
 def _rubric(
     recorded: Sequence[Mapping[str, Any]], current: Sequence[Mapping[str, Any]]
 ) -> Iterator[_InputDifference]:
-    """Yield the rubric of a judge, where it is another one."""
+    """Yield the rubric of a judge, if it changed."""
     old_rubric, new_rubric = (
         "\n\n".join(judge_checks.rubric_of(message["content"]) for message in messages)
         for messages in (recorded, current)
@@ -292,7 +293,7 @@ def _rubric(
 
 
 def _notes_of_session(case: CaseRecord, tape: Tape) -> set[str]:
-    """The notes that were taken from what was said, then or now."""
+    """Return the notes that were taken from the conversation, then or now."""
     then = {line["note"] for line in case.lines if line["type"] == "note"}
     events = [event for stretch in tape.stretches for event in stretch.events]
     return then | {event.note for event in events if isinstance(event, NoteEvent)}
@@ -301,7 +302,7 @@ def _notes_of_session(case: CaseRecord, tape: Tape) -> set[str]:
 def _messages(
     recorded: Sequence[Mapping[str, Any]], current: Sequence[Mapping[str, Any]], tape: Tape
 ) -> Iterator[_InputDifference]:
-    """The first messages that differ; what a human says follows from nothing else."""
+    """Yield the first messages that differ; a human's message is always a cause."""
     then, new_texts = (
         [recorder.message_text(message, tape.ignoring) for message in messages]
         for messages in (recorded, current)
@@ -350,7 +351,7 @@ def _compared(case: CaseRecord, tape: Tape, apart: set[int | None]) -> list[_Bot
 
 
 def _routing(compared: Iterable[_Both]) -> Iterator[Drift]:
-    """The first thing in each session that went another way."""
+    """Yield the first difference in the routing of each session."""
     for both in compared:
         recorded, current = (
             [fact for fact in facts if fact.field != MESSAGE and not fact.is_memory]
@@ -360,7 +361,7 @@ def _routing(compared: Iterable[_Both]) -> Iterator[Drift]:
 
 
 def _remembered(compared: Iterable[_Both]) -> Iterator[Drift]:
-    """The first thing in each session that was remembered otherwise; of a recording that tells."""
+    """Yield the first memory difference in each session, if its recording has memory events."""
     for both in compared:
         recorded, current = ([fact for fact in facts if fact.is_memory] for facts in both)
         if recorded:  # one that was made before anything was noted stays good
@@ -368,7 +369,7 @@ def _remembered(compared: Iterable[_Both]) -> Iterator[Drift]:
 
 
 def _said_otherwise(compared: Iterable[_Both], roots: Sequence[Drift]) -> Iterator[Drift]:
-    """Yield messages that changed, or moved to another step, where no cause explains it."""
+    """Yield messages that changed, or moved to another step, if no cause explains it."""
     for both in compared:
         for recorded, current in _changed_messages(*map(_list_messages, both)):
             if not any(_tells(root, recorded, current) for root in roots):
@@ -410,14 +411,14 @@ def _tells(root: Drift, facts: Iterable[Fact], later_facts: Iterable[Fact]) -> b
 
 
 def _silent_steps(case: CaseRecord, tape: Tape) -> set[int | None]:
-    """Return the steps that only one side has, and in which nobody was called."""
+    """Return the steps that only one side has, and in which no agent was called."""
     called = {call.key.step for call in case.calls} | {call.key.step for call in tape.calls}
     played = {stretch.step for stretch in tape.stretches if stretch.step}
     return {step for step in case.steps() ^ played if step and step not in called}
 
 
 def _new_steps(tape: Tape) -> set[int | None]:
-    """The steps for which agents were called: there is nothing to compare them with."""
+    """Return the steps with live calls, which have no recording to compare with."""
     if tape.replays:
         return set()
     called = {

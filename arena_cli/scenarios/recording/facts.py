@@ -29,7 +29,7 @@ _NOT_COMPARED = frozenset({"context_usage"})
 
 
 class Fact(NamedTuple):
-    """Something that was decided, said or remembered: where, about whom, what.
+    """A decision, a message or an act of memory: its place, its agent, its content.
 
     `is_memory`: it is about a `SideEvent`, whose type is the `field`.
     """
@@ -62,7 +62,7 @@ def recorded(case: CaseRecord, tape: Tape, session: str | None) -> Iterator[Fact
 
 
 def played(tape: Tape, session: str | None) -> Iterator[Fact]:
-    """Yield the facts of it now."""
+    """Yield the facts of a session as played now, in order."""
     stretches = [stretch for stretch in tape.stretches if stretch.session == session]
     steps = [
         _StepEvents(stretch.step, list(canonical.ordered(stretch.events))) for stretch in stretches
@@ -84,7 +84,7 @@ def _list_facts(steps: Iterable[_StepEvents], tape: Tape) -> Iterator[Fact]:
 
 
 def _facts(event: Event, turn: Turn | None) -> Iterator[tuple[str, str | None, str]]:
-    """Yield the facts of an event, each with the agent it is about; `turn` is the one it is in."""
+    """Yield the facts of an event, each with the agent it is about; `turn` is its turn."""
     match event:
         case SideEvent():
             if event.type not in _NOT_COMPARED:
@@ -121,7 +121,7 @@ def _routing(event: Event, turn: Turn) -> Iterator[tuple[str, str | None, str]]:
 
 
 def _describe(event: Any) -> tuple[str | None, str]:
-    """Return the agent that a side event is about, and what it says."""
+    """Return the agent that a side event is about, and its description."""
     match event.type:
         case "note":
             subject = event.title or event.reason

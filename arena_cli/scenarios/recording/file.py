@@ -1,8 +1,8 @@
 """Recordings as files: `recordings/<stem>.jsonl` in the folder of the scenario's file.
 
-One JSON object a line. The first says whose recording it is, the last has the checksum of all lines
-before (SHA-256 of their texts, without line ends, joined by newlines), by which a file that was
-cut, merged or edited by hand is known. Between them stand the cases (`serialize`).
+Each line is a JSON object. The first has the scenario's title, the last has the checksum of all
+lines before (SHA-256 of their texts, without line ends, joined by newlines), which detects a file
+that was cut, merged or edited by hand. Between them are the cases (`serialize`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def path_of(scenario: Path) -> Path:
 
 
 def encode_recording(scenario: str, cases: Iterable[Sequence[Mapping[str, Any]]]) -> bytes:
-    """The content of a recording's file: a scenario's title, and the lines of its cases."""
+    """Return the content of a recording's file: a scenario's title, and the lines of its cases."""
     head = {"type": _HEAD, "version": VERSION, "scenario": scenario}
     texts = [_encode(line) for line in (head, *(line for lines in cases for line in lines))]
     texts.append(_encode({"type": _END, "sha256": _checksum(texts)}))
@@ -53,7 +53,7 @@ def encode_recording(scenario: str, cases: Iterable[Sequence[Mapping[str, Any]]]
 
 
 def lock(workspace: Path) -> AbstractContextManager[None]:
-    """Hold what only one process may: to change a recording or the snapshots of a workspace.
+    """Hold the lock for changing the recordings or the snapshots of a workspace.
 
     Raises OSError.
     """
@@ -61,9 +61,9 @@ def lock(workspace: Path) -> AbstractContextManager[None]:
 
 
 def write(path: Path, content: bytes, *, sync: bool = False) -> bool:
-    """Put it there, at once or not at all; whether it is not what was there. Raises DiskRefused.
+    """Write the content atomically; return True if it changed. Raises DiskRefused.
 
-    With `sync` it is on the disk.
+    With `sync` it is flushed to the disk.
     """
     try:
         if path.is_file() and files.read_regular(path) == content:
@@ -76,7 +76,7 @@ def write(path: Path, content: bytes, *, sync: bool = False) -> bool:
 
 
 def content_of(path: Path) -> bytes | None:
-    """Return its bytes; None where there are none to be read."""
+    """Return its bytes; None if it cannot be read."""
     try:
         return files.read_regular(path)
     except OSError:
@@ -84,7 +84,7 @@ def content_of(path: Path) -> bytes | None:
 
 
 def check_writable(path: Path, label: str) -> None:
-    """See that it could be written, before anybody is called for it. Raises UsageError."""
+    """Check that the file can be written, before any agent is called. Raises UsageError."""
     is_new = not path.parent.exists()
     try:
         if path.is_dir():
@@ -112,10 +112,10 @@ def is_there(path: Path) -> bool:
 
 
 def read(path: Path, label: str, *, strict: bool = True) -> Recording:
-    """A recording; `shown` is its path as the user is shown it.
+    """Return a recording; `label` is its path as shown to the user.
 
-    Raises FileFaults where it is none, or was cut, edited or made by a later arena, and UsageError
-    where it cannot be read. Without `strict`, an edited one is read as it is.
+    Raises FileFaults if the file is no recording, or was truncated, edited or made by a later
+    arena, and UsageError if it cannot be read. Without `strict`, an edited one is read as it is.
     """
     try:
         text = files.read_regular(path).decode("utf-8-sig")
@@ -129,7 +129,7 @@ def read(path: Path, label: str, *, strict: bool = True) -> Recording:
 
 
 def lines_of(case: CaseRecord) -> list[dict[str, Any]]:
-    """The lines of a case as they stood in the file."""
+    """Return the lines of a case as they were in the file."""
     records = [serialize.case_line(case.id, case.workspace), *case.agents.values()]
     for line in case.lines:
         reduced = dict(line)
@@ -149,13 +149,13 @@ def _fault(label: str, line: int, problem: str) -> Fault:
 
 
 def _name(label: str) -> str:
-    """Return what `arena run` takes for the scenario of a recording."""
+    """Return the name of a recording's scenario for `arena run`."""
     path = PurePosixPath(label)
     return select.run_name((path.parent.parent / f"{path.stem}{select.SUFFIX}").as_posix())
 
 
 def _check(record: Mapping[str, Any]) -> None:
-    """Raises ValueError, KeyError or TypeError where something in an edited line is wrong."""
+    """Check an edited line. Raises ValueError, KeyError or TypeError if a part of it is invalid."""
     shape = EVENT_TYPES.get(record["type"])
     for name, field in shape.model_fields.items() if shape else ():
         is_left_out = name in list_fields(shape, Volatile, Derived) or field.exclude_if

@@ -9,7 +9,7 @@ from arena_cli.transcript.events import FREE_KINDS
 
 
 class LiveCallGuard:
-    """Refuses every call of an agent that is not scripted, and keeps who was to be called."""
+    """Refuses every call of an agent that is not scripted, and keeps the refused agents."""
 
     def __init__(self, hint: str) -> None:
         self.refused: dict[str, None] = {}
@@ -17,7 +17,7 @@ class LiveCallGuard:
 
     @property
     def refusal(self) -> str | None:
-        """The reason the scenario is an error; None where no live agent was to be called."""
+        """The reason the scenario is an error; None if no live agent had to be called."""
         if not self.refused:
             return None
         agents = ", ".join(f"`{agent}`" for agent in self.refused)

@@ -13,7 +13,7 @@ ASIDE = ("judge", "memory")
 class CallKey(NamedTuple):
     """The key that matches calls: their step (from 1, None: of the whole scenario), agent and kind.
 
-    `invocation` is `memory` for the work of the team's memory.
+    `invocation` is `memory` for calls for the team's memory.
     """
 
     step: int | None
@@ -22,7 +22,7 @@ class CallKey(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """A call of a case, `number` in order; `input` and `came` as they stand in its line.
+    """A call of a case, with its `number` in order; `input` and `came` as written in its line.
 
     `notes` are the ids of those that the agent was shown. `came` has `output` or `failure`; `line`
     is the line of the file, from 1.
@@ -43,10 +43,10 @@ class Recorded(NamedTuple):
 class CaseRecord:
     """A case of a scenario, or the scenario that has none.
 
-    `lines` are its records in order, without the agents' (see `file`), each with all that was
-    said: a reply's text stands in its message. `calls` are those of agents, of judges, and of those
-    that work for the team's memory. `workspace` are the settings of the workspace and the scenario
-    that shape what agents are shown (`settings.record_workspace`), None where it has none yet.
+    `lines` are its records in order, without those of agents (see `file`), each with its texts: a
+    reply's text is in its message. `calls` are those of agents, of judges, and of agents that work
+    for the team's memory. `workspace` are the settings of the workspace and the scenario that
+    affect the inputs of agents (`settings.record_workspace`); None if it has none yet.
     """
 
     id: str | None
@@ -56,14 +56,14 @@ class CaseRecord:
     calls: list[Recorded] = field(default_factory=list)
 
     def unused(self) -> dict[CallKey, list[Recorded]]:
-        """All calls by key, in order."""
+        """Return all calls by key, in order."""
         by_key: dict[CallKey, list[Recorded]] = {}
         for call in self.calls:
             by_key.setdefault(call.key, []).append(call)
         return by_key
 
     def steps(self) -> set[int]:
-        """The steps that were played."""
+        """Return the steps that were played."""
         return {line["step"] for line in self.lines if line["type"] == "step"}
 
     def called(self) -> set[str]:
@@ -71,7 +71,7 @@ class CaseRecord:
         return {call.key.agent for call in self.calls}
 
     def session(self, key: str | None) -> Iterator[dict[str, Any]]:
-        """The events of one session of the case, in canonical order."""
+        """Yield the events of one session of the case, in canonical order."""
         current: str | None = None
         for line in self.lines:
             if line["type"] == "step":
@@ -107,7 +107,7 @@ class CaseRecord:
 class Recording:
     """The recording of a scenario file: its title then, and its cases by id.
 
-    `is_edited`: it is not as arena wrote it.
+    `is_edited`: the file has been edited since arena wrote it.
     """
 
     scenario: str
@@ -116,7 +116,7 @@ class Recording:
 
 
 def ranges(ids: Sequence[str]) -> list[str]:
-    """`m1, m2, m3, m7` as `m1-m3, m7`."""
+    """Return `m1, m2, m3, m7` as `m1-m3, m7`."""
     groups: list[list[int]] = []
     for name in ids:
         number = int(name[1:])
@@ -128,7 +128,7 @@ def ranges(ids: Sequence[str]) -> list[str]:
 
 
 def _messages(item: Any, by_id: Mapping[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The messages that a part of `messages` stands for: one written out, or some by their ids."""
+    """Yield the messages of an item of `messages`: one written out, or a range of ids."""
     if isinstance(item, dict):
         yield item
         return

@@ -26,10 +26,10 @@ from arena_cli.transcript.events import Event
 
 
 class Take:
-    """One playing of a scenario, with a tape around its agents, or without.
+    """A scenario being played, with or without a recorder around its agents.
 
-    `recording` is the path of its recording as it is shown, None where there is none; `before` what
-    stands there of it; `drift` how it differs from that, as far as it is known.
+    `recording` is the path of its recording as shown, None if there is none. `before` is the
+    recorded case. `drift` are the differences from it that are known so far.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Take:
 
     @property
     def mode(self) -> Mode:
-        """The mode in which it is played: `record` where a call was missing."""
+        """The mode in which it is played: `record` if a call was missing."""
         return "record" if self._tape and self._tape.adds else self._mode
 
     @property
@@ -85,29 +85,29 @@ class Take:
         return bool(self.drift) and self._what_of_drift == "fail"
 
     def middlewares(self, session: str | None, *, is_judge: bool = False) -> list[Middleware]:
-        """Return what the calls of a session pass, or those of judges."""
+        """Return the middlewares for the calls of a session, or for those of judges."""
         if self._guard:
             return [self._guard]
         return [TapeMiddleware(self._tape, session, is_judge=is_judge)] if self._tape else []
 
     @property
     def refusal(self) -> str | None:
-        """The reason it is an error: a live agent was to be called, and must not be."""
+        """The reason it is an error: a live agent had to be called, and must not be."""
         return self._guard.refusal if self._guard else None
 
     def begin(self, step: int | None, session: str | None = None) -> None:
-        """Begin that step, from 1; None: what follows belongs to all steps."""
+        """Begin that step, from 1; None: the following events belong to all steps."""
         if self._tape:
             self._tape.finished = step is None
             self._tape.begin(step, session)
 
     def hear(self, session: str | None, event: Event) -> None:
-        """An event of a session was written."""
+        """Record an event that a session has written."""
         if self._tape:
             self._tape.hear(session, event)
 
     def conclude(self) -> None:
-        """Tell how it differs from its recording, once it is over."""
+        """Find the drift from its recording, once the scenario is over."""
         tape = self._tape
         if tape is None or tape.recorded is None or self._what_of_drift == "ignore":
             return
@@ -132,7 +132,7 @@ class Take:
             )
 
     def lines(self) -> list[dict[str, Any]] | None:
-        """The lines of its recording as it was played now."""
+        """Return the lines of its recording as played now."""
         if self._tape is None:
             return None
         self._record_workspace(self._tape)
@@ -142,11 +142,11 @@ class Take:
     def unkept(
         self, steps: Sequence[StepResult], checks: Sequence[CheckResult], error: bool
     ) -> str:
-        """Explain why its recording is not written; empty where it is, or is unchanged.
+        """Explain why its recording is not written; return "" if it is written or unchanged.
 
-        An agent that failed where nobody expected it, or a check that crashed, is no behaviour to
-        come back to; what drifted is kept only if it is taken over. A recording in which an agent
-        did not fail is replaced only if the scenario passes with that failure.
+        A failure of an agent that was not expected, or a crashed check, is not worth recording.
+        Drift is recorded only if it is accepted. A recording in which an agent did not fail is
+        replaced only if the scenario passes with that failure.
         """
         tape = self._tape
         if tape is None or (self._mode == "replay" and not tape.adds):
@@ -172,9 +172,9 @@ class Take:
         )
 
     def failed(self, checks: Sequence[CheckResult]) -> list[str]:
-        """Return the agents that failed, and did not in the recording that this would replace.
+        """Return the agents that failed, and did not fail in the recording that this would replace.
 
-        An agent's reply may fail where all `checks` hold; the work for a team's memory may not.
+        An agent's reply may fail if all `checks` hold; a call for a team's memory may not.
         """
         if self._tape is None or self.before is None:
             return []

@@ -1,12 +1,11 @@
 """Record or replay the calls of a scenario's agents, at the edge of their adapters.
 
-The key of a call is step, agent and invocation (and the repeat, of which there is one so far); that
-of an agent that works for the team's memory has `memory` instead of an invocation. A call gets the
-first unused record of its key whose input has the same hash, or differs in nothing that matters
-(`is_same`); else the next unused one of its key, which is drift; where none is left it is a miss. A
-judge's is a miss as soon as it is asked something else: a verdict is about what was judged. Routing
-is never read from a recording. Steps are those of the scenario: a recording is numbered by them
-before (`steps`).
+The key of a call is step, agent and invocation (and the repeat, always the first so far); a call
+for the team's memory has `memory` instead of an invocation. A call gets the first unused record of
+its key whose input has the same hash, or an irrelevant difference (`is_same`); else the next unused
+one of its key, which is drift; if none is left, it is a miss. A judge's call is a miss as soon as
+its question differs, because a verdict applies to the judged text only. Routing is never read from
+a recording. Steps are those of the scenario: a recording is renumbered to them first (`steps`).
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ _FAILURES: dict[str, type[AgentError]] = {
 
 
 def output(answer: Answer, heard: Heard) -> dict[str, Any]:
-    """An answer as a record."""
+    """Return an answer as a record."""
     agent_output = answer.output
     fields: dict[str, Any] = {"content": agent_output.content}
     if answer.declined:
@@ -80,9 +79,9 @@ def output(answer: Answer, heard: Heard) -> dict[str, Any]:
 
 
 def failure(error: AgentError | None, heard: Heard) -> dict[str, Any]:
-    """A failed call as a record; None is one that had no time left.
+    """Return a failed call as a record; None means that the call had no time left.
 
-    What the agent was asked is left out: it names folders and programs of this machine.
+    The agent's request is left out: it names folders and programs of this machine.
     """
     if error is None:
         fields: dict[str, Any] = {"kind": DEADLINE}
@@ -125,7 +124,7 @@ def _attachment(attachment: Attachment) -> dict[str, Any]:
 
 
 def answered(record: Mapping[str, Any], heard: Heard) -> Answer:
-    """The answer that stands in a record."""
+    """Return the answer that a record holds."""
     _tell(record, heard)
     fields: dict[str, Any] = {"content": str(record["content"])}
     if "next_mentions" in record:
@@ -171,7 +170,7 @@ def _tell(record: Mapping[str, Any], heard: Heard) -> None:
 
 
 def encode_data(attachment: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An attachment of a record as the agent gave it."""
+    """Return an attachment of a record as the agent gave it."""
     if _BYTES not in attachment:
         return attachment
     without_bytes = {key: value for key, value in attachment.items() if key != _BYTES}
@@ -182,7 +181,7 @@ MARK = "[ignored]"
 
 
 class Ignoring:
-    """Takes out what the patterns match."""
+    """Removes the text that the patterns match."""
 
     def __init__(self, patterns: Sequence[UserPattern | str] = ()) -> None:
         self._patterns = [
@@ -191,19 +190,19 @@ class Ignoring:
         ]
 
     def text(self, text: str) -> str:
-        """The text, with `[ignored]` for each match."""
+        """Return the text, with `[ignored]` for each match."""
         for pattern in self._patterns:
             text = pattern.sub(lambda match: MARK if match.group() else "", text)
         return text
 
     def hash_of(self, input: AgentInput) -> str:
-        """The hash of an input in which nothing is left that varies."""
+        """Return the hash of an input without its variable parts."""
         if self._patterns or not input.input_hash:  # what works for the memory has none
             return render.input_digest(self.input(input))
         return input.input_hash
 
     def input(self, input: AgentInput) -> AgentInput:
-        """The input without what varies in its prompt, its memory and its messages."""
+        """Return the input without the variable parts of its prompt, memory and messages."""
         if not self._patterns:
             return input
         memory = input.memory_context
@@ -235,14 +234,14 @@ _TEXTS = ("role_prompt", "memory_context")
 
 
 def normalize_input(input: AgentInput, ignoring: Ignoring, redactor: Redactor) -> dict[str, Any]:
-    """Return the fields of an input as they are compared."""
+    """Return the fields of an input in the form used for comparison."""
     fields = ignoring.input(input).model_dump(mode="json")
     fields["role_prompt"] = redactor.text(fields["role_prompt"])
     return normalize(fields, ignoring)
 
 
 def normalize(fields: Mapping[str, Any], ignoring: Ignoring) -> dict[str, Any]:
-    """Return the fields of a recorded input (`CaseRecord.shown`) as they are compared."""
+    """Return the fields of a recorded input (`CaseRecord.shown`) in the same form."""
     normal = {name: fields.get(name, _DEFAULTS[name]) for name in FIELDS}
     for name in _TEXTS:
         if normal[name] is not None:
@@ -276,7 +275,7 @@ def _is_same_message(
 
 
 def message_text(message: Mapping[str, Any], ignoring: Ignoring) -> str:
-    """Return a message as a text: its author, its content, and what goes with it."""
+    """Return a message as a text: its author, its content, and its attachments and data."""
     author = message.get("author_name") or message.get("author_id", "")
     kind = message.get("kind", "chat")
     pieces = [f"{author}: " if kind == "chat" else f"{author} ({kind}): "]
@@ -311,9 +310,9 @@ MEMORY = "memory"
 class TapedCall:
     """A call that was made, of an agent or of a judge, and its result.
 
-    `notes` are the ids of those that a reply's agent was shown. `record` is what it was answered
-    from, None where the agent was called or there was none. `is_same`: its input is that of the
-    record, apart from what cannot matter (`is_same`).
+    `notes` are the ids of those that a reply's agent was shown. `record` is the record that
+    answered it, None if the agent was called or there was none. `is_same` is True if its input is
+    that of the record, except for irrelevant differences (`is_same`).
     """
 
     key: CallKey
@@ -339,10 +338,10 @@ class TapedCall:
 
 
 class Stretch(NamedTuple):
-    """A step (from 1; 0 is what was there before, None what comes after all) in one session.
+    """A step in one session: from 1; 0 is the past before the steps, None the time after them.
 
-    `remembering` are the calls for the team's memory, each with the event that tells what came of
-    it; None where none did.
+    `remembering` are the calls for the team's memory, each with the event that reports its result;
+    None if there is none.
     """
 
     step: int | None
@@ -355,12 +354,11 @@ class Stretch(NamedTuple):
 class Tape:
     """The calls of one scenario as it is played.
 
-    `redactor` is that of its sessions; `surroundings` are what its agents' settings refer to, and
-    `workspace` what `settings.record_workspace` gives of it, and `called_with` what was recorded of
-    each agent at its first call. `finished` is set once all
-    its steps were played. `recorded` is what is replayed, `live` whether an agent is called where
-    nothing is: `recorded` with `live` calls only for what is missing, and no longer where something
-    has drifted already.
+    `redactor` is that of its sessions; `surroundings` are the data that its agents' settings refer
+    to. `workspace` is the result of `settings.record_workspace`, and `called_with` the data
+    recorded of each agent at its first call. `finished` is set once all its steps were played.
+    `recorded` is the case that is replayed; with `live`, an agent is called if there is no record.
+    `recorded` with `live` calls agents only for missing records, and stops doing so after drift.
     """
 
     def __init__(
@@ -395,7 +393,7 @@ class Tape:
 
     @property
     def adds(self) -> bool:
-        """True if something was played that is not in the recording, and may be kept."""
+        """True if the run has calls or steps that are not in the recording, and may be kept."""
         return self.called_agents or bool(self._live and self.new_steps)
 
     @property
@@ -406,9 +404,9 @@ class Tape:
 
     @property
     def left_over(self) -> list[Recorded]:
-        """The records that no call was answered from, in order; of steps that were played.
+        """The unused records of steps that were played, in order.
 
-        Those are left out in whose place a judge was asked something else.
+        Records are left out if the judge was asked another question in their place.
         """
         replaced = {record.number for _, record in self.judged_otherwise}
         unused = [recorded for records in self._unused.values() for recorded in records]
@@ -427,15 +425,15 @@ class Tape:
         return [(call, record) for call, record in pairs if record is not None]
 
     def was_played(self, step: int | None) -> bool:
-        """Return True if a step of the recording was played, or will not be any more."""
+        """Return True if a step of the recording was played, or can no longer be played."""
         return self.finished or any(stretch.step == step for stretch in self.stretches)
 
     def begin(self, step: int | None, session: str | None = None) -> None:
-        """Begin that step (from 1), None: what follows belongs to the whole scenario."""
+        """Begin that step (from 1); None: the following events belong to the whole scenario."""
         self.stretches.append(Stretch(step, session, [], [], []))
 
     def hear(self, session: str | None, event: Event) -> None:
-        """An event of a session of the scenario was written."""
+        """Record an event that a session of the scenario has written."""
         self.stretches[-1].events.append(event)
         if isinstance(event, ReplyStarted):
             self._started[session, event.agent] = event
@@ -446,7 +444,7 @@ class Tape:
     def opened(
         self, member: Member, input: AgentInput, session: str | None, *, is_judge: bool
     ) -> TapedCall:
-        """A call begins: its record is taken at once, so that the order of calls decides."""
+        """Begin a call and select its record at once, so that the order of calls decides."""
         stretch = self.stretches[-1]
         is_aside = input.turn_id == ASIDE
         key = CallKey(stretch.step, member.id, MEMORY if is_aside else input.invocation)
@@ -484,7 +482,7 @@ class Tape:
         return records.pop(same or 0)
 
     def _find_same(self, call: TapedCall, records: Sequence[Recorded]) -> int | None:
-        """Return the first record whose input differs in nothing that matters."""
+        """Return the first record whose input has only irrelevant differences."""
         current = normalize_input(call.input, self.ignoring, self.redactor)
         for index, record in enumerate(records):
             if is_same(self.normal_input(record), current, self.ignoring):
@@ -492,7 +490,7 @@ class Tape:
         return None
 
     def normal_input(self, record: Recorded) -> dict[str, Any]:
-        """Return the recorded input as it is compared."""
+        """Return the recorded input in the form used for comparison."""
         assert self.recorded is not None
         if record.number not in self._normal:
             fields = self.recorded.shown(record)
@@ -500,7 +498,7 @@ class Tape:
         return self._normal[record.number]
 
     def may_call(self) -> bool:
-        """Return True if an agent may be called where nothing is recorded."""
+        """Return True if an agent may be called if there is no record."""
         if self._live and self.recorded is not None and any(call.drifted for call in self.calls):
             return False
         return self._live

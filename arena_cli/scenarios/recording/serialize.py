@@ -1,12 +1,12 @@
-"""Turn the calls of a tape into the lines of a recording.
+"""Turn the recorded calls into the lines of a recording.
 
 The lines of a case are its `case` line, one `agent` line for each member and judge (`settings`),
 and for each step a `step` line, then the step's events in canonical form. Every `reply_started`
-also has `input`, what the agent was shown, and `output` or `failure` (`answers`); an attempt that
-another one followed has its number. What can be made again from these is left out: estimates of
-tokens, sums, errors as text, and of a reply's message what its output holds. A judge's call is a
-`judge` line; that of an agent that works for the team's memory is a `memory` line, before the event
-that tells what came of it.
+also has `input` (the agent's input) and `output` or `failure` (`recorder`); an attempt that another
+one followed has its number. Data that can be derived from these is left out: estimates of tokens,
+sums, errors as text, and the fields of a reply's message that its output holds. A judge's call is a
+`judge` line. A call of an agent that works for the team's memory is a `memory` line, before the
+event that reports its result.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _INLINE = ("author_id", "author_name", "author_type", "content", "role")
 
 
 def lines(tape: Tape, case: str | None, members: Sequence[Member]) -> list[dict[str, Any]]:
-    """The lines of one case, as it was played by these members and its judges."""
+    """Return the lines of one case, as it was played by these members and its judges."""
     everyone = {member.id: member for member in members} | tape.members
     records = [case_line(case, tape.workspace)]
     for member in everyone.values():
@@ -71,7 +71,7 @@ def _events(
     shown_ids: Container[str],
     tape: Tape,
 ) -> Iterator[dict[str, Any]]:
-    """The events of a step; of the past that was planted first, only what somebody was shown."""
+    """Yield the events of a step; of the planted past, only the messages that agents were shown."""
     for event in canonical.ordered(stretch.events):
         about = [call for call, memory_event in stretch.remembering if memory_event is event]
         yield from (_aside(MEMORY, call, tape) for call in about)
@@ -101,7 +101,7 @@ def _events(
 
 
 def record(event: Event, ids: dict[str, str]) -> dict[str, Any]:
-    """An event as it stands in a recording; `ids` as in `canonical.record`."""
+    """Return an event as a line of a recording; `ids` as in `canonical.canonicalize_event`."""
     line = canonical.canonicalize_event(event, ids)
     for name in list_fields(type(event), Derived):
         line.pop(name, None)
@@ -113,9 +113,9 @@ def record(event: Event, ids: dict[str, str]) -> dict[str, Any]:
 
 
 def restore(line: Mapping[str, Any]) -> Event | None:
-    """Return the event of a line of a recording, with all that was said; None if it is none.
+    """Return the event of a line of a recording, with its texts; None if the line is no event.
 
-    Raises ValueError where a field is wrong or missing.
+    Raises ValueError if a field is wrong or missing.
     """
     message = line.get("message")
     if isinstance(message, dict) and message.get("attachments"):
@@ -125,7 +125,7 @@ def restore(line: Mapping[str, Any]) -> Event | None:
 
 
 def _aside(kind: str, call: TapedCall, tape: Tape) -> dict[str, Any]:
-    """The line of a call that is no reply."""
+    """Return the line of a call that is no reply."""
     return {
         "type": kind,
         "agent": call.key.agent,
@@ -139,7 +139,7 @@ def _aside(kind: str, call: TapedCall, tape: Tape) -> dict[str, Any]:
 
 
 def _input(input: AgentInput, ids: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields particular to an input; its prompt and its members stand elsewhere."""
+    """Return the fields particular to an input; its prompt and its members are in other lines."""
     fields: dict[str, Any] = {"turn": input.turn}
     if input.mentioned_by:
         fields["mentioned_by"] = list(input.mentioned_by)

@@ -1,8 +1,8 @@
-"""Record and compare what an agent is made of: its profile, its files, its environment.
+"""Record and compare the parts of an agent: its profile, its files, its environment.
 
-The role prompt is what its inputs begin with; all else is looked at only to report that it is not
-what it was when the agent answered. A default that is written out, and the order of a list that is
-a set, make no difference.
+The role prompt is the beginning of its inputs. All other parts are read only to report that they
+have changed since the agent answered. Writing out a default, or reordering a list that is a set,
+makes no difference.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _SCRIPTS = frozenset(
 class Surroundings(NamedTuple):
     """The workspace and the environment variables of a run.
 
-    `hashes` are those of profiles, by their identity, where files cannot change meanwhile.
+    `hashes` are those of profiles, by their identity, if files cannot change meanwhile.
     """
 
     root: Path
@@ -70,7 +70,7 @@ class Surroundings(NamedTuple):
 
 
 def record(member: Member, redactor: Redactor) -> dict[str, Any]:
-    """Return the line of an agent; no secret is in it."""
+    """Return the line of an agent, without secrets."""
     profile = member.profile
     line: dict[str, Any] = {
         "type": AGENT,
@@ -91,9 +91,9 @@ def record(member: Member, redactor: Redactor) -> dict[str, Any]:
 def record_called(
     member: Member, redactor: Redactor, surroundings: Surroundings
 ) -> dict[str, dict[str, str]]:
-    """Return what is recorded of an agent that is called, beside its line.
+    """Return the data to record of an agent that is called, in addition to its line.
 
-    `files` and `watched` are hashes of its files (`agent_files`), `filled` are the texts of its
+    `files` and `watched` are hashes of its files (`agent_files`); `filled` are the texts of its
     adapter that environment variables fill, by place.
     """
     profile = member.profile
@@ -115,7 +115,7 @@ def record_workspace(
     memory: WorkspaceMemory,
     redactor: Redactor,
 ) -> dict[str, Any]:
-    """Return the settings of `arena.yaml`, and `ignore`, that shape what agents are shown."""
+    """Return the settings of `arena.yaml`, and `ignore`, that affect the inputs of agents."""
     embedding = memory.embedding
     fields = {
         "summarizer": memory.summarizer,
@@ -136,7 +136,7 @@ def mark_varying(
     last: Mapping[str, Mapping[str, str]],
     recorded: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return what `record_called` gave at the first call and in the end as keys of a line.
+    """Return the results of `record_called` at the first call and at the end as keys of a line.
 
     A file that changed meanwhile is one that agents write. It has no hash, nor has one that had
     none in the recording.
@@ -161,9 +161,9 @@ def differences(
     *,
     called: bool,
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield where two such lines differ: the place, and both values; None for nothing.
+    """Yield the differences of two such lines: the place, and both values; None for no value.
 
-    How an agent is called matters only where it is `called`. `rules` are the team's, then and now.
+    How an agent is called matters only if it is `called`. `rules` are the team's, then and now.
     """
     for name in _RELEVANT:
         yield from within(name, recorded.get(name), current.get(name))
@@ -189,7 +189,7 @@ def _in_force(name: str, value: Any, rules: Mapping[str, Any]) -> Any:
 
 
 def within(path: str, recorded: Any, current: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yield where two values differ, as deep as they are alike."""
+    """Yield the innermost differences of two values."""
     if recorded == current:
         return
     if path in _SETS and isinstance(recorded, list) and isinstance(current, list):
@@ -208,7 +208,7 @@ def within(path: str, recorded: Any, current: Any) -> Iterator[tuple[str, Any, A
 def _set_differences(
     path: str, recorded: Sequence[Any], current: Sequence[Any]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the one entry of a set that is another one, else both sets where they differ."""
+    """Yield the one entry of a set that changed, else both sets if they differ."""
     gone = [entry for entry in recorded if entry not in current]
     new = [entry for entry in current if entry not in recorded]
     if len(gone) == len(new) == 1:
@@ -220,7 +220,7 @@ def _set_differences(
 def _adapter_differences(
     recorded: Mapping[str, Any], current: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield where the settings of an adapter differ, defaults and variables filled in."""
+    """Yield the differences of an adapter's settings, with defaults and variables filled in."""
     old_adapter, new_adapter = _with_filled(recorded, current), _with_filled(current, recorded)
     shape = _shape(old_adapter) if old_adapter.get("type") == new_adapter.get("type") else None
     checked = (_checked(old_adapter, shape), _checked(new_adapter, shape))
@@ -233,9 +233,9 @@ def _adapter_differences(
 
 
 def _with_filled(line: Mapping[str, Any], other_line: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the adapter's settings with what variables filled.
+    """Return the adapter's settings with the values of variables.
 
-    The placeholder is left where the other line has the same one, and its variable was not set.
+    The placeholder is kept if the other line has the same one, and its variable was not set.
     """
     own_texts, other_texts = (
         dict(templates.iter_texts(settings_line.get(ADAPTER) or {}))
@@ -274,7 +274,7 @@ def _is_default(
     shape: type[BaseModel] | None,
     checked: tuple[BaseModel | None, BaseModel | None],
 ) -> bool:
-    """Return whether a key means the same on both sides, one of which may leave it out."""
+    """Return whether a key means the same on both sides, one of which may omit it."""
     if shape is None or key not in shape.model_fields:
         return False
     if checked[0] is not None and checked[1] is not None:
@@ -286,7 +286,7 @@ def _is_default(
 def _filled_differences(
     recorded: Mapping[str, Any], current: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the texts that variables fill otherwise; one that is not set now is not known."""
+    """Yield the texts whose variables have other values; an unset variable is unknown."""
     old_values, new_values = recorded.get("filled", {}), current.get("filled", {})
     for path in old_values:
         if path in new_values and old_values[path] != new_values[path]:
@@ -296,10 +296,10 @@ def _filled_differences(
 def _file_differences(
     recorded: Mapping[str, Any], current: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the files that are not as they were.
+    """Yield the files that have changed.
 
-    Of those that the adapter names, a script that is gone is one; any other may be built, or
-    written by the agent, and is not known where it is not there. A watched one is always there.
+    Of those that the adapter names, a missing script has changed. Any other may be built, or
+    written by the agent, and is unknown if it is missing. A watched one always counts.
     """
     if "files" not in current:  # the agent is not called any more
         return
@@ -326,9 +326,9 @@ _OF_WORKSPACE = ("models", "memory")
 
 
 def locate(drift: Drift, scenario: Scenario) -> str:
-    """Return `file:line` of the setting, prompt or rubric that changed; empty where none is known.
+    """Return `file:line` of the setting, prompt or rubric that changed; empty if unknown.
 
-    Of a key that was taken out it is the nearest that is still there.
+    For a removed key, it is the nearest place that still exists.
     """
     field, agent = drift.field, drift.agent
     if field.startswith(FILE):

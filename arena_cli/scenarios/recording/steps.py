@@ -1,4 +1,4 @@
-"""Match the steps of a recording with those of a scenario by what they send, not by number."""
+"""Match the steps of a recording with those of a scenario by their messages, not by number."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class StepMessage(NamedTuple):
 
 
 def renumber(case: CaseRecord, scenario: Scenario, ignoring: Ignoring) -> CaseRecord:
-    """Return the case with its steps numbered as those of the scenario that send the same.
+    """Return the case with its steps numbered as those of the scenario with the same message.
 
-    A recorded step that the scenario has no more gets a number behind all of its steps.
+    A recorded step that the scenario no longer has gets a number after all of its steps.
     """
     recorded = _recorded_steps(case, ignoring)
     numbers = match([*recorded.values()], _scenario_steps(scenario, ignoring))
@@ -60,7 +60,7 @@ def renumber(case: CaseRecord, scenario: Scenario, ignoring: Ignoring) -> CaseRe
 
 
 def has_common_step(recording: Recording, scenarios: Iterable[Scenario]) -> bool:
-    """Return whether a message of the recording is sent by one of these scenarios still."""
+    """Return whether one of these scenarios still sends a message of the recording."""
     for scenario in scenarios:
         case = recording.cases.get(scenario.case.id if scenario.case else None)
         if case is None:
@@ -75,8 +75,8 @@ def has_common_step(recording: Recording, scenarios: Iterable[Scenario]) -> bool
 def match(recorded: Sequence[StepMessage], played: Sequence[StepMessage]) -> dict[int, int]:
     """Return the index of the played step for each recorded one that has a counterpart.
 
-    Both stay in their order; of all such pairings it is the one with the most steps that send the
-    same, then with the most similar texts.
+    Both keep their order. Of all such pairings it is the one with the most equal messages, then
+    with the most similar texts.
     """
     same = 0
     while same < min(len(recorded), len(played)) and recorded[same] == played[same]:
@@ -128,7 +128,7 @@ def _gain(step_message: StepMessage, played_step: StepMessage, is_same_number: b
 
 
 def _score(step_message: StepMessage, played_step: StepMessage) -> float:
-    """Return how well two steps fit each other, 0 where they cannot be the same."""
+    """Return how well two steps match, 0 if they cannot be the same."""
     if (step_message.text is None) != (played_step.text is None):
         return 0.0
     if step_message.text is None or played_step.text is None:
@@ -142,7 +142,7 @@ def _score(step_message: StepMessage, played_step: StepMessage) -> float:
 
 
 def _recorded_steps(case: CaseRecord, ignoring: Ignoring) -> dict[int, StepMessage]:
-    """Return what each recorded step sends, by number."""
+    """Return the message of each recorded step, by number."""
     steps: dict[int, StepMessage] = {}
     number: int | None = None
     for line in case.lines:
@@ -164,7 +164,7 @@ def _is_sent(line: Mapping[str, Any]) -> bool:
 
 
 def _scenario_steps(scenario: Scenario, ignoring: Ignoring) -> list[StepMessage]:
-    """Return what each step of the scenario sends."""
+    """Return the message of each step of the scenario."""
     steps = []
     for index, step in enumerate(scenario.file.steps):
         sent = scenario.sent[index]

@@ -1,4 +1,4 @@
-"""Keep the recordings of a run: which scenario is played from which, and what is written."""
+"""Keep the recordings of a run: read them, choose the mode of each scenario, write them."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ SCRIPTED = "scripted"
 class _Volume:
     """A recording file of a run.
 
-    It holds its cases (None: none that count) and bytes when read, the cases recorded since, and
-    how many of its scenarios are still to be played.
+    It holds its valid cases (None if there are none) and bytes when read, the cases recorded since,
+    and the number of its scenarios that are still to be played.
     """
 
     path: Path
@@ -55,10 +55,10 @@ class _Volume:
 class RecordingStore:
     """The recordings that a run of these scenarios needs, read before it begins.
 
-    `hashes` are those of agents' files, by profile (`settings.Surroundings`).
-    `drift` says what drift is: a failure, told, or nothing. `wanted` None: replayed where `in_ci`
-    and there is a recording, else live. `faults` are those of scenarios that cannot be played, by
-    the path of their file; they are raised unless it is `lenient`.
+    `hashes` are those of agents' files, by profile (`settings.Surroundings`). `drift` is its
+    effect: `fail`, `warn` or `ignore`. If `mode` is None, a scenario is replayed if `in_ci` and it
+    has a recording, else it is played live. Errors of scenarios that cannot be played are kept by
+    the path of their file; they are raised unless `lenient`.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class RecordingStore:
         sync: bool = False,
         lenient: bool = False,
     ) -> None:
-        """Read them; with `sync` what is written is on the disk.
+        """Read the recordings; with `sync`, each write is flushed to the disk.
 
-        Raises FileFaults with every fault of all of them, UsageError; `lenient`: the faults of
-        recordings are in `faults`, by their scenarios' files.
+        Raises FileFaults with every error in all of them, and UsageError. If `lenient`, the errors
+        are kept instead, by their scenarios' files.
         """
         self._sync = sync
         self.faults: dict[Path, list[Fault]] = {}
@@ -108,7 +108,7 @@ class RecordingStore:
                 file_module.check_writable(volume.path, volume.shown)
 
     def _read(self, scenarios: Sequence[Scenario], path: Path, label: str) -> Recording | None:
-        """The recording of these, which are all of its file that were selected."""
+        """Return the recording of these scenarios, all that were selected of its file."""
         if self._wanted == "live" or (self._wanted is None and not self._in_ci):
             return None
         if not file_module.is_there(path):
@@ -135,7 +135,7 @@ class RecordingStore:
         return recording
 
     def _unrecorded(self, scenarios: Iterable[Scenario]) -> Iterable[tuple[Path, Fault]]:
-        """Whoever has no recording cannot be replayed; a script needs none."""
+        """Yield an error for each scenario without a recording; a scripted one needs none."""
         for scenario in scenarios:
             volume = self._volume(scenario)
             if volume.before is None and scenario.skip is None and not _is_scripted(scenario):
@@ -146,7 +146,7 @@ class RecordingStore:
 
     @property
     def updates(self) -> bool:
-        """True if snapshots are replaced: where changes are accepted, or all is recorded."""
+        """True if snapshots are replaced: if changes are accepted, or all is recorded."""
         return self._wanted in ("update", "record")
 
     def mode_of(self, scenario: Scenario) -> Mode:
@@ -160,22 +160,22 @@ class RecordingStore:
         return "update" if self._wanted == "update" else "replay"
 
     def before(self, scenario: Scenario) -> CaseRecord | None:
-        """Return what was recorded of a scenario, where that counts."""
+        """Return the recorded case of a scenario, if it is valid."""
         recording = self._volume(scenario).before
         return recording.cases.get(_case(scenario)) if recording else None
 
     def calls_agents(self, scenario: Scenario) -> bool:
-        """Return whether agents may be called for real while it is played."""
+        """Return whether live agents may be called while it is played."""
         return self._wanted == "missing" or self.mode_of(scenario) in ("live", "record")
 
     def leaves_alone(self, scenario: Scenario) -> bool:
-        """Return whether neither drift nor a new recording tells of cases that are gone."""
+        """Return whether neither drift nor a new recording reports recorded cases that are gone."""
         if self._wanted in ("record", "missing", "update"):
             return False
         return self._volume(scenario).before is None or self.drift == "ignore"
 
     def guard_of(self, scenario: Scenario) -> LiveCallGuard | None:
-        """Return what keeps live agents from being called; None where they may be."""
+        """Return the guard that refuses calls of live agents; None if they may be called."""
         if not self._in_ci or self._wanted is not None or self._volume(scenario).before is not None:
             return None
         name = select.run_name(scenario.shown)
@@ -183,11 +183,11 @@ class RecordingStore:
         return LiveCallGuard(f"record it: `arena run --record {name}`; or {allowed}")
 
     def path_of(self, scenario: Scenario) -> str:
-        """The path of its recording as the user is shown it."""
+        """Return the path of its recording as shown to the user."""
         return self._volume(scenario).shown
 
     def tape_of(self, scenario: Scenario) -> Tape | None:
-        """Return the tape around its agents; None where they are called, and nothing is kept."""
+        """Return the recorder of its agents' calls; None if they are called without recording."""
         mode = self.mode_of(scenario)
         if mode == "live":
             return None
@@ -210,7 +210,7 @@ class RecordingStore:
         )
 
     def drift_of_cases(self, scenario: Scenario) -> list[Drift]:
-        """Return drift for a case not recorded, and, once, for recorded ones that are gone."""
+        """Return drift for a case not recorded, and, once, for recorded cases that are gone."""
         path = scenario.path
         recording = self._volume(scenario).before
         if recording is None or self._wanted == "record":
@@ -235,9 +235,10 @@ class RecordingStore:
         ]
 
     def played(self, scenario: Scenario, lines: Sequence[Mapping[str, Any]] | None) -> bool:
-        """A scenario is over; `lines` are its case anew, None where it stays as it was.
+        """Finish a scenario; `lines` are its new case, None if its recording is kept.
 
-        Whether its file is written anew, now or once all its cases are over. Raises DiskRefused.
+        Return True if its file is written again, now or once all its cases are over. Raises
+        DiskRefused.
         """
         volume = self._volume(scenario)
         volume.left -= 1
@@ -253,7 +254,7 @@ class RecordingStore:
         return anew
 
     def close(self, scenarios: Iterable[Scenario]) -> None:
-        """Write what was made anew, also of files whose cases are not all over.
+        """Write the new cases, also of files whose cases are not all over.
 
         Raises DiskRefused.
         """
@@ -261,7 +262,7 @@ class RecordingStore:
             self._write(scenario)
 
     def _write(self, scenario: Scenario) -> None:
-        """Write the cases that were made anew beside those that the file holds by now."""
+        """Write the new cases together with the cases that the file has by now."""
         volume = self._volume(scenario)
         if not volume.changed:
             return
@@ -333,7 +334,7 @@ def _is_scripted(scenario: Scenario) -> bool:
 def of_calls(calls: Iterable[TapedCall], *, but_replies: bool = False) -> set[str]:
     """Return the agents that failed; of several attempts the last one counts.
 
-    With `but_replies` only those that failed at work for the team's memory.
+    With `but_replies`, return only those that failed in a call for the team's memory.
     """
     last: dict[object, TapedCall] = {}
     for call in calls:
@@ -385,7 +386,7 @@ def orphan_files(selected: Selected, root: Path) -> Iterator[Fault]:
 def orphan_cases(scenarios: Iterable[Scenario], shelf: RecordingStore) -> Iterator[Fault]:
     """Yield a warning for each recorded case that its scenario does not have.
 
-    Where a recording is replayed these are drift, and where it is made anew they go.
+    When a recording is replayed, these cases are drift; when it is made again, they are removed.
     """
     by_path = {scenario.path: scenario for scenario in scenarios}
     for path, scenario in by_path.items():
