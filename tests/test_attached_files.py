@@ -15,7 +15,7 @@ from adapter_setups import PROGRAMS, Heard, a_setup, an_input
 from program import Program
 
 from arena_cli.adapters.acp.adapter import AcpAdapter, AcpSettings
-from arena_cli.adapters.coding_clis import adapter as clis
+from arena_cli.adapters.coding_clis import kinds as clis
 from arena_cli.adapters.coding_clis.adapter import ProgramAdapter
 from arena_cli.protocol import AgentInput, Attachment
 

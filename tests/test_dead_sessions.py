@@ -13,7 +13,7 @@ from adapter_setups import Heard, an_input
 from agent_programs import Played
 from program import Program
 
-from arena_cli.adapters.coding_clis.adapter import (
+from arena_cli.adapters.coding_clis.kinds import (
     CodexAdapter,
     CursorAdapter,
     GeminiAdapter,

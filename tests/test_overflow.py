@@ -20,7 +20,7 @@ from arena_cli.adapters.acp import turn as turn_module
 from arena_cli.adapters.acp.turn import RemoteError
 from arena_cli.adapters.anthropic import AnthropicAdapter, AnthropicSettings
 from arena_cli.adapters.claude_code import TurnTracker
-from arena_cli.adapters.coding_clis.adapter import CodexAdapter
+from arena_cli.adapters.coding_clis.kinds import CodexAdapter
 from arena_cli.adapters.openai.adapter import OpenAIAdapter
 from arena_cli.adapters.openai.request import OpenAISettings
 from arena_cli.errors import AgentError, AgentRefused

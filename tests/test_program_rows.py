@@ -11,12 +11,8 @@ import pytest
 from adapter_setups import Heard, an_input
 from agent_programs import Played, sample
 
-from arena_cli.adapters.coding_clis.adapter import (
-    CursorAdapter,
-    OpencodeAdapter,
-    PiAdapter,
-    ProgramAdapter,
-)
+from arena_cli.adapters.coding_clis.adapter import ProgramAdapter
+from arena_cli.adapters.coding_clis.kinds import CursorAdapter, OpencodeAdapter, PiAdapter
 from arena_cli.errors import (
     AgentError,
     AgentOverloaded,

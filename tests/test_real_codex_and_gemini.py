@@ -13,7 +13,8 @@ import llmock_server
 import pytest
 from adapter_setups import Heard, an_input, cancelled, until
 
-from arena_cli.adapters.coding_clis.adapter import CodexAdapter, GeminiAdapter, ProgramAdapter
+from arena_cli.adapters.coding_clis.adapter import ProgramAdapter
+from arena_cli.adapters.coding_clis.kinds import CodexAdapter, GeminiAdapter
 from arena_cli.errors import AgentError, AgentOverloaded, AgentRefused, AgentUnavailable
 from arena_cli.protocol import AgentInput, AgentOutput, AgentSession
 

@@ -14,7 +14,7 @@ from program import Program
 
 from arena_cli.adapters.acp import adapter as acp_adapter
 from arena_cli.adapters.acp.adapter import AcpAdapter, AcpSettings
-from arena_cli.adapters.coding_clis.adapter import CodexAdapter
+from arena_cli.adapters.coding_clis.kinds import CodexAdapter
 from arena_cli.context import render
 from arena_cli.errors import AgentError, AgentOverloaded, AgentProtocolError
 

@@ -13,7 +13,7 @@ import pytest
 from adapter_setups import PROGRAMS, Heard, an_input
 from program import Program
 
-from arena_cli.adapters.coding_clis import adapter as clis
+from arena_cli.adapters.coding_clis import kinds as clis
 from arena_cli.adapters.coding_clis.adapter import ProgramAdapter
 from arena_cli.protocol import RefusedAction
 

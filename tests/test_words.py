@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import ast
+import gettext
 import string
 from pathlib import Path
 from typing import get_args
 
 import jinja2
 import pytest
+from babel.messages import pofile
 from jinja2 import nodes
 
 from arena_cli.protocol import Attachment, Status, StructuredContent
-from arena_cli.reports import lines, locale_zh
+from arena_cli.reports import lines
 from arena_cli.reports.lines import Words
 from arena_cli.transcript.events import End, ReplyStatus
 
 REPORT = Path(lines.__file__).parent
+SOURCE = REPORT / "locale" / "zh" / "LC_MESSAGES" / "arena.po"
+with SOURCE.open("rb") as source:
+    CATALOG = list(pofile.read_po(source, locale="zh"))
+CHINESE = {str(one.id): str(one.string) for one in CATALOG if one.id and one.context is None}
 # The commands' own words are English: theirs is another `say`.
 CLI = REPORT.parent / "cli"
 SPEAKERS = {*REPORT.rglob("*.py"), CLI / "context.py", CLI / "dry_run.py"}
@@ -61,10 +67,19 @@ def fields(text: str) -> list[str]:
 
 def test_every_text_has_its_chinese_and_nothing_else_has() -> None:
     said, standing = texts()
-    assert said <= set(locale_zh.TEXTS)
-    assert set(locale_zh.TEXTS) <= standing
-    for text, beside in locale_zh.TEXTS.items():
+    assert said <= set(CHINESE)
+    assert set(CHINESE) <= standing
+    for text, beside in CHINESE.items():
         assert fields(text) == fields(beside)
+
+
+def test_the_compiled_catalog_is_that_of_its_source() -> None:
+    texts = gettext.translation("arena", SOURCE.parents[2], ["zh"])
+    for one in CATALOG:
+        if one.id and one.context:
+            assert texts.pgettext(one.context, str(one.id)) == one.string
+        elif one.id:
+            assert texts.gettext(str(one.id)) == one.string
 
 
 def test_words_of_files_are_kept_and_explained() -> None:
@@ -143,4 +158,4 @@ def test_every_reason_why_a_recording_was_not_kept_has_its_chinese() -> None:
     }
     assert len(said) > 3
     said.discard("error")
-    assert said <= set(locale_zh.TEXTS)
+    assert said <= set(CHINESE)

@@ -164,11 +164,11 @@ _BUILT_IN = {
     "anthropic": "arena_cli.adapters.anthropic:AnthropicAdapter",
     "openai": "arena_cli.adapters.openai.adapter:OpenAIAdapter",
     "claude_code": "arena_cli.adapters.claude_code:ClaudeCodeAdapter",
-    "codex": "arena_cli.adapters.coding_clis.adapter:CodexAdapter",
-    "gemini": "arena_cli.adapters.coding_clis.adapter:GeminiAdapter",
-    "cursor": "arena_cli.adapters.coding_clis.adapter:CursorAdapter",
-    "opencode": "arena_cli.adapters.coding_clis.adapter:OpencodeAdapter",
-    "pi": "arena_cli.adapters.coding_clis.adapter:PiAdapter",
+    "codex": "arena_cli.adapters.coding_clis.kinds:CodexAdapter",
+    "gemini": "arena_cli.adapters.coding_clis.kinds:GeminiAdapter",
+    "cursor": "arena_cli.adapters.coding_clis.kinds:CursorAdapter",
+    "opencode": "arena_cli.adapters.coding_clis.kinds:OpencodeAdapter",
+    "pi": "arena_cli.adapters.coding_clis.kinds:PiAdapter",
     "acp": "arena_cli.adapters.acp.adapter:AcpAdapter",
 }
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import gettext
 import os
 import string
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from arena_cli import errors
 from arena_cli.protocol import COST_NOT_TAKEN, NOT_SHOWN, Usage
-from arena_cli.reports import locale_zh
 from arena_cli.transcript.events import PassedOver, ReplyFinished
 from arena_cli.util.text import escape_line
 from arena_cli.workspace.models import Language
@@ -90,29 +91,33 @@ _WINDOWS_CHINESE = 0x04
 _WINDOWS_PRIMARY = 0x3FF
 
 
+_LOCALE = Path(__file__).parent / "locale"
+
+
 class Words:
     """Fixed words in one language."""
 
     def __init__(self, language: Language = "en") -> None:
         self.language: Language = language
-        self._table: Mapping[str, str] = locale_zh.TEXTS if language == "zh" else {}
-        self._beside: Mapping[str, str] = locale_zh.BESIDE if language == "zh" else {}
+        self._texts = gettext.NullTranslations()
+        if language != "en":
+            self._texts = gettext.translation("arena", _LOCALE, [language])
 
     def __call__(self, text: str, /, **values: object) -> str:
         """Return the text in this language, with `{name}` filled in."""
-        translated = self._table.get(text, text)
+        translated = self._texts.gettext(text)
         return translated.format(**values) if values else translated
 
     def enum(self, word: str) -> str:
         """Return a word of a file's vocabulary: itself, followed by its translation."""
-        meaning = self._beside.get(word)
-        return f"{word}（{meaning}）" if meaning else word
+        meaning = self._texts.pgettext("word", word)
+        return word if meaning == word else f"{word}（{meaning}）"
 
     def spans(
         self, text: str, /, style: str = "", **values: str | int | list[Span]
     ) -> Iterator[Span]:
         """Yield the text as pieces of a line; a value may be pieces with their own styles."""
-        for literal, name, _, _ in string.Formatter().parse(self._table.get(text, text)):
+        for literal, name, _, _ in string.Formatter().parse(self._texts.gettext(text)):
             if literal:
                 yield Span(literal, style)
             if name is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from arena_cli.adapters.coding_clis.adapter import escape_codex_skills
+from arena_cli.adapters.coding_clis.kinds import escape_codex_skills
 from arena_cli.adapters.coding_clis.parsers import OpencodeParser
 
 
