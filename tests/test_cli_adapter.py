@@ -137,7 +137,7 @@ def test_a_path_starts_from_the_workspace_and_must_be_executable(tmp_path: Path)
     script.chmod(0o755)
     assert call(program(tmp_path, ["bin/bot"])).content == "hi"
     script.write_text("#!/no/such/interpreter\n", encoding="utf-8")
-    with pytest.raises(AgentUnavailable, match="could not be started"):
+    with pytest.raises(AgentUnavailable, match="names /no/such/interpreter in its first line"):
         call(program(tmp_path, ["bin/bot"]))
 
 

@@ -125,14 +125,14 @@ class CliAdapter:
         if program is None:
             what, mend = run.explain_missing(name, workspace=self._setup.workspace, key="command")
             raise self._unavailable(what, mend)
-        if problem := scripts.find_script_problem(program, key="command"):
-            raise self._unavailable(*problem)
         if self._settings.prompt == "argument" and run.is_batch_file(program):
             raise self._unavailable(
                 f"{program.name} is a batch file, which would run commands that an "
                 "argument contains",
                 "set `prompt: stdin` or `prompt: file`",
             )
+        if problem := scripts.find_script_problem(program, key="command"):
+            raise self._unavailable(*problem)
         if not run.may_run_in(self._setup.workspace, self._settings.cwd):
             folder = self._setup.workspace / self._settings.cwd
             raise self._unavailable(
