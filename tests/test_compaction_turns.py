@@ -478,7 +478,7 @@ def test_the_timeline_tells_of_it_in_one_line_each() -> None:
     ]
     for language, lines in {
         "en": [
-            "  the window of 全栈 is 93 % full",
+            "  93 % of the window of 全栈 is used",
             "  summary of 9 messages by 全栈: 900 → 90 tokens",
             "  summary of 9 messages by 全栈 rolled back: it is\\x1b[31m empty\\n",
             "  全栈 looked for notes: it holds\\x1b[31m no list",

@@ -148,10 +148,15 @@ def test_every_reason_why_a_recording_was_not_kept_has_its_chinese() -> None:
     """They come from below the reports, which cannot say them where they stand."""
     source = REPORT.parent / "scenarios" / "recording" / "playback.py"
     tree = ast.parse(source.read_text(encoding="utf-8"))
-    (unkept,) = (node for node in ast.walk(tree) if getattr(node, "name", "") == "unkept")
+    deciding = [
+        node
+        for node in ast.walk(tree)
+        if getattr(node, "name", "") in ("unkept", "_unkept_failure")
+    ]
     said = {
         part.value
-        for node in ast.walk(unkept)
+        for function in deciding
+        for node in ast.walk(function)
         if isinstance(node, ast.Return)
         for part in ast.walk(node)
         if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value

@@ -141,8 +141,7 @@ def build_request(
 ) -> dict[str, Any]:
     """Return the body of a request for an answer of at most `answer` tokens.
 
-    All blocks of an agent's earlier request except the last are the same in its next request, so
-    that the provider's cache is used.
+    All blocks but the last are those of the agent's request before, for the provider's cache.
     """
     request: dict[str, Any] = {
         "model": settings.model,
@@ -164,8 +163,7 @@ def build_request(
 def _messages(chat: Chat, workspace: Path) -> list[Block]:
     """Return the turns with the attached files, and with two cache marks.
 
-    Marked are the agent's own last reply, which ends the content of an earlier call, and the last
-    block before the current question.
+    They are at the agent's last reply, the end of an earlier call, and before the question.
     """
     turns: list[Block] = [
         {

@@ -43,10 +43,7 @@ from arena_cli.util.text import escape_line
 
 
 class _Seen(NamedTuple):
-    """The unusual names of a folder, folded, and the time of its last change.
-
-    A name is unusual if folding changes it.
-    """
+    """The names of a folder that folding changes, folded, and the time of its last change."""
 
     mtime_ns: int
     odd: frozenset[str]

@@ -73,8 +73,8 @@ def _render_refusal(event: NoteEvent, say: Words, who: Who) -> Line:
 
 
 def _render_usage(event: ContextUsage, say: Words, who: Who) -> Line:
-    share = f"{event.usage_ratio * 100:.0f}"
-    text = "the window of {who} is {share} % full"
+    share = f"{event.usage_ratio * 100:.0f} %"
+    text = "{share} of the window of {who} is used"
     return line(INDENT, say.spans(text, "dim", who=who(event.agent), share=share))
 
 
