@@ -108,10 +108,10 @@ def test_the_templates_are_those_that_the_program_knows() -> None:
 @pytest.mark.parametrize(
     ("env", "language", "name"),
     [
-        ({"LC_ALL": "zh_CN.UTF-8"}, "zh", "架构师"),
-        ({"LC_ALL": "en_US.UTF-8"}, "en", "Architect"),
+        ({"LC_ALL": "zh_CN.UTF-8", "ARENA_LANG": ""}, "zh", "架构师"),
+        ({"LC_ALL": "en_US.UTF-8", "ARENA_LANG": ""}, "en", "Architect"),
         ({"LC_ALL": "en_US.UTF-8", "ARENA_LANG": "zh"}, "zh", "架构师"),
-        ({"LC_ALL": "de_DE.UTF-8"}, "en", "Architect"),
+        ({"LC_ALL": "de_DE.UTF-8", "ARENA_LANG": ""}, "en", "Architect"),
     ],
 )
 def test_a_new_workspace_speaks_the_language_of_the_locale(
