@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from program import Program
 
 from arena_cli.adapters.base import Health
-from arena_cli.adapters.coding_clis.adapter import (
+from arena_cli.adapters.coding_clis.adapter import ProgramAdapter
+from arena_cli.adapters.coding_clis.kinds import (
     CodexAdapter,
     CursorAdapter,
     GeminiAdapter,
     OpencodeAdapter,
     PiAdapter,
-    ProgramAdapter,
 )
 from arena_cli.adapters.process.output import NotAnAnswerError
 from arena_cli.errors import (

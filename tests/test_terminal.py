@@ -210,7 +210,7 @@ def test_who_is_at_work_stands_beneath_what_is_finished(size: dict[str, int]) ->
     shown.show(started("dev", 2, reply=2))
     assert shown.lines()[-2:] == ["  dev: attempt 2", "dev · 1:15"]
     shown.show(finished("dev", "done", reply=2), over())
-    assert shown.lines()[-1] == "  done"
+    assert shown.lines()[-2:] == ["  done", "  used: grep\\x1b[2J"]
     shown.terminal.tick()
     assert shown.screen.cursor
     shown.show(turn("dev", turn=2, depth=1))
