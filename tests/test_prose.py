@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,32 @@ def test_prose_has_no_banned_phrase(page: Path) -> None:
         for phrase in find_in_page(page.read_text(encoding="utf-8"))
     ]
     assert not problems, "\n".join(problems)
+
+
+def list_docstrings(source: str) -> Iterator[tuple[int, str]]:
+    """Yield each docstring of a module, with its first line."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            text = ast.get_docstring(node, clean=False)
+            if text:
+                yield node.body[0].lineno, text
+
+
+def test_docstrings_have_no_banned_phrase() -> None:
+    problems = [
+        f"{path.relative_to(ROOT)}:{line + phrase.line - 1}: `{phrase.phrase}`; "
+        f"write: {phrase.replacement}"
+        for path in sorted((ROOT / "arena_cli").rglob("*.py"))
+        for line, text in list_docstrings(path.read_text(encoding="utf-8"))
+        for phrase in find_in_page(text)
+    ]
+    assert not problems, "\n".join(problems)
+
+
+def test_a_docstring_is_read_with_its_line() -> None:
+    assert list(list_docstrings('x = 1\n\n\ndef f():\n    """Stand anew."""\n')) == [
+        (5, "Stand anew.")
+    ]
 
 
 @pytest.mark.parametrize(

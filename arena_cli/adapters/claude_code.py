@@ -144,7 +144,7 @@ class ClaudeTurn:
     """Read the objects of one turn as they come, and emit the text and status in them.
 
     The shapes are those of `--output-format stream-json` captured from 2.1.197 and 2.1.332.
-    `is_error` tells that a turn failed; `subtype` is `success` for most failures too. `has_begun`:
+    `is_error` marks a turn that failed; `subtype` is `success` for most failures too. `has_begun`:
     the model has answered something. `folder` is where the program runs.
     """
 

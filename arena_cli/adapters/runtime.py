@@ -272,9 +272,9 @@ class Heard:
     """The redacted reports of an agent at work: its text so far and notes on the call.
 
     `session_id` names the session that the agent keeps for itself, if it told one; `usage` is what
-    it used if it fails, `earlier_usage` what the attempts before it did; `refused` is what it was
-    not allowed to do, `earlier_refused` in the attempts before. `on_text` is told the end of its
-    text so far, without what may be the beginning of a secret.
+    it used if it fails, `earlier_usage` what the attempts before it did; `refused` are the actions
+    that were not allowed, `earlier_refused` those of the attempts before. `on_text` receives the
+    end of its text so far, without what may be the beginning of a secret.
     """
 
     redactor: Redactor

@@ -48,7 +48,7 @@ class ToolUses:
     def refuse(self, use_id: Any, by: str, use: ToolUse | None = None) -> None:
         """Report that a use was refused; `by` is the setting that decided.
 
-        `use` is what it was if it did not begin.
+        `use` describes one that did not begin.
         """
         key = _key(use_id)
         use = self._uses.get(key, use)

@@ -51,11 +51,11 @@ PASS_BY_TOOL = "call the tool `{}` and write nothing."
 
 
 def render(input: AgentInput) -> tuple[str, str]:
-    """The system text and the prompt.
+    """Return the system text and the prompt.
 
     The system text is the same for every call of an agent in a team; what differs from call to
-    call stands in the prompt, the conversation first and what is asked at its end. An agent that
-    goes on in its own session is shown what that session does not hold. The limit of the answer is
+    call is in the prompt, the conversation first and the question at its end. An agent that
+    continues its own session is shown what that session does not hold. The limit of the answer is
     stated here, because only an API can enforce it.
     """
     unseen = input.unseen()

@@ -2,14 +2,14 @@
 
 It is read by words alone, so it reports only what is plain, and is silent where it may be wrong:
 
-- A note *bears on* a text if two or more, and at least 40 %, of the significant words of its title
-  (`notes.text`) stand in what is visible of the text; the one word of a title that has just one.
-- A *blocker* that bears on the reply is ignored (`replan_required`) if a sentence of the reply that
+- A note *concerns* a text if two or more, and at least 40 %, of the significant words of its title
+  (`notes.text`) are in the visible part of the text; the one word of a title that has just one.
+- A *blocker* that concerns the reply is ignored (`replan_required`) if a sentence of the reply that
   holds a word of its title says that the work goes ahead (will, deploy, start, 上线, 开始, ...),
   and the reply does not refer to it by its id or title, and no sentence with a word of its title,
-  nor one beside such a sentence, says that something is blocked, waited for or unresolved, or that
+  nor one next to such a sentence, says that something is blocked, waited for or unresolved, or that
   it is solved. A question, or that something will *not* be done, is no going ahead.
-- A *next action*, of this agent or of no agent, that bears on the new messages is ignored
+- A *next action*, of this agent or of no agent, that concerns the new messages is ignored
   (`warning`) if the reply holds less than a quarter of its words, not its id or title, and does not
   begin by accepting (on it, will do, 收到, 好的). It is not where the new messages say that it was
   done.

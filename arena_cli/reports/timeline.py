@@ -36,7 +36,7 @@ _UNDER_THE_NAME = len("00:00:00  ")
 
 
 class Timeline:
-    """Turns each event into the lines that tell of it; keeps only what later lines need.
+    """Turn each event into its lines; keep only what later lines need.
 
     `avatars` by agent id, as profiles have them; what is no short text, an address of a picture
     say, is not shown. `is_live`: the session is the last, so its human can answer with `-c`.

@@ -1,8 +1,8 @@
 """Lock a session for one process at a time, first come first served.
 
-Whoever waits for the lock draws a ticket: a file next to it with the next number, which its process
-keeps locked. The lock belongs to the lowest ticket. The operating system frees the tickets of a
-process that ended; whoever finds such a ticket removes it.
+A process that waits for the lock draws a ticket: a file next to it with the next number, which the
+process keeps locked. The lock belongs to the lowest ticket. The operating system frees the tickets
+of a process that ended; the next process that finds such a ticket removes it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Lock:
         self._lock.release()
 
     def remove(self) -> None:
-        """Remove the file, and let go of it."""
+        """Remove the file and release it."""
         if sys.platform != "win32":  # so that nobody locks the file and then loses it
             self.path.unlink(missing_ok=True)
             self.release()

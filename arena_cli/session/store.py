@@ -247,7 +247,7 @@ _POLL_S = 0.05
 
 
 def acquire(folder: Path, name: str, *, wait_s: float, on_wait: Callable[[], None]) -> Lock:
-    """Hold the lock of a folder, called `name` for people; `on_wait` is told once if it is held.
+    """Hold the lock of a folder, called `name` for people; call `on_wait` once if it is held.
 
     Those that wait are served in the order in which they came, over all processes. Raises
     SessionBusy after `wait_s` seconds, UsageError where the folder refuses the file.
@@ -288,7 +288,7 @@ def is_held(folder: Path) -> bool:
 
 
 def _acquire_in_turn(lock: Lock, wait_s: float, on_wait: Callable[[], None]) -> bool:
-    """Take the lock if it is free and nobody waits for it; else wait up to that time.
+    """Take the lock if it is free and no process waits for it; else wait up to that time.
 
     Return True if it is held. Those that wait get it in the order in which they arrived.
     """

@@ -17,16 +17,16 @@ def _as_it_is(text: str) -> str:
 class AcpPreset:
     """The settings of one known agent; without a name, of any other agent.
 
-    `command` starts it; `install` and `log_in` say how to get it and how to log in, as the user is
-    told. `environ` is what it is always given, `careful` what it is also given unless everything is
-    allowed: so that it asks before it changes something. `careful_mode` is the mode of its session
-    for the same purpose. `model` are the arguments before a model's name; without any, it is told
-    the model by the protocol. `takes_files` is False for one that goes wrong when it is told that a
-    file is not there; it keeps to its own way to files. `escape` is done to a prompt, so that
-    nothing in it is a command.
+    `command` starts it; `install` and `log_in` explain to the user how to get it and how to log in.
+    `environ` are variables that it always gets, `careful` those that it also gets unless everything
+    is allowed: so that it asks before it changes something. `careful_mode` is the mode of its
+    session for the same purpose. `model` are the arguments before a model's name; without any, the
+    protocol names the model. `takes_files` is False for one that fails when a file is reported
+    missing; it then reads files itself. `escape` is applied to a prompt, so that nothing in it is a
+    command.
 
     Places in `_meta`: `system_at` is where it takes the system text of a new session (else that
-    stands before the first prompt), `usage_at` where an answer tells its tokens, if not where the
+    precedes the first prompt), `usage_at` where an answer tells its tokens, if not where the
     protocol has them, `failed` what an update of the session says when its prompt failed, though
     the prompt's answer does not. `says` are words of its errors that amount to an HTTP status.
     `retries` matches a line of stderr by which it will retry by itself for long; its group

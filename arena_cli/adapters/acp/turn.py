@@ -56,8 +56,8 @@ class PromptTurn:
 
     `failed` says that the agent gave up, though the prompt's answer does not say so; then
     `last_remark` is all that is known of it. `session_usd` is what the session has cost so far,
-    None where that was not told, `refused_usd` one that is no sum of money. `fault` is what went
-    wrong when the work was told of. `folder` is where the agent works.
+    None where that is not known, `refused_usd` one that is no sum of money. `fault` is the error
+    of a listener that a report of the work reached. `folder` is where the agent works.
     """
 
     def __init__(self, session_id: str, preset: AcpPreset, emit: Emit, folder: Path) -> None:
