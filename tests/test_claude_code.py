@@ -638,7 +638,10 @@ def test_real_context_that_is_too_long(real: Real) -> None:
 
 @pytest.mark.parametrize(
     ("reason", "kind", "says"),
-    [("refusal", AgentRefused, "refused"), ("length", AgentProtocolError, "cut off at the limit")],
+    [
+        ("refusal", AgentRefused, "refused"),
+        ("length", AgentProtocolError, "cut off at the length limit"),
+    ],
 )
 def test_real_ends_that_are_no_answer(
     real: Real, reason: str, kind: type[AgentError], says: str

@@ -173,7 +173,7 @@ def test_a_model_that_there_is_not(opencode: Make) -> None:
     llmock_server.fresh()
     with pytest.raises(AgentRefused, match="Model not found: mock/none") as caught:
         call(opencode("mock/none"))
-    assert "mend `model`" in str(caught.value)
+    assert "correct `model`" in str(caught.value)
 
 
 def test_a_long_answer_of_pi(pi: Make) -> None:
