@@ -101,21 +101,16 @@ def opening(per_turn: int) -> Outgoing:
 def plant(session: Session, count: int) -> None:
     """Neutral messages before the measured ones."""
     for number in range(count):
-        session.journal.write(
-            lambda stamp, number=number: MessageEvent(
-                seq=stamp.seq,
-                ts=stamp.ts,
-                message=Message(
-                    id=stamp.message_id,
-                    author_id=GROUPS[number % 2][0],
-                    author_name=GROUPS[number % 2][0],
-                    author_type="agent",
-                    content=f"{number}: {FILLER}",
-                    timestamp=stamp.ts,
-                ),
-                planted=True,
-            )
+        stamp = session.journal.stamp()
+        message = Message(
+            id=stamp.message_id,
+            author_id=GROUPS[number % 2][0],
+            author_name=GROUPS[number % 2][0],
+            author_type="agent",
+            content=f"{number}: {FILLER}",
+            timestamp=stamp.ts,
         )
+        session.journal.write(MessageEvent, stamp=stamp, message=message, planted=True)
 
 
 def engine_us(
