@@ -400,6 +400,15 @@ def test_whatever_differs_in_canonical_form_is_told(tmp_path: Path) -> None:
     assert tried > 150
 
 
+def test_a_team_that_becomes_what_it_was_changes_twice(tmp_path: Path) -> None:
+    first = next(line for line in records(tmp_path) if line["type"] == "session")
+    other = {**first, "config": {**first["config"], "max_responders": 1}}
+    entries = recorded([first, other, first]).entries
+    changes = [entry.content()["config.max_responders"] for entry in entries]
+    before = first["config"]["max_responders"]
+    assert changes == [[before, 1], [1, before]]
+
+
 def test_what_only_a_recording_has_is_told(tmp_path: Path) -> None:
     lines = records(tmp_path)
     at = next(n for n, line in enumerate(lines) if line["type"] == "reply_started")

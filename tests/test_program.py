@@ -389,7 +389,7 @@ def test_a_pipe_whose_characters_a_shell_replaced_is_refused(program: Program) -
     assert (refused.code, refused.stdout) == (2, "")
     assert "$OutputEncoding = [Text.Encoding]::UTF8" in refused.stderr
     assert not program.raw()
-    for text in ("what???", "??"):
+    for text in ("what???", "??\r\n", "@dev ???\n"):
         program.run("send", "-s", "s", "-q", given=text.encode()).check()
     program.run("send", "-s", "s", "-q", "???").check()
 

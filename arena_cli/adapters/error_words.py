@@ -83,11 +83,6 @@ def is_cut_off(text: str) -> bool:
     return bool(_CUT_OFF.search(text))
 
 
-def is_transport(text: str) -> bool:
-    """Return True if the connection to the provider failed: the call may succeed when repeated."""
-    return find_status(text) == HTTPStatus.BAD_GATEWAY
-
-
 MAX_MESSAGE_CHARACTERS = 400
 
 

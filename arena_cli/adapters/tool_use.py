@@ -64,9 +64,9 @@ def _key(use_id: Any) -> str:
 def describe_tool_use(name: Any, arguments: Any, folder: Path | None = None) -> ToolUse:
     """Return the use of a tool with these arguments; paths in `folder` are relative to it."""
     tool = _one_line(name)
-    given = arguments if isinstance(arguments, Mapping) else {}
+    by_name = arguments if isinstance(arguments, Mapping) else {}
     for key in (*_COMMANDS, *_PATHS, *_OTHERS):
-        words = list(_words(given.get(key)))
+        words = list(_words(by_name.get(key)))
         if words:
             target = _one_line(" ".join(words))
             return ToolUse(tool, shorten_path(target, folder) if key in _PATHS else target)

@@ -273,7 +273,7 @@ def read_message(argument: str | None, file: Path | None) -> str:
         return _check_argument(argument)
     if argument is None and sys.stdin.isatty():
         raise UsageError("there is no message", 'Write one: `arena send "hello"`.')
-    return _check_replaced(_read(None))
+    return _read(None)
 
 
 def _read(file: Path | None) -> str:
@@ -284,7 +284,10 @@ def _read(file: Path | None) -> str:
     except OSError as error:
         label = "this file" if file else "it"
         raise UsageError(f"{name}: cannot read {label}: {error.strerror or error}") from error
-    return decoded(data, str(name)).removesuffix("\n").removesuffix("\r")
+    text = decoded(data, str(name))
+    if file is None:
+        _check_replaced(text)
+    return text.removesuffix("\n").removesuffix("\r")
 
 
 def decoded(data: bytes, name: str) -> str:
@@ -327,15 +330,18 @@ def _check_argument(message: str) -> str:
     return message
 
 
-def _check_replaced(text: str) -> str:
-    """Return a message from a pipe. Raises UsageError if the shell wrote only `?` into it."""
+def _check_replaced(text: str) -> None:
+    """Raise UsageError if a message from a pipe has `?` for all its characters.
+
+    Windows PowerShell replaces those that its encoding lacks, and ends the text with CRLF.
+    """
     words = _MENTION.sub("", text)
-    if "???" in words and not any(character.isalnum() for character in words):
+    is_replaced = "???" in words and not any(character.isalnum() for character in words)
+    if is_replaced and text.endswith("\r\n"):
         raise UsageError(
             "stdin: the message consists of `?`: the shell replaced its characters",
             "In PowerShell, run `$OutputEncoding = [Text.Encoding]::UTF8` first, or use --file.",
         )
-    return text
 
 
 T = TypeVar("T")

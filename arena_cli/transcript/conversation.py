@@ -28,7 +28,7 @@ from arena_cli.transcript.events import (
 )
 
 LIMIT_NOTICE = "chain_limit"
-"""The `notice` in the metadata of the system message that tells of a chain's depth limit."""
+"""The `notice` in the metadata of the system message that reports the depth limit of a chain."""
 
 FAILED = frozenset({"timeout", "error"})
 """The statuses of replies that failed."""

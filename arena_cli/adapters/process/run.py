@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from arena_cli.adapters import error_words
 from arena_cli.adapters.base import Endpoint, Settings
-from arena_cli.adapters.process import spawn
+from arena_cli.adapters.process import scripts, spawn
 from arena_cli.adapters.process.output import LineSplitter, NotAnAnswerError, Source, parse_line
 from arena_cli.adapters.process.spawn import ByteTail, Process, ProcessEvent, Program, Tail
 from arena_cli.errors import AgentError, AgentProtocolError, AgentUnavailable
@@ -253,7 +253,8 @@ def explain_missing(name: str, *, workspace: Path, key: str, install: str = "") 
         return problem, f"paths in `{key}` start from the workspace"
     return (
         f"{workspace / name} cannot be executed",
-        f"make it executable (chmod +x {name}), or name what runs it: [python3, {name}]",
+        f"make it executable (chmod +x {name}), or name the program that runs it: "
+        f"[{scripts.suggest_runner(Path(name))}, {name}]",
     )
 
 

@@ -6,6 +6,12 @@ import os
 from pathlib import Path
 
 _HEAD_BYTES = 512
+_RUNNERS = {".js": "node", ".mjs": "node", ".rb": "ruby", ".sh": "sh"}
+
+
+def suggest_runner(path: Path) -> str:
+    """Return the program that probably runs a script, by the ending of its name."""
+    return _RUNNERS.get(path.suffix.lower(), "python3")
 
 
 def find_script_problem(path: Path, *, key: str) -> tuple[str, str] | None:
@@ -17,21 +23,22 @@ def find_script_problem(path: Path, *, key: str) -> tuple[str, str] | None:
     if b"\0" in head or not head:  # a binary
         return None
     first_line = head.partition(b"\n")[0]
-    runner = f"name what runs it first: {key}: [python3, {path.name}]"
+    runner = suggest_runner(path)
+    other_way = f"name the program that runs it: {key}: [{runner}, {path.name}]"
     if key == "program":
-        runner = "start it with a script of two lines: `#!/bin/sh` and `exec python3 ...`"
+        other_way = f"start it with a script of two lines: `#!/bin/sh` and `exec {runner} ...`"
     interpreter = os.fsdecode(first_line[2:].split()[0]) if first_line[2:].split() else ""
     problem = hint = ""
     if not first_line.startswith(b"#!"):
         problem = "is a script without a `#!` line, so the system cannot start it"
-        hint = "begin it with `#!/usr/bin/env python3`"
+        hint = f"begin it with `#!/usr/bin/env {runner}`"
     elif first_line.endswith(b"\r"):
         problem = "has the line ends of Windows (CRLF), so the system cannot start it"
         hint = f"convert it (sed -i 's/\\r$//' {path.name})"
     elif interpreter and not Path(interpreter).exists():
         problem = f"names {interpreter} in its first line, which is missing"
         hint = "install that program"
-    return (f"{path} {problem}", f"{hint}, or {runner}") if problem else None
+    return (f"{path} {problem}", f"{hint}, or {other_way}") if problem else None
 
 
 def _read_head(path: Path) -> bytes:

@@ -25,7 +25,7 @@ from arena_cli.protocol import (
 from arena_cli.scenarios.recording import serialize
 from arena_cli.scenarios.recording.model import CaseRecord, Recording
 from arena_cli.transcript import canonical
-from arena_cli.transcript.compare import EMPTY, Changed, FieldReader, drop_empty
+from arena_cli.transcript.compare import EMPTY, Changed, FieldReader, drop_empty, list_changes
 from arena_cli.transcript.conversation import Chain, Conversation, Reply, Turn, read_conversation
 from arena_cli.transcript.events import Event, MessageEvent, SessionEvent, SideEvent
 
@@ -148,6 +148,7 @@ def _compared_of(
     calls = recorded.calls if recorded else {}
     left_out = (Volatile, Position, Derived) if recorded else (Volatile, Position)
     between = FieldReader(left_out)
+    settings: Fields | None = None
     for number, item in enumerate((*conversation.items, None)):
         for before, fields in recorded.judged if recorded else ():
             if before == number:
@@ -158,7 +159,8 @@ def _compared_of(
                 compared.chains += 1
                 compared.add("chain", _key_of(content["opening"]), content)
             case SessionEvent():
-                _add_settings(item, conversation, compared)
+                _add_settings(settings, _settings_fields(item), compared)
+                settings = _settings_fields(item)
             case MessageEvent():
                 fields = between.message_event(item)
                 compared.add("message", _key_of(fields), fields)
@@ -192,18 +194,13 @@ def _key_of(message: Fields) -> str:
     return f"{message.get('author_id')}\n{message.get('content', '')}"
 
 
-def _add_settings(
-    event: SessionEvent, conversation: Conversation, compared: ComparedConversation
-) -> None:
+def _add_settings(earlier: Fields | None, fields: Fields, compared: ComparedConversation) -> None:
     """Add the initial settings of a session, or those that a change of its team changes."""
-    fields = _settings_fields(event)
-    number = conversation.sessions.index(event)
-    if number == 0:
+    if earlier is None:
         compared.settings.update(fields)
         return
-    earlier = _settings_fields(conversation.sessions[number - 1])
-    pairs = {key: [earlier.get(key), fields.get(key)] for key in (*earlier, *fields)}
-    compared.add("settings", "", {key: pair for key, pair in pairs.items() if pair[0] != pair[1]})
+    changes = list_changes(earlier, fields)
+    compared.add("settings", "", {change.field: [change.a, change.b] for change in changes})
 
 
 def _settings_fields(event: SessionEvent) -> Fields:

@@ -113,9 +113,8 @@ def _routing(event: Event, turn: Turn) -> Iterator[tuple[str, str | None, str]]:
     elif event is turn.candidates:
         yield "asked", None, ", ".join(turn.asked)
         for agent, over in sorted(turn.passed_over.items()):
-            reason = f"< {over.threshold:g}" if over.threshold is not None else f", {over.reason}"
-            between = "" if reason.startswith(",") else " "
-            yield "passed_over", agent, f"relevance {over.relevance:g}{between}{reason}"
+            reason = f", {over.reason}" if over.threshold is None else f" < {over.threshold:g}"
+            yield "passed_over", agent, f"relevance {over.relevance:g}{reason}"
     elif turn.finished and event is turn.finished:
         yield "next", None, ", ".join(turn.finished.next)
 
