@@ -13,6 +13,7 @@ import pytest
 from adapter_setups import PROGRAMS, Heard, an_input
 from program import Program
 
+from arena_cli.adapters.claude_tools import permission_options
 from arena_cli.adapters.coding_clis import kinds as clis
 from arena_cli.adapters.coding_clis.adapter import ProgramAdapter
 from arena_cli.protocol import RefusedAction
@@ -273,3 +274,24 @@ def test_agents_check_says_what_a_profile_may_do(
     program = Program(tmp_path)
     program.agent("ed", adapter=adapter)
     assert program.run("agents", "check").stdout.rstrip().endswith(f" · {powers}")
+
+
+@pytest.mark.parametrize(
+    ("tools", "mode", "args", "options"),
+    [
+        (
+            ["Edit", "Bash"],
+            None,
+            [],
+            ["--allowedTools", "Bash", "--permission-mode", "acceptEdits"],
+        ),
+        (["Read"], None, [], ["--allowedTools", "Read(//w/files/**)"]),
+        (["Edit"], "plan", [], ["--permission-mode", "plan"]),
+        (["Edit", "Bash"], None, ["--permission-mode=plan"], []),
+        ([], None, [], []),
+    ],
+)
+def test_claude_code_is_allowed_the_tools_of_its_profile(
+    tools: list[str], mode: str | None, args: list[str], options: list[str]
+) -> None:
+    assert permission_options(tools, mode, args, Path("/w/files")) == options
