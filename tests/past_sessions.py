@@ -10,7 +10,7 @@ from stage import Stage
 from arena_cli.adapters import base
 from arena_cli.session.outgoing import outgoing
 from arena_cli.session.session import Session
-from arena_cli.transcript import cache, reader
+from arena_cli.transcript import reader
 from arena_cli.transcript.events import Event
 from arena_cli.workspace import workspace
 from arena_cli.workspace.workspace import Workspace
@@ -48,4 +48,4 @@ def cut_short(stage: Stage, after: str, name: str = "s") -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     last = max(at for at, line in enumerate(lines) if f'"type":"{after}"'.encode() in line)
     path.write_bytes(b"".join(lines[: last + 1]))
-    cache.cache_path(path).unlink(missing_ok=True)
+    reader.cache_path(path).unlink(missing_ok=True)

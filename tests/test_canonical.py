@@ -17,7 +17,7 @@ from test_turns_property import IDS, answers, checked, conversations, said
 from arena_cli.protocol import AgentInput, AgentOutput, Attachment, StructuredContent
 from arena_cli.session import outgoing
 from arena_cli.transcript import reader
-from arena_cli.transcript.canonical import canonicalize
+from arena_cli.transcript.compare import canonicalize
 from arena_cli.transcript.events import Event
 
 AFTER = st.one_of(

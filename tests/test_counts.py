@@ -14,7 +14,7 @@ from arena_cli.context import tokens
 from arena_cli.protocol import Usage
 from arena_cli.transcript import reader
 from arena_cli.transcript.events import ChainFinished, ReplyFinished, ReplyStarted
-from arena_cli.transcript.token_calibration import Counts
+from arena_cli.transcript.state import Counts
 
 TEXTS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parent / "data" / "token_counts.json").read_text(encoding="utf-8")

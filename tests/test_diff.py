@@ -25,7 +25,7 @@ from arena_cli.reports.lines import Words
 from arena_cli.reports.terminal import Terminal
 from arena_cli.scenarios.recording.model import CaseRecord
 from arena_cli.session import outgoing
-from arena_cli.transcript.canonical import canonicalize
+from arena_cli.transcript.compare import canonicalize
 from arena_cli.transcript.events import Event, restore
 from arena_cli.workspace.models import Team
 

@@ -19,7 +19,7 @@ from arena_cli.scenarios.recording.store import RecordingStore, Wanted
 from arena_cli.scenarios.result import ScenarioResult, causes
 from arena_cli.scenarios.runner import Runner
 from arena_cli.session.store import find
-from arena_cli.transcript import canonical, reader
+from arena_cli.transcript import compare, reader
 from arena_cli.transcript.events import (
     Compacted,
     Deviation,
@@ -302,8 +302,8 @@ def test_two_sessions_that_noted_the_same_have_one_canonical_form() -> None:
                 deviation(start + 5, order[1]), noted]  # fmt: skip
 
     one, other = (
-        canonical.canonicalize(events(1, swap=False)),
-        canonical.canonicalize(events(20, swap=True)),
+        compare.canonicalize(events(1, swap=False)),
+        compare.canonicalize(events(20, swap=True)),
     )
     assert one == other
     assert one[-1]["message"] == "m1"

@@ -18,7 +18,7 @@ from arena_cli.session import preview, store
 from arena_cli.session.outgoing import outgoing
 from arena_cli.session.preview import Preview
 from arena_cli.session.session import SessionConfig
-from arena_cli.transcript import cache
+from arena_cli.transcript import reader
 from arena_cli.transcript.events import TurnStarted
 
 
@@ -113,12 +113,12 @@ def test_the_words_that_were_found_and_who_is_never_asked(tmp_path: Path) -> Non
 def test_a_long_session_gets_no_cache_either(tmp_path: Path) -> None:
     talk = Talk(tmp_path, team(member("a", [{"say": "word " * 20_000}])))
     talk.send("@a go")
-    cache.cache_path(talk.transcript).unlink()
+    reader.cache_path(talk.transcript).unlink()
     before = files(tmp_path)
     assert previewed(talk, "@a go").must
     assert files(tmp_path) == before
     talk.send("@a go")
-    assert cache.cache_path(talk.transcript).exists()
+    assert reader.cache_path(talk.transcript).exists()
 
 
 def test_what_does_not_fit_is_counted(tmp_path: Path) -> None:

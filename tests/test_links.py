@@ -128,7 +128,7 @@ def talk(folder: Path) -> Talk:
 def test_caches_replace_a_link_and_leave_what_it_leads_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("arena_cli.transcript.cache.WORTH_BYTES", 1)
+    monkeypatch.setattr("arena_cli.transcript.reader.WORTH_BYTES", 1)
     aim = tmp_path / "aim"
     aim.write_bytes(b"mine")
     opened = talk(tmp_path / "work")

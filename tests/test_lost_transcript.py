@@ -181,7 +181,7 @@ def test_where_it_cannot_be_saved_that_is_told(
 def test_no_cache_is_written_for_a_transcript_that_is_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("arena_cli.transcript.cache.WORTH_BYTES", 1)
+    monkeypatch.setattr("arena_cli.transcript.reader.WORTH_BYTES", 1)
     opened = talk(tmp_path, replace)
     with opened.open() as session:
         replace(opened.transcript)

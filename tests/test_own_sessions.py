@@ -11,7 +11,7 @@ from support import Talk, member, puppet, team
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.errors import AgentUnavailable
 from arena_cli.protocol import AgentInput, AgentOutput, Emit, SessionId
-from arena_cli.transcript.cache import WORTH_BYTES, cache_path
+from arena_cli.transcript.reader import WORTH_BYTES, cache_path
 
 
 class KeeperSettings(Settings):

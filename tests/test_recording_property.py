@@ -23,7 +23,7 @@ from arena_cli.scenarios.result import RunResult, ScenarioResult, of_run
 from arena_cli.scenarios.runner import Runner
 from arena_cli.scenarios.select import Selected
 from arena_cli.session.session import SessionConfig
-from arena_cli.transcript import canonical
+from arena_cli.transcript import compare
 from arena_cli.util.clock import HastyClock, SystemClock
 
 IDS = ("ann", "bob", "cai")
@@ -237,7 +237,7 @@ def told(result: RunResult) -> list[Any]:
 
 def _form(events: list[Any]) -> list[Any]:
     ids: dict[str, str] = {}
-    found = [canonical.canonicalize_event(event, ids) for event in canonical.ordered(events)]
+    found = [compare.canonicalize_event(event, ids) for event in compare.ordered(events)]
     return [{**one, "session": None} if one["type"] == "session" else one for one in found]
 
 

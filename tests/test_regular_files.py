@@ -20,7 +20,7 @@ from arena_cli.scenarios.expect import snapshots
 from arena_cli.scenarios.recording import file
 from arena_cli.session import outgoing
 from arena_cli.transcript.reader import read_lines, tail
-from arena_cli.util import files, templates
+from arena_cli.util import files
 from arena_cli.workspace import models
 from arena_cli.yamlio import loader
 
@@ -51,7 +51,7 @@ KINDS: dict[str, Callable[[Path], object]] = {
 READERS: dict[str, Callable[[Path], object]] = {
     "a file": files.read_regular,
     "YAML": lambda path: _raised(loader.load(path, "x").faults),
-    ".env": lambda path: templates.read_dotenv_file(path, ".env"),
+    ".env": lambda path: files.read_dotenv_file(path, ".env"),
     "a transcript": lambda path: list(read_lines(path)),
     "its end": tail,
     "a recording": lambda path: file.read(path, "x"),

@@ -19,7 +19,7 @@ from arena_cli.session import doctor, shelves, store
 from arena_cli.session.notes import Keeper
 from arena_cli.session.outgoing import planted
 from arena_cli.session.session import Session, SessionConfig
-from arena_cli.transcript import canonical, reader
+from arena_cli.transcript import compare, reader
 from arena_cli.util.redaction import Redactor
 from arena_cli.workspace.models import Embedding, Member, WorkspaceMemory
 
@@ -178,7 +178,7 @@ def test_another_run_writes_the_same_and_a_cut_short_one_goes_on_to_the_same(
     for name in ("one", "two"):
         talk, _ = memories(tmp_path / name, answers)
         talk.send("@dev Requirement: data must be deletable.")
-        told.append(canonical.canonicalize(talk.events))
+        told.append(compare.canonicalize(talk.events))
     assert told[0] == told[1]
 
     class Crash(Exception):
@@ -199,7 +199,7 @@ def test_another_run_writes_the_same_and_a_cut_short_one_goes_on_to_the_same(
     talk.resume()
 
     events = [event for line in reader.read_lines(talk.transcript) for event in line.events]
-    assert canonical.canonicalize(events) == told[0]
+    assert compare.canonicalize(events) == told[0]
 
 
 def test_a_blocker_that_a_reply_ignores_is_told(tmp_path: Path) -> None:

@@ -20,10 +20,9 @@ from support import Puppets, Talk, outgoing, puppet, team
 from arena_cli.context import render
 from arena_cli.protocol import AgentInput
 from arena_cli.session.session import Session
-from arena_cli.transcript import cache as cache_module
-from arena_cli.transcript import canonical, reader
-from arena_cli.transcript.cache import cache_path
+from arena_cli.transcript import compare, reader
 from arena_cli.transcript.events import Event
+from arena_cli.transcript.reader import cache_path
 from arena_cli.transcript.state import Fold
 from arena_cli.workspace.models import Team
 
@@ -63,7 +62,7 @@ def crew(wide: int, narrow: int, **config: Any) -> Team:
 
 
 def told(transcript: Path) -> list[dict[str, Any]]:
-    return canonical.canonicalize(
+    return compare.canonicalize(
         event for line in reader.read_lines(transcript) for event in line.events
     )
 
@@ -116,7 +115,7 @@ def test_opened_anew_it_goes_on_the_same(
     texts = [name + text.format(n=number) for name, text, number in sent]
     people = crew(wide, 700, auto_summary_interval=every)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cache_module, "WORTH_BYTES", 0)
+        patch.setattr(reader, "WORTH_BYTES", 0)
         whole = played(Path(folder, "open"), people, texts, "open")
         assert played(Path(folder, "cached"), people, texts, "cached") == whole
         assert played(Path(folder, "uncached"), people, texts, "uncached") == whole
@@ -160,7 +159,7 @@ def test_killed_after_any_event_it_remembers_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "broken",
     [
-        {"format": cache_module.FORMAT - 1},
+        {"format": reader.FORMAT - 1},
         {"calls": 1},
         {"counts": {"dev": [1]}},
         {"agent_sessions": 1},
@@ -171,17 +170,17 @@ def test_killed_after_any_event_it_remembers_the_same(tmp_path: Path) -> None:
 def test_a_cache_that_is_broken_or_old_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(cache_module, "WORTH_BYTES", 0)
+    monkeypatch.setattr(reader, "WORTH_BYTES", 0)
     talk = Talk(tmp_path, crew(700, 700), adapter_type=puppets())
     for number in range(6):
         talk.send(f"@dev {SAID[7]} {number}")
     cache = cache_path(talk.transcript)
     known = Fold()
-    assert cache_module.load(talk.transcript, known) > 0
+    assert reader.load(talk.transcript, known) > 0
     assert known.summary
     cache.write_text(json.dumps({**json.loads(cache.read_text(encoding="utf-8")), **broken}))
     fold, new = Fold(), Fold()
-    assert cache_module.load(talk.transcript, fold) == 0
+    assert reader.load(talk.transcript, fold) == 0
     state = [
         {**vars(one), "counts": one.counts.record(), "_on_message": None} for one in (fold, new)
     ]

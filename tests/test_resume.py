@@ -22,7 +22,7 @@ from support import (
 
 from arena_cli.protocol import AgentInput
 from arena_cli.session.outgoing import outgoing
-from arena_cli.transcript import cache as cache_module
+from arena_cli.transcript import reader
 from arena_cli.transcript.events import Event
 from arena_cli.workspace.models import Team
 
@@ -149,11 +149,11 @@ def test_killed_twice(tmp_path: Path) -> None:
 
 def test_the_cache_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed in a second chain: with the first chain's cache, and without."""
-    monkeypatch.setattr(cache_module, "WORTH_BYTES", 0)
+    monkeypatch.setattr(reader, "WORTH_BYTES", 0)
     whole = Talk(tmp_path / "whole", deferrals())
     whole.send("@a @b @c go")
     first = whole.transcript.stat().st_size
-    cache = cache_module.cache_path(whole.transcript).read_bytes()
+    cache = reader.cache_path(whole.transcript).read_bytes()
     whole.send("@c @b again")
     lines = whole.transcript.read_bytes()[first:].splitlines(keepends=True)
     past = whole.transcript.read_bytes()[:first]
@@ -162,7 +162,7 @@ def test_the_cache_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             kept = past + b"".join(lines[:count])
             talk = cut_at(whole, tmp_path / f"{count}{cached}", kept, deferrals)
             if cached:
-                cache_module.cache_path(talk.transcript).write_bytes(cache)
+                reader.cache_path(talk.transcript).write_bytes(cache)
             talk.resume()
             assert canonical(talk.transcript) == canonical(whole.transcript)
 

@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped] # it has no types
 
 from arena_cli.adapters import base
-from arena_cli.workspace import scaffold, schema
+from arena_cli.workspace import models, scaffold
 from arena_cli.workspace.scaffold import TemplateLanguage
 from arena_cli.yamlio import loader
 
@@ -18,9 +18,9 @@ from arena_cli.yamlio import loader
 def schemas() -> dict[str, dict[str, Any]]:
     kinds = {kind: base.adapter_type(kind).settings_type for kind in base.list_kinds()}
     return {
-        "agent": schema.build_agent_schema(kinds),
-        "team": schema.build_team_schema(),
-        "workspace": schema.build_workspace_schema(),
+        "agent": models.build_agent_schema(kinds),
+        "team": models.build_team_schema(),
+        "workspace": models.build_workspace_schema(),
     }
 
 

@@ -15,7 +15,7 @@ import pytest
 from program import Program
 
 from arena_cli.errors import UsageError
-from arena_cli.session import secret_files
+from arena_cli.session import outgoing
 from arena_cli.util.redaction import Redactor
 from arena_cli.util.text import cut_start
 from arena_cli.workspace import agents
@@ -183,14 +183,14 @@ def test_a_file_of_secrets_is_sent_only_with_force(tmp_path: Path, name: str) ->
         (tmp_path / ".env").write_text("A=b\n")
         path.symlink_to(tmp_path / ".env")
     with pytest.raises(UsageError, match="--force") as raised:
-        secret_files.refuse([path], "--attach")
+        outgoing.refuse_secret_files([path], "--attach")
     assert name in str(raised.value)
 
 
 @pytest.mark.parametrize("name", [".env.example", "id_rsa.pub", "keys.md", "environment.yaml", "x"])
 def test_other_files_are_sent(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("KEY=your key here\n")
-    secret_files.refuse([tmp_path / name, tmp_path / "gone"], "--attach")
+    outgoing.refuse_secret_files([tmp_path / name, tmp_path / "gone"], "--attach")
 
 
 def test_send_refuses_such_a_file_before_anything_is_written(tmp_path: Path) -> None:

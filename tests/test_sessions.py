@@ -16,7 +16,7 @@ from support import Puppets, Talk, member, puppet, team
 from arena_cli.errors import DiskRefused, UsageError
 from arena_cli.protocol import AgentOutput, Attachment
 from arena_cli.session import doctor, session, store
-from arena_cli.transcript import cache, log
+from arena_cli.transcript import log, reader
 
 PICTURE = "iVBORw0KGgo="
 
@@ -210,7 +210,7 @@ def test_a_missing_event_is_told_beside_lines_that_cannot_be_read(tmp_path: Path
 def test_a_transcript_that_is_gone_does_not_keep_the_session_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache, "WORTH_BYTES", 0)
+    monkeypatch.setattr(reader, "WORTH_BYTES", 0)
     told = talk(tmp_path)
     with told.open():
         told.transcript.unlink()

@@ -20,7 +20,7 @@ from arena_cli.errors import AgentOverloaded, UsageError
 from arena_cli.protocol import AgentInput
 from arena_cli.session import preview, store
 from arena_cli.session.session import SessionConfig
-from arena_cli.transcript import cache, queries, reader
+from arena_cli.transcript import queries, reader
 from arena_cli.transcript.events import Event, SessionEvent
 
 # Parts of a transcript
@@ -29,7 +29,7 @@ from arena_cli.transcript.events import Event, SessionEvent
 @pytest.fixture
 def talk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Talk:
     """Four chains, of which the first has two turns and the last none, and a team that changed."""
-    monkeypatch.setattr(cache, "WORTH_BYTES", 0)
+    monkeypatch.setattr(reader, "WORTH_BYTES", 0)
     people = team(
         member("a", [{"say": "first @b"}], name="Ann"),
         member("b", [{"say": "second"}], response={"auto_respond": False}),
@@ -125,7 +125,7 @@ def test_who_talks_is_found_for_every_place(talk: Talk) -> None:
     assert len(sessions) == 2
     for cached in (True, False):
         if not cached:
-            cache.cache_path(talk.transcript).unlink()
+            reader.cache_path(talk.transcript).unlink()
         for event in talk.events[1:]:
             before = [one for one in sessions if one.seq < event.seq]
             assert queries.session_before(talk.transcript, event.seq) == before[-1]

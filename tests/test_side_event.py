@@ -11,11 +11,11 @@ import pytest
 from program import Program
 
 from arena_cli.engine import after_turn
-from arena_cli.engine.state import Room
+from arena_cli.engine.plan import Room
 from arena_cli.protocol import Volatile
-from arena_cli.reports import event_lines
-from arena_cli.reports.event_lines import Who
+from arena_cli.reports import timeline
 from arena_cli.reports.lines import INDENT, Line, Words, line
+from arena_cli.reports.timeline import Who
 from arena_cli.transcript.events import EVENT_TYPES, SideEvent
 
 SCENARIO = """\
@@ -58,8 +58,8 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Program
     def render(event: Weather, say: Words, who: Who) -> Line:
         return line(INDENT, "the sky is ", event.color, " for ", who(event.agent))
 
-    renderers: dict[Any, Any] = {**event_lines.RENDERERS, Weather: render}
-    monkeypatch.setattr(event_lines, "RENDERERS", renderers)
+    renderers: dict[Any, Any] = {**timeline.RENDERERS, Weather: render}
+    monkeypatch.setattr(timeline, "RENDERERS", renderers)
     monkeypatch.setattr(Sky, "color", "blue")
 
     made = Program(tmp_path)

@@ -15,9 +15,9 @@ from arena_cli.context import render, tokens
 from arena_cli.errors import AgentOverloaded, AgentRefused
 from arena_cli.protocol import AgentInput, AgentOutput, Usage
 from arena_cli.reports.lines import Words
-from arena_cli.session import context_report, preview, store
+from arena_cli.session import preview, store
 from arena_cli.session.session import Session, SessionConfig
-from arena_cli.transcript import cache
+from arena_cli.transcript import reader
 
 
 def size_of(shown: AgentInput) -> int:
@@ -68,11 +68,11 @@ def test_an_agent_is_shown_less_until_its_model_takes_it(tmp_path: Path) -> None
     assert again.same
 
 
-@pytest.mark.parametrize("cached_from", [0, cache.WORTH_BYTES])
+@pytest.mark.parametrize("cached_from", [0, reader.WORTH_BYTES])
 def test_what_its_model_takes_is_known_to_the_next_process_and_room_is_made(
     tmp_path: Path, cached_from: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache, "WORTH_BYTES", cached_from)
+    monkeypatch.setattr(reader, "WORTH_BYTES", cached_from)
     talk, puppets = talk_of(tmp_path, 1_500)
     for number in range(30):
         talk.send(f"@dev part {number}")
@@ -114,7 +114,7 @@ def test_the_layers_add_up_where_a_model_counts_otherwise(tmp_path: Path) -> Non
     for number in range(3):
         talk.send(f"@dev part {number}")
     place, stored = SessionConfig(tmp_path), store.find(tmp_path, "talk")
-    explained = context_report.explain_context(place, stored, talk.team, "dev")
+    explained = preview.explain_context(place, stored, talk.team, "dev")
     assert explained.factor > 1.4
     told = "\n".join(context_lines(explained, Words("en")))
     (total,) = re.findall("would be shown ~([0-9,]+) of", told)

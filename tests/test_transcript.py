@@ -18,7 +18,6 @@ from support import WORKED_MESSAGE, CountingClock, Talk, member, team, worked_te
 from arena_cli.errors import DiskRefused, SessionBusy
 from arena_cli.protocol import Attachment, Message
 from arena_cli.session.outgoing import outgoing
-from arena_cli.transcript import cache as cache_module
 from arena_cli.transcript import events, log, reader
 from arena_cli.transcript.events import MessageEvent, StatusReported
 from arena_cli.transcript.log import Log
@@ -250,10 +249,10 @@ def test_the_session_event_comes_again_when_the_team_changed(tmp_path: Path) -> 
 def test_a_cache_that_does_not_match_is_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache_module, "WORTH_BYTES", 0)
+    monkeypatch.setattr(reader, "WORTH_BYTES", 0)
     talk = Talk(tmp_path, worked_team())
     talk.send(WORKED_MESSAGE)
-    cache = cache_module.cache_path(talk.transcript)
+    cache = reader.cache_path(talk.transcript)
     record = json.loads(cache.read_text(encoding="utf-8"))
     record["reply"] = 77
     cache.write_text(json.dumps(record | {"check": "wrong"}), encoding="utf-8")
@@ -268,13 +267,13 @@ def test_a_cache_that_does_not_match_is_made_anew(
 def test_history_comes_from_the_end_of_a_long_transcript(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache_module, "WORTH_BYTES", 0)
+    monkeypatch.setattr(reader, "WORTH_BYTES", 0)
     people = team(member("a", [{"say": "x" * 400}], context={"window_tokens": 3000}))
     talk = Talk(tmp_path, people)
     for number in range(40):
         talk.send(f"message {number}")
     whole = talk.last("reply_started")
-    cache_module.cache_path(talk.transcript).unlink()
+    reader.cache_path(talk.transcript).unlink()
     talk.send("once more")
     without_cache = talk.last("reply_started").input_tokens
     talk.send("once more")

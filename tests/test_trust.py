@@ -18,11 +18,11 @@ import pytest
 from program import Program, command_names
 from typer.testing import CliRunner
 
-from arena_cli.adapters import base, contacts
-from arena_cli.adapters.contacts import Contact
+from arena_cli.adapters import base
 from arena_cli.cli import main
 from arena_cli.errors import DiskRefused, UsageError
 from arena_cli.session import trust_store
+from arena_cli.session.trust_store import Contact
 from arena_cli.workspace import workspace
 
 SECRET = "planted-secret-value-7319"
@@ -321,7 +321,7 @@ def test_what_init_writes_needs_no_trust(
     monkeypatch.chdir(tmp_path)
     assert invoke("init", "--template", template).code == 0
     loaded = workspace.load_workspace(tmp_path, kinds=base.KINDS)
-    assert contacts.find_contacts(loaded.profiles.values(), loaded.file.memory.embedding) == []
+    assert trust_store.find_contacts(loaded.profiles.values(), loaded.file.memory.embedding) == []
     assert invoke("run").code == 0
     assert "it needs no trust" in invoke("trust").output
 
@@ -438,7 +438,7 @@ def test_where_trust_is_kept(
 
 def found(program: Program, dotenv: dict[str, str] | None = None) -> list[tuple[str, list[str]]]:
     loaded = workspace.load_workspace(program.folder, kinds=base.KINDS)
-    some: Sequence[Contact] = contacts.find_contacts(
+    some: Sequence[Contact] = trust_store.find_contacts(
         loaded.profiles.values(), loaded.file.memory.embedding, dotenv=dotenv
     )
     return [(one.key, sorted(one.variables)) for one in some]

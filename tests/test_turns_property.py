@@ -17,7 +17,7 @@ from support import Puppets, Talk, canonical, puppet, team
 from arena_cli.context import window
 from arena_cli.errors import AgentProtocolError, AgentTimeout
 from arena_cli.protocol import AgentInput, AgentOutput, Message
-from arena_cli.transcript import cache
+from arena_cli.transcript import reader
 from arena_cli.workspace.models import Team
 
 IDS = ("a", "b", "c", "d", "e")
@@ -164,13 +164,13 @@ def test_old_messages_are_read_back_as_they_were_told(
 ) -> None:
     """From the end of a transcript, with the cache, as from its beginning, without."""
     with told(conversation, **delays) as (talk, _), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cache, "WORTH_BYTES", 0)
+        patch.setattr(reader, "WORTH_BYTES", 0)
         seen: list[list[str]] = []
         for _ in range(2):
             messages: list[Message] = []
-            cache.load_fold(
+            reader.load_fold(
                 talk.transcript, on_message=messages.append, weigh=window.weigh, budget=10**9
             )
             seen.append([message.id for message in messages])
-        assert cache.cache_path(talk.transcript).exists()
+        assert reader.cache_path(talk.transcript).exists()
         assert seen[0] == seen[1] != []

@@ -18,7 +18,7 @@ from arena_cli.workspace import agents, models, workspace
 from arena_cli.workspace.agents import AdapterKinds
 from arena_cli.workspace.workspace import Workspace
 from arena_cli.yamlio import loader
-from arena_cli.yamlio.document import Fragment
+from arena_cli.yamlio.loader import Fragment
 
 
 class EchoSettings(BaseModel):

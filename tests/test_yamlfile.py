@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 
 from arena_cli.workspace.models import FileShape
 from arena_cli.yamlio import loader
-from arena_cli.yamlio.document import Fragment
+from arena_cli.yamlio.loader import Fragment
 
 
 def _refuse_exclamations(value: str) -> str:

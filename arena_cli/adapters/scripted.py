@@ -33,7 +33,7 @@ from arena_cli.protocol import (
     TextDelta,
     Usage,
 )
-from arena_cli.util import templates
+from arena_cli.util.text import fill_template, list_placeholders
 from arena_cli.util.user_pattern import UserPattern
 from arena_cli.yamlio.nodes import Loc
 
@@ -160,7 +160,7 @@ def _entry(value: Any) -> Any:
 
 
 def _checked(text: str) -> str:
-    for name in templates.list_placeholders(text):
+    for name in list_placeholders(text):
         if name not in _NAMES and not name.startswith("env:"):
             known = ", ".join(f"${{{known}}}" for known in _NAMES)
             raise ValueError(f"unknown ${{{name}}}: there are {known}; a literal ${{ is $${{")
@@ -274,4 +274,4 @@ def _filled(say: str, input: AgentInput, text: str) -> str:
     last = next(reversed(input.triggers()), None)
     author = (last.author_name or last.author_id) if last else ""
     values = {"message": text, "author": author, "turn": str(input.turn)}
-    return templates.fill_template(say, values.get)
+    return fill_template(say, values.get)

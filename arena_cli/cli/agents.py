@@ -21,9 +21,9 @@ from arena_cli.errors import FileFaults, UsageError
 from arena_cli.reports import lines
 from arena_cli.reports.lines import INDENT
 from arena_cli.scenarios import select
-from arena_cli.session import approvals, one_shot
+from arena_cli.session import one_shot, store
 from arena_cli.session.one_shot import Trial
-from arena_cli.util import excerpt
+from arena_cli.util.redaction import is_secret_key
 from arena_cli.util.text import escape_line, escape_text
 from arena_cli.workspace import agents as profiles
 from arena_cli.workspace import mentions, models, relevance, scaffold, workspace
@@ -215,7 +215,7 @@ def check(context: typer.Context, connect: Connect = False) -> None:
 
 def _tell_folders(loaded: Workspace) -> None:
     """Print a warning per agent whose program runs where keys or sessions are."""
-    for agent_id, names in approvals.exposed(loaded).items():
+    for agent_id, names in store.exposed(loaded).items():
         agent = escape_line(agent_id)
         common.warn(
             f"warning: {agent}: its program can read {' and '.join(names)} of the workspace from"
@@ -378,7 +378,7 @@ def _describe_key(new: Newcomer) -> str:
     env = adapter.get("env")
     inherited = [str(name) for name in env] if isinstance(env, dict) else []
     address = next((name for name in inherited if name.endswith("_BASE_URL")), "")
-    keys = ", ".join(name for name in inherited if excerpt.is_secret_key(name))
+    keys = ", ".join(name for name in inherited if is_secret_key(name))
     if keys:
         program = str(adapter.get("program") or adapter["type"])
         server = without_login(environ.get(address, "")) if address else "its provider"

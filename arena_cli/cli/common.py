@@ -25,8 +25,8 @@ from arena_cli import errors
 from arena_cli.adapters import base
 from arena_cli.cli import streams
 from arena_cli.errors import ArenaError, Fault, FileFaults, UsageError
-from arena_cli.session import approvals, store
 from arena_cli.session import session as session_module
+from arena_cli.session import store
 from arena_cli.session.session import SessionConfig
 from arena_cli.transcript import queries
 from arena_cli.util import files, process_signals
@@ -84,7 +84,7 @@ def _root_of(options: Options) -> Path:
 
 def _warn_of_left(root: Path) -> bool:
     """Warn of the processes that a killed arena left running; return True if there are any."""
-    strays = approvals.behind(root)
+    strays = store.behind(root)
     for stray in strays:
         agent = f" of agent {escape_line(stray.agent)}" if stray.agent else ""
         program = f" ({escape_line(stray.program)})" if stray.program else ""

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from arena_cli.adapters import contacts
 from arena_cli.cli import common, complete, trust
 from arena_cli.cli.notes import Connect
 from arena_cli.cli.sessions import OneSession
 from arena_cli.context import render
 from arena_cli.reports.lines import user_words
-from arena_cli.session import context_report
+from arena_cli.session import preview, trust_store
 from arena_cli.util.text import escape_line, escape_text
 
 if TYPE_CHECKING:
     from arena_cli.reports.lines import Words
-    from arena_cli.session.context_report import Explained
+    from arena_cli.session.preview import Explained
 
 
 Agent = Annotated[
@@ -46,9 +45,9 @@ def context(
     team = common.find_team(loaded, stored)
     if connect:
         embedding = loaded.file.memory.embedding
-        trust.require(loaded, lambda env: contacts.find_contacts((), embedding, dotenv=env))
+        trust.require(loaded, lambda env: trust_store.find_contacts((), embedding, dotenv=env))
     config = common.make_config(loaded, wait_s=0, connects=connect)
-    explained = context_report.explain_context(config, stored, team, agent)
+    explained = preview.explain_context(config, stored, team, agent)
     if as_json:
         common.print_json(context_document(explained))
         return

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from arena_cli.adapters import contacts
 from arena_cli.cli import common, notes, trust
 from arena_cli.cli.notes import AsJson, By, Connect, InSession, OfLast, Shared, Wait
 from arena_cli.notes import review
 from arena_cli.notes.index import Index
 from arena_cli.reports import lines
-from arena_cli.session import approvals, shelves, store
 from arena_cli.session import notes as notes_module
+from arena_cli.session import shelves, store, trust_store
 from arena_cli.session.session import INDEX, own_notes, shared_notes
 from arena_cli.util.clock import SystemClock
 from arena_cli.util.text import escape_line
@@ -69,13 +68,13 @@ def search(
     embedding = loaded.file.memory.embedding
     notes.finish(context, [shelves.open_shelf(root, stored) for stored in (*sessions, None)])
     if connect:
-        trust.require(loaded, lambda env: contacts.find_contacts((), embedding, dotenv=env))
+        trust.require(loaded, lambda env: trust_store.find_contacts((), embedding, dotenv=env))
     index = Index(
         store.sessions_folder(root) / INDEX,
         [*folders, shared_notes(root)],
         embedding=embedding,
         environ={**agents.read_dotenv(root), **os.environ},
-        follow_trail=approvals.read_approvals,
+        follow_trail=store.read_approvals,
         connects=connect,
     )
     try:

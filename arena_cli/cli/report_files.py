@@ -20,7 +20,7 @@ from arena_cli.errors import DiskRefused, UsageError
 from arena_cli.reports import lines
 from arena_cli.reports.github import MOST_BYTES, commands, in_repository, summary
 from arena_cli.reports.junit import document
-from arena_cli.util.git import read_commit
+from arena_cli.util.files import read_commit
 from arena_cli.util.text import escape_line
 
 if TYPE_CHECKING:

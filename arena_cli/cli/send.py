@@ -14,7 +14,7 @@ from arena_cli import errors
 from arena_cli.cli import common, complete, trust
 from arena_cli.cli.streams import Printer
 from arena_cli.errors import UsageError
-from arena_cli.session import outgoing, secret_files, store
+from arena_cli.session import outgoing, store
 from arena_cli.session.session import Session, smallest_room
 from arena_cli.util import files
 from arena_cli.util.text import escape_line
@@ -141,8 +141,8 @@ def send(
     """Send a message to the team and run the conversation until no agent is left to reply."""
     _one_output(as_json=as_json, quiet=quiet)
     if not force and (attach or file):
-        secret_files.refuse(attach or (), "--attach")
-        secret_files.refuse([file] if file else (), "--file")
+        outgoing.refuse_secret_files(attach or (), "--attach")
+        outgoing.refuse_secret_files([file] if file else (), "--file")
     loaded = common.load_workspace(context)
     stored = _stored(loaded, session, go_on)
     members = common.find_team(loaded, stored, team)

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from arena_cli.adapters.contacts import find_contacts, merged, missing
 from arena_cli.cli import common
 from arena_cli.errors import DiskRefused, FileFaults, UsageError
 from arena_cli.session import trust_store
+from arena_cli.session.trust_store import find_contacts, merged, missing
 from arena_cli.util.text import escape_line
 from arena_cli.workspace.agents import read_dotenv
 
 if TYPE_CHECKING:
-    from arena_cli.adapters.contacts import Contact
     from arena_cli.scenarios.model import Scenario
     from arena_cli.session.session import SessionConfig
+    from arena_cli.session.trust_store import Contact
     from arena_cli.workspace.models import AgentProfile
     from arena_cli.workspace.workspace import Workspace
 

@@ -1,26 +1,101 @@
-"""Call an agent for a reply: attempts within the deadline, and the event at the end."""
+"""Call an agent for a reply: attempts within the deadline, and the event at the end.
+
+A reply that is nothing but a marker of silence passes. Frameworks teach their agents such markers
+(`NO_REPLY`), and programs print placeholders for an empty answer (`(no content)`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
 from arena_cli.adapters.runtime import Answer, Heard
 from arena_cli.context import tokens
-from arena_cli.engine import plan, silence
-from arena_cli.engine.plan import Planned
-from arena_cli.engine.state import Room
-from arena_cli.errors import AgentError, AgentOverloaded, AgentRefused, AgentTimeout, DiskRefused
+from arena_cli.engine import plan
+from arena_cli.engine.plan import Planned, Room
+from arena_cli.errors import (
+    AgentError,
+    AgentOverloaded,
+    AgentProtocolError,
+    AgentRefused,
+    AgentTimeout,
+    DiskRefused,
+)
 from arena_cli.protocol import AgentInput, AgentOutput, Message, ShownMessage, StatusEvent, Usage
 from arena_cli.transcript.events import ReplyFinished, ReplyStarted, ReplyStatus, StatusReported
 from arena_cli.transcript.log import Stamp
 from arena_cli.transcript.state import FITS
 from arena_cli.util.clock import Clock, format_timestamp
+from arena_cli.workspace import visible_text
 from arena_cli.workspace.mentions import Roster, parse_mentions, resolve_mentions
 from arena_cli.workspace.models import Member, Team
+
+PLACEHOLDERS = (
+    *("(no content)", "(no response)", "(empty response)", "(empty message)", "(empty reply)"),
+    *("No response requested.", "(空回复)", "(空响应)", "(无响应)"),
+)
+
+_BRACKETS = str.maketrans("[]【】（）", "()()()")
+_EMPHASIS = "*_ \t"
+_SENTENCE_ENDS = (".", "!", "?", "。", "！", "？", "…")
+
+
+def read_silence(answer: Answer, markers: Sequence[str], agent_id: str) -> Answer:
+    """Return the answer without a marker or placeholder at its end.
+
+    An answer that is nothing but one of the team's `markers` is declined. `metadata.silence` keeps
+    what was removed. Raises AgentProtocolError if there is nothing but a placeholder.
+    """
+    output = answer.output
+    if answer.declined:
+        return answer
+    content, word, is_placeholder = _cut_marker(output.content, markers)
+    if not word:
+        return answer
+    metadata = {**output.metadata, "silence": word}
+    output = output.model_copy(update={"content": content, "metadata": metadata})
+    has_answer = content or output.structured or output.attachments
+    if is_placeholder and not has_answer:
+        raise AgentProtocolError(
+            agent_id,
+            f"answered nothing, only the placeholder {word}",
+            mend="if it means silence, add it to `silence` of the team",
+            metadata=metadata,
+        )
+    return Answer(output, declined=not has_answer)
+
+
+def _cut_marker(content: str, markers: Sequence[str]) -> tuple[str, str, bool]:
+    """Return the content before a marker at its end, the marker, and whether it is a placeholder.
+
+    A marker counts alone in its line or after a sentence, and not in code or a quote.
+    """
+    words = [*((word, False) for word in markers), *((word, True) for word in PLACEHOLDERS)]
+    text = content.strip(_EMPHASIS + "\r\n")
+    for word, is_placeholder in words:
+        for ending in (text, text.rstrip(".。")):
+            start = len(ending) - len(word.strip())
+            if start < 0 or _normalize_marker(ending[start:]) != _normalize_marker(word):
+                continue
+            before = ending[:start].rstrip(_EMPHASIS)
+            if before and not before.endswith(("\n", *_SENTENCE_ENDS)):
+                continue
+            if not _is_hidden(content, content.rfind(ending[start:])):
+                return before.strip(), ending[start:], is_placeholder
+    return content, "", False
+
+
+def _is_hidden(content: str, index: int) -> bool:
+    return any(start <= index < end for start, end in visible_text.find_hidden_spans(content))
+
+
+def _normalize_marker(marker: str) -> str:
+    return marker.strip().translate(_BRACKETS).casefold()
+
 
 ALL_REFUSED = "agents_may_mention_all is false"
 MAY_MENTION = "not in may_mention"
@@ -236,7 +311,7 @@ async def _attempt(
 def _read_silence(answer: Answer, member: Member, room: Room, heard: Heard) -> Answer:
     """Apply the team's markers of silence; a failed answer counts its usage."""
     try:
-        return silence.read_silence(answer, room.scene.team.config.silence, member.id)
+        return read_silence(answer, room.scene.team.config.silence, member.id)
     except AgentError:
         heard.usage = answer.output.usage
         raise

@@ -15,7 +15,7 @@ from arena_cli.context import extractive, summary, window
 from arena_cli.context.summary import PinnedFact, Sections
 from arena_cli.context.tokens import estimate
 from arena_cli.engine import call
-from arena_cli.engine.state import Room
+from arena_cli.engine.plan import Room
 from arena_cli.protocol import ShownMessage, Usage
 from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.events import Compacted, ContextUsage

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 
 from arena_cli.engine import after_turn, call, plan, rules
-from arena_cli.engine.state import Room
+from arena_cli.engine.plan import Room
 from arena_cli.protocol import Message, Usage
 from arena_cli.transcript.conversation import LIMIT_NOTICE, Chain
 from arena_cli.transcript.events import (

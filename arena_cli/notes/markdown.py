@@ -18,8 +18,8 @@ from arena_cli.errors import Fault, FileFaults
 from arena_cli.notes.model import CATEGORIES, KINDS, Kind, Note, Status
 from arena_cli.protocol import Shape
 from arena_cli.util.text import cut_text
-from arena_cli.yamlio import dump, loader, nodes
-from arena_cli.yamlio.document import Fragment
+from arena_cli.yamlio import loader, nodes
+from arena_cli.yamlio.loader import Fragment
 
 LONGEST_BODY = 65_536
 """Characters of a note's text that are read; its file may hold more, and is kept as it is."""
@@ -252,7 +252,7 @@ def _entry(key: str, value: Any) -> str:
 
 def _value(key: str, value: Any, *, in_flow: bool = False) -> str:
     """Return the value in YAML as it is written after its key, in one line."""
-    entry = dump.dump_yaml({key: value})
+    entry = loader.dump_yaml({key: value})
     text = entry.removeprefix(f"{key}:").strip()
     # A text such as `“yes”` is plain YAML, and looks like a slip to whoever reads it.
     if "\n" in text or in_flow or loader.parse(entry, "").faults:

@@ -1,20 +1,33 @@
-"""Lines of a report as data: pieces of text, each with its style. No colours here."""
+"""Lines of a report as data: pieces of text, each with its style. No colours here.
+
+Agents choose the shape of the data of a structured part: each kind reads the usual shapes; any
+other shape is shown as JSON, so that nothing is left out. All of it is escaped.
+"""
 
 from __future__ import annotations
 
 import gettext
+import json
 import os
+import re
 import string
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from arena_cli import errors
-from arena_cli.protocol import COST_NOT_TAKEN, NOT_SHOWN, Usage
+from arena_cli import errors, protocol
+from arena_cli.protocol import (
+    COST_NOT_TAKEN,
+    NOT_SHOWN,
+    Attachment,
+    Message,
+    StructuredContent,
+    Usage,
+)
 from arena_cli.transcript.events import PassedOver, ReplyFinished
-from arena_cli.util.text import escape_line
+from arena_cli.util.text import escape_line, escape_text
 from arena_cli.workspace.models import Language
 
 
@@ -225,3 +238,241 @@ def step(number: int, name: str, say: Words, kind: str = "") -> str:
     """Return `step 2: its name`; `kind` follows the number."""
     suffix = f"{say(': ')}{escape_line(name)}" if name else ""
     return f"{say('step {number}', number=number)}{kind}{suffix}"
+
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_SOURCES = ("code", "source", "content", "text", "diagram", "diff", "patch")
+_LANGUAGES = ("language", "lang", "format", "syntax", "type")
+_FILES = ("filename", "file", "path", "name", "title")
+_DIAGRAMS = ("mermaid", "plantuml", "dot", "graphviz", "d2", "ascii", "svg")
+_ASKED = ("action", "command", "title", "reason")
+
+
+def draw_message(message: Message, say: Words) -> Iterator[Line]:
+    """Yield the lines for all content of a message."""
+    yield from draw_text(message.content)
+    for item in message.structured:
+        yield from draw_structured(item, say)
+    for attachment in message.attachments:
+        yield line(INDENT, Span(_attachment(attachment, say), "dim"))
+
+
+def draw_text(content: str, *, style: str = "") -> Iterator[Line]:
+    """Yield a text line by line; lines in code fences are never wrapped."""
+    if not content:
+        return
+    if "```" not in content and "~~~" not in content:
+        for row in escape_text(content).split("\n"):
+            yield Line((Span(INDENT + row, style),)) if row else EMPTY
+        return
+    fence = ""
+    for row in escape_text(content).split("\n"):
+        match = _FENCE.match(row)
+        inside = bool(fence)
+        if match and not fence:
+            fence = match[1]
+        elif match and match[1].startswith(fence) and not row[match.end() :].strip():
+            fence = ""
+        yield Line((Span(INDENT + row, style),), whole=inside) if row else EMPTY
+
+
+def draw_structured(structured_content: StructuredContent, say: Words) -> Iterator[Line]:
+    """Yield a structured item: a line with its type, and its data indented below."""
+    draw = _DRAWERS.get(structured_content.type)
+    drawing = draw(structured_content.data) if draw else None
+    title, body = drawing or ("", _as_json(structured_content.data))
+    yield line(INDENT, Span(f"[{say.enum(structured_content.type)}{title}]", "dim"))
+    yield from body
+
+
+Drawn = tuple[str, list[Line]]
+
+
+def _task_list(data: Any) -> Drawn | None:
+    """Draw a list of texts or tasks, or an object that holds one; return None if it is neither."""
+    title, tasks, remaining = "", data, {}
+    if isinstance(data, dict):
+        key = next(
+            (key for key in protocol.TASK_LIST_KEYS if isinstance(data.get(key), list)), None
+        )
+        if key is None:
+            return None
+        remaining = {name: value for name, value in data.items() if name != key}
+        title, tasks = _pop_text(remaining, protocol.TASK_TITLE_KEYS), data[key]
+    rows = _tasks(tasks, 0) if isinstance(tasks, list) and tasks else None
+    if rows is None:
+        return None
+    return (f": {escape_line(title)}" if title else ""), [*rows, *_fields(remaining)]
+
+
+def _tasks(tasks: list[Any], depth: int) -> list[Line] | None:
+    """Return a checklist; None if an entry is neither a text nor a task with a title."""
+    rows: list[Line] = []
+    for task in tasks:
+        remaining = dict(task) if isinstance(task, dict) else {"title": task}
+        key = next(
+            (key for key in protocol.TASK_LIST_KEYS if isinstance(remaining.get(key), list)),
+            "subtasks",
+        )
+        below = remaining.pop(key, None) or []
+        title = _pop_text(remaining, protocol.TASK_TITLE_KEYS)
+        if not title or not isinstance(below, list) or depth > protocol.TASK_MAX_DEPTH:
+            return None
+        done = _done(remaining)
+        facts = ", ".join(
+            f"{escape_line(str(key))}: {_compact(remaining[key])}" for key in remaining
+        )
+        mark = Span("[x] ", "added") if done else Span("[ ] ")
+        suffix = Span(f" ({facts})", "dim") if facts else ""
+        body = Span(escape_line(title), "dim" if done else "")
+        indent = INDENT * (2 + depth)
+        rows.append(line(indent, mark, body, suffix, hang=len(indent) + 4))
+        further = _tasks(below, depth + 1)
+        if further is None:
+            return None
+        rows += further
+    return rows
+
+
+def _done(task: dict[str, Any]) -> bool:
+    """Return True if a task is done, and remove its mark from the task."""
+    for key in protocol.TASK_STATE_KEYS:
+        value = task.get(key)
+        if isinstance(value, str) and value.strip().casefold() in protocol.TASK_DONE_WORDS:
+            del task[key]
+            return True
+        decided = protocol.parse_decision(value) if key in task else None
+        if decided is not None:
+            del task[key]
+            return decided
+    return False
+
+
+def _code(data: Any) -> Drawn | None:
+    """Draw a text, or an object with its source and optionally its language and file."""
+    if isinstance(data, str):
+        return "", _whole(data)
+    source_and_rest = _source(data)
+    if source_and_rest is None:
+        return None
+    source, remaining = source_and_rest
+    names = [_pop_text(remaining, _LANGUAGES), _pop_text(remaining, _FILES)]
+    labels = ", ".join(escape_line(name) for name in names if name)
+    return (f": {labels}" if labels else ""), [*_whole(source), *_fields(remaining)]
+
+
+def _diagram(data: Any) -> Drawn | None:
+    """Draw a diagram as code; also an object whose key is the language (`mermaid: ...`)."""
+    if isinstance(data, dict):
+        key = next((key for key in _DIAGRAMS if isinstance(data.get(key), str)), None)
+        if key is not None and not any(name in data for name in _SOURCES):
+            remaining = {name: value for name, value in data.items() if name != key}
+            return f": {key}", [*_whole(data[key]), *_fields(remaining)]
+    return _code(data)
+
+
+def _diff(data: Any) -> Drawn | None:
+    """Draw a text, an object with one, or a list of such objects (also as `files` or `changes`)."""
+    items = data
+    remaining: dict[str, Any] = {}
+    if isinstance(data, dict):
+        key = next((key for key in ("files", "changes") if isinstance(data.get(key), list)), None)
+        items = data[key] if key else [data]
+        remaining = {name: value for name, value in data.items() if name != key} if key else {}
+    elif not isinstance(data, list):
+        items = [data]
+    rows: list[Line] = []
+    for item in items:
+        source_and_rest = (item, {}) if isinstance(item, str) else _source(item)
+        if source_and_rest is None:
+            return None
+        source, item_rest = source_and_rest
+        name = _pop_text(item_rest, _FILES)
+        if name:
+            rows.append(line(INDENT * 2, Span(escape_line(name), "strong")))
+        rows += [*_whole(source, _diff_style), *_fields(item_rest)]
+    return ("", [*rows, *_fields(remaining)]) if rows else None
+
+
+def _diff_style(row: str) -> str:
+    if row.startswith(("+++", "---", "diff ", "index ")):
+        return "strong"
+    if row.startswith("@@"):
+        return "hunk"
+    return {"+": "added", "-": "removed"}.get(row[:1], "")
+
+
+def _approval(data: Any) -> Drawn | None:
+    """Draw a text, or an object: first the request and its reason, then all other fields."""
+    if isinstance(data, str):
+        return "", [
+            Line((Span(INDENT * 2 + row, "strong"),)) for row in escape_text(data).split("\n")
+        ]
+    if not isinstance(data, dict) or not data:
+        return None
+    first_keys = [key for key in _ASKED if key in data]
+    ordered = {
+        key: data[key] for key in [*first_keys, *(key for key in data if key not in first_keys)]
+    }
+    return "", list(_fields(ordered, strong=_ASKED[:2]))
+
+
+_DRAWERS: dict[str, Callable[[Any], Drawn | None]] = {
+    "task_list": _task_list,
+    "code_block": _code,
+    "architecture_diagram": _diagram,
+    "diff": _diff,
+    "approval_request": _approval,
+}
+
+
+def _source(data: Any) -> tuple[str, dict[str, Any]] | None:
+    if not isinstance(data, dict):
+        return None
+    key = next((key for key in _SOURCES if isinstance(data.get(key), str)), None)
+    if key is None:
+        return None
+    return data[key], {name: value for name, value in data.items() if name != key}
+
+
+def _pop_text(fields: dict[str, Any], keys: tuple[str, ...]) -> str:
+    """Remove and return the first of these keys that holds a text; return "" if there is none."""
+    key = next((key for key in keys if isinstance(fields.get(key), str) and fields[key]), None)
+    return str(fields.pop(key)) if key is not None else ""
+
+
+def _fields(fields: dict[str, Any], strong: tuple[str, ...] = ()) -> Iterator[Line]:
+    """Yield `key: value` lines; multi-line texts and nested data are put below their key."""
+    for key, value in fields.items():
+        name = Span(f"{escape_line(str(key))}:", "dim")
+        if isinstance(value, str) and "\n" in value:
+            yield line(INDENT * 2, name)
+            for row in _whole(value):
+                yield Line((Span(INDENT), *row.spans), whole=True) if row.spans else row
+        else:
+            span = Span(_compact(value), "strong" if key in strong else "")
+            yield line(INDENT * 2, name, " ", span, hang=6)
+
+
+def _compact(value: Any) -> str:
+    return escape_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def _as_json(data: Any) -> list[Line]:
+    if isinstance(data, str):
+        return _whole(data)
+    return _whole(json.dumps(data, ensure_ascii=False, indent=2))
+
+
+def _whole(source: str, style: Callable[[str], str] = lambda _: "") -> list[Line]:
+    """Return text that is copied unchanged: its lines are never broken."""
+    return [
+        Line((Span(INDENT * 2), Span(row, style(row))), whole=True) if row else EMPTY
+        for row in escape_text(source.removesuffix("\n")).split("\n")
+    ]
+
+
+def _attachment(attachment: Attachment, say: Words) -> str:
+    size = f", {say('{count} bytes', count=attachment.size)}" if attachment.size is not None else ""
+    path = f" {say('at {path}', path=escape_line(attachment.path))}" if attachment.path else ""
+    return f"[{say.enum(attachment.type)}: {escape_line(attachment.name)}{size}{path}]"

@@ -3,30 +3,154 @@
 A reader of events, either live or from a file. It makes lines of pieces (`reports.lines`), which a
 pipe gets as text (`lines`) and a terminal in colour (`reports.terminal`). Text of agents is
 escaped.
+
+An event that is no step of a conversation (a note, a summary, a repair) takes one line. `RENDERERS`
+is the registry that timelines and pages share. A new kind of `SideEvent` gets its line by an entry
+there; without one its fields are shown.
 """
 
 from __future__ import annotations
 
+import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-from arena_cli.protocol import Message
-from arena_cli.reports import content, event_lines, lines
+from arena_cli.notes.lifecycle import RULES
+from arena_cli.protocol import Message, Position, Volatile
+from arena_cli.reports import lines
 from arena_cli.reports.lines import BETWEEN, EMPTY, INDENT, Line, Span, Words, line
 from arena_cli.transcript.events import (
     Candidates,
     ChainFinished,
+    Compacted,
+    ContextUsage,
+    Deviation,
     Event,
+    Extracted,
     MessageEvent,
+    NoteEvent,
+    Recovered,
     ReplyFinished,
     ReplyStarted,
+    Resumed,
     SessionEvent,
     SideEvent,
     StatusReported,
     TurnFinished,
     TurnStarted,
+    list_fields,
 )
 from arena_cli.util.text import escape_line
+
+Who = Callable[[str], "list[Span] | str"]
+"""The name of an agent, or of somebody else, by id, as a report shows it."""
+
+
+def render_event(event: Event, say: Words, who: Who) -> Line | None:
+    """Return the line of an event; None for a step of the conversation, or if there is no text."""
+    renderer = RENDERERS.get(type(event))
+    if renderer is not None:
+        return renderer(event, say, who)
+    return _render_fields(event) if isinstance(event, SideEvent) else None
+
+
+def _render_fields(event: SideEvent) -> Line:
+    left_out = list_fields(type(event), Volatile, Position) | {"type"}
+    fields = event.model_dump(mode="json", exclude=set(left_out))
+    facts = [
+        f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+        for name, value in fields.items()
+        if value not in (None, "", [], {})
+    ]
+    text = ", ".join(facts)
+    return line(INDENT, Span(escape_line(f"{event.type}: {text}" if text else event.type), "dim"))
+
+
+def _render_note(event: NoteEvent, say: Words, who: Who) -> Line:
+    if event.act == "refused":
+        return _render_refusal(event, say, who)
+    title = escape_line(f"{event.title} ({event.reason})" if event.reason else event.title)
+    spans = say.spans(
+        "note {note} {act} by {who}: {title}",
+        "dim",
+        note=escape_line(event.note),
+        act=say.enum(event.act),
+        who=say("rules") if event.by == RULES else who(event.by),
+        title=title,
+    )
+    return line(INDENT, spans)
+
+
+def _render_refusal(event: NoteEvent, say: Words, who: Who) -> Line:
+    facts = {"message": escape_line(event.message or ""), "why": escape_line(event.reason)}
+    text = "notes in {message} by {who}: {why}"
+    return line(INDENT, say.spans(text, "dim", who=who(event.by), **facts), hang=4)
+
+
+def _render_usage(event: ContextUsage, say: Words, who: Who) -> Line:
+    share = f"{event.usage_ratio * 100:.0f} %"
+    text = "{share} of the window of {who} is used"
+    return line(INDENT, say.spans(text, "dim", who=who(event.agent), share=share))
+
+
+def _render_summary(event: Compacted, say: Words, who: Who) -> Line:
+    values: dict[str, int | str | list[Span]] = {"count": event.messages, "who": who(event.by)}
+    if event.rolled_back:
+        text = "summary of {count} messages by {who} rolled back: {why}"
+        values["why"] = escape_line(event.rolled_back)
+    else:
+        text = "summary of {count} messages by {who}: {before} → {after} tokens"
+        values.update(before=event.tokens_before, after=event.tokens_after)
+    return line(INDENT, say.spans(text, "dim", **values))
+
+
+def _render_deviation(event: Deviation, say: Words, who: Who) -> Line:
+    style = "failed" if event.level == "replan_required" else "warned"
+    spans = say.spans(
+        "{level}, {severity}: {who} ignored {note}: {reason}",
+        severity=say.enum(event.severity),
+        level=[Span(say.enum(event.level), style)],
+        who=who(event.agent),
+        note=escape_line(event.note),
+        reason=escape_line(event.reason),
+    )
+    return line(INDENT, spans, hang=4)
+
+
+def _render_extraction(event: Extracted, say: Words, who: Who) -> Line | None:
+    if event.error is None:
+        return None  # the notes that it found have lines of their own
+    text = "{who} looked for notes: {why}"
+    return line(
+        INDENT, say.spans(text, "dim", who=who(event.by), why=escape_line(event.error)), hang=4
+    )
+
+
+def _render_repair(event: Recovered, say: Words, _: Who) -> Line:
+    values: dict[str, object] = {"what": escape_line(event.what), "bytes": event.bytes}
+    text = "{what} ({bytes} bytes set aside)"
+    if event.kept_in:
+        text = "{what} ({bytes} bytes set aside, kept in {place})"
+        values["place"] = escape_line(event.kept_in)
+    return line(say("recovered: {what}", what=say(text, **values)))
+
+
+def _render_resumption(event: Resumed, say: Words, _: Who) -> Line:
+    fields = {"chain": event.chain, "seq": event.after_seq}
+    return line(say("resumed chain {chain} after event {seq}", **fields))
+
+
+RENDERERS: Mapping[type[Event], Callable[[Any, Words, Who], Line | None]] = {
+    NoteEvent: _render_note,
+    ContextUsage: _render_usage,
+    Compacted: _render_summary,
+    Deviation: _render_deviation,
+    Extracted: _render_extraction,
+    Recovered: _render_repair,
+    Resumed: _render_resumption,
+}
+
 
 AGENT_STYLES = 10
 _MAX_TOOLS_SHOWN = 20
@@ -107,7 +231,7 @@ class Timeline:
             case ChainFinished():
                 yield from self._chain_finished(event)
             case _:
-                text = event_lines.render_event(event, self._say, self._who)
+                text = render_event(event, self._say, self._who)
                 if text is not None:
                     yield text
                     self._is_loose = isinstance(event, SideEvent) and not self._in_turn
@@ -142,7 +266,7 @@ class Timeline:
             self._new_chain()
         planted = [Span(self._say("planted"))] if event.planted else []
         yield _heading(event.ts, self._author(message), planted)
-        yield from content.draw_message(message, self._say)
+        yield from lines.draw_message(message, self._say)
         yield from self._unresolved(event.unresolved)
         yield EMPTY
 
@@ -195,9 +319,9 @@ class Timeline:
         if event.attempts > 1:
             told.append(Span(say("{count} attempts", count=event.attempts), "dim"))
         yield _heading(event.ts, [*self._face(event.agent), self._name(event.agent)], told)
-        yield from content.text(event.error or "", style="failed")
+        yield from lines.draw_text(event.error or "", style="failed")
         if event.message:
-            yield from content.draw_message(event.message, say)
+            yield from lines.draw_message(event.message, say)
         if marker := event.metadata.get("silence"):
             text = "removed a marker of silence: {marker}"
             if event.status == "declined":

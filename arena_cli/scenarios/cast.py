@@ -17,7 +17,7 @@ from arena_cli.workspace.agents import LoadedProfile
 from arena_cli.workspace.models import Member, Team
 from arena_cli.workspace.workspace import Workspace
 from arena_cli.yamlio import loader
-from arena_cli.yamlio.document import Fragment, find_holder
+from arena_cli.yamlio.loader import Fragment, find_holder
 from arena_cli.yamlio.nodes import Loc
 
 

@@ -21,7 +21,7 @@ from arena_cli.transcript.reader import parsed, read_lines, tail
 from arena_cli.transcript.state import Fold
 from arena_cli.util import files, text
 from arena_cli.workspace.models import Language, Team
-from arena_cli.yamlio.document import Fragment
+from arena_cli.yamlio.loader import Fragment
 
 _GIVEN = "given ("
 _MEND = "expected a session's transcript; `arena path SESSION` prints its path"

@@ -27,11 +27,10 @@ from arena_cli.scenarios.model import (
 from arena_cli.scenarios.select import Selected
 from arena_cli.scenarios.variables import Reader
 from arena_cli.session import outgoing
-from arena_cli.workspace.models import Team
-from arena_cli.workspace.schema import build_schema
+from arena_cli.workspace.models import Team, build_schema
 from arena_cli.workspace.workspace import Workspace
 from arena_cli.yamlio import loader, nodes
-from arena_cli.yamlio.document import Document, Fragment, find_holder
+from arena_cli.yamlio.loader import Document, Fragment, find_holder
 from arena_cli.yamlio.nodes import Loc
 
 _VAR = {"type": "string", "pattern": r"^\$\{vars\.[^{}]*\}$"}

@@ -36,7 +36,7 @@ from arena_cli.workspace.agents import LoadedProfile
 from arena_cli.workspace.models import FileShape, Human, Member, Team, TeamConfig, read_keys
 from arena_cli.workspace.workspace import Workspace
 from arena_cli.yamlio import loader
-from arena_cli.yamlio.document import Fragment, find_holder
+from arena_cli.yamlio.loader import Fragment, find_holder
 from arena_cli.yamlio.nodes import Loc
 
 StepKind = Literal["send", "say", "system", "check"]

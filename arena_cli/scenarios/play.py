@@ -53,7 +53,7 @@ from arena_cli.transcript.events import (
 from arena_cli.util.clock import HastyClock
 from arena_cli.util.text import cut_text
 from arena_cli.util.user_pattern import PatternTimeout
-from arena_cli.yamlio.document import find_holder
+from arena_cli.yamlio.loader import find_holder
 from arena_cli.yamlio.nodes import Loc, format_loc
 
 

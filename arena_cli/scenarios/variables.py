@@ -16,9 +16,16 @@ from typing import Any, NamedTuple
 
 from arena_cli import errors
 from arena_cli.errors import Fault
-from arena_cli.util import files, templates
+from arena_cli.util import files
+from arena_cli.util.text import (
+    escape_template,
+    fill_template,
+    iter_texts,
+    list_placeholders,
+    map_texts,
+)
 from arena_cli.yamlio import loader
-from arena_cli.yamlio.document import Document, Fragment
+from arena_cli.yamlio.loader import Document, Fragment
 from arena_cli.yamlio.nodes import Loc
 
 PROFILES = "profiles"
@@ -116,14 +123,14 @@ class _Vars:
         return value
 
     def _key(self, key: str, loc: Loc) -> str:
-        if any(name.startswith(_VARS) for name in templates.list_placeholders(key)):
+        if any(name.startswith(_VARS) for name in list_placeholders(key)):
             problem, mend = f"variables are not allowed in a key: `{key}`", "write the key itself"
             self.faults.append(self._document.fault((*loc, key), problem, mend))
         return key
 
     def _text(self, text: str, loc: Loc) -> Any:
         wrong = len(self.faults)
-        filled = self._filled(text, loc, templates.list_placeholders(text))
+        filled = self._filled(text, loc, list_placeholders(text))
         if len(self.faults) > wrong:
             self.unknown.add(str(filled))
         return filled
@@ -135,19 +142,19 @@ class _Vars:
             if not isinstance(value, str):
                 self._keep_texts(value, loc, (names[0].removeprefix(_VARS),))
                 return value
-            return templates.escape_template(value) if in_profiles else value
+            return escape_template(value) if in_profiles else value
         waits = not in_profiles and any(name.startswith(_SAVED) for name in names)
         filled_again = in_profiles or waits
 
         def value_of(name: str) -> str | None:
             if name.startswith(_VARS):
                 value = self._as_text(self._var(name, loc), (name.removeprefix(_VARS),))
-                return templates.escape_template(value) if filled_again else value
+                return escape_template(value) if filled_again else value
             if name.startswith(_SAVED) == in_profiles:
                 self._unknown(name, loc)
             return None
 
-        result = templates.fill_template(text, value_of, literal="$${" if filled_again else "${")
+        result = fill_template(text, value_of, literal="$${" if filled_again else "${")
         return Template(result) if waits else result
 
     def _keep_texts(self, value: Any, loc: Loc, var: Loc) -> None:
@@ -197,9 +204,9 @@ class _Vars:
 
 def saved_names(data: Any) -> Iterator[tuple[Loc, str]]:
     """Yield the place and the name of each saved value that the data uses."""
-    for loc, text in templates.iter_texts(data):
+    for loc, text in iter_texts(data):
         if isinstance(text, Template):
-            for name in templates.list_placeholders(text):
+            for name in list_placeholders(text):
                 if name.startswith(_SAVED):
                     yield loc, name.removeprefix(_SAVED)
 
@@ -221,9 +228,9 @@ def with_saved(data: Any, saved: Mapping[str, str]) -> Any:
                 raise NotSaved(name)
             return re.escape(saved[name]) if in_regex else saved[name]
 
-        return templates.fill_template(text, value_of)
+        return fill_template(text, value_of)
 
-    return templates.map_texts(data, filled)
+    return map_texts(data, filled)
 
 
 KEY = "include"

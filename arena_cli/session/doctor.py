@@ -11,7 +11,7 @@ from arena_cli.protocol import Attachment
 from arena_cli.session import session, shelves
 from arena_cli.session.shelves import Shelf
 from arena_cli.session.store import Stored
-from arena_cli.transcript import cache, reader
+from arena_cli.transcript import reader
 from arena_cli.transcript.events import Event, MessageEvent, ReplyFinished, read_type
 from arena_cli.transcript.reader import Problem, TranscriptLine
 from arena_cli.transcript.state import Fold
@@ -65,7 +65,7 @@ def examine(transcript: Path, workspace: Path) -> Examined:
         examined.notes.append(
             f"chain {fold.open.number} was cut short: `arena resume {transcript.parent.name}`"
         )
-    if cache.cache_path(transcript).exists() and not cache.load(transcript, Fold()):
+    if reader.cache_path(transcript).exists() and not reader.load(transcript, Fold()):
         examined.notes.append("the cache does not match and is not used")
     _examine_notes(examined, transcript, workspace)
     for torn in sorted(transcript.parent.glob(f"{transcript.stem}.torn-*")):

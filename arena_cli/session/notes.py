@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from arena_cli.engine import note_events
+from arena_cli.engine import after_turn
 from arena_cli.errors import DiskRefused, Fault, SessionBusy, UsageError
 from arena_cli.notes import lifecycle, markdown, review, staging
 from arena_cli.notes.lifecycle import Step
@@ -105,12 +105,12 @@ class Keeper:
             self._append = partial(journal.write_all, NoteEvent)
             if repair:
                 journal.write(Recovered, **repair._asdict())
-            note_events.finish(
+            after_turn.finish_acts(
                 self._log, self._append, _folders(config.workspace, shelf, sync=sync)
             )
             self.told.clear()
             self._approved = dict(shelves.read_shelf_approvals(shelf))
-            self._desk = note_events.NoteWriter(self._log, self._append, sync=sync, is_strict=True)
+            self._desk = after_turn.NoteWriter(self._log, self._append, sync=sync, is_strict=True)
             self._held = held.pop_all()
 
     def add(self, draft: Draft, *, is_new: bool = True) -> Note:
@@ -391,7 +391,7 @@ def finish(config: SessionConfig, shelf: Shelf) -> None:
 
     If the folder refuses it, the notes are shown as they are.
     """
-    if not note_events.is_unfinished(shelf.trail):
+    if not after_turn.is_act_unfinished(shelf.trail):
         return
     with contextlib.suppress(SessionBusy, UsageError, DiskRefused):
         config = dataclasses.replace(config, wait_s=0)

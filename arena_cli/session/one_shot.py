@@ -16,9 +16,8 @@ from arena_cli.adapters.runtime import Calls
 from arena_cli.context import render, window
 from arena_cli.engine import loop, plan
 from arena_cli.engine.call import announce, run
-from arena_cli.engine.plan import Planned
+from arena_cli.engine.plan import Planned, Room, Scene
 from arena_cli.engine.rules import StartTurn
-from arena_cli.engine.state import Room, Scene
 from arena_cli.errors import DiskRefused
 from arena_cli.protocol import AgentInput
 from arena_cli.session import outgoing, session, store

@@ -1,7 +1,8 @@
-"""Preview what `arena send` would do with a message; call no agent and write nothing.
+"""Preview what `arena send` would do with a message, and what an agent would get now.
 
-The session's fold is built as for a send, and the same rules and plans are used. The answers of
-phase A are not known, so candidates are judged by the message alone.
+No agent is called and nothing is written. The session's fold is built as for a send, and the same
+rules and plans are used. The answers of phase A are not known, so candidates are judged by the
+message alone.
 """
 
 from __future__ import annotations
@@ -12,22 +13,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from arena_cli import errors
 from arena_cli.context import window
-from arena_cli.context.history import KEPT_AT_LEAST, History
+from arena_cli.context import window as window_module
+from arena_cli.context.history import KEPT_AT_LEAST, History, Memory
+from arena_cli.context.window import Built, CallContext, build, sizes
 from arena_cli.engine import loop, plan, rules
-from arena_cli.engine.plan import Planned
+from arena_cli.engine.plan import Planned, Scene
 from arena_cli.engine.recall import Recollection
-from arena_cli.engine.state import Scene
 from arena_cli.errors import UsageError
 from arena_cli.protocol import Message
-from arena_cli.session import outgoing, store
+from arena_cli.session import outgoing, session, store
 from arena_cli.session import session as session_module
 from arena_cli.session.outgoing import Outgoing
 from arena_cli.session.session import SessionConfig, make_redactor, open_recollection
 from arena_cli.session.store import Stored
-from arena_cli.transcript import cache, log, queries, reader
+from arena_cli.transcript import log, queries, reader
 from arena_cli.transcript.conversation import Chain
-from arena_cli.transcript.events import Phase, ReplyStarted
+from arena_cli.transcript.events import Compacted, Phase, ReplyStarted
 from arena_cli.transcript.log import Journal, NullLog
 from arena_cli.transcript.state import Fold
 from arena_cli.util.text import escape_line
@@ -139,7 +142,7 @@ def make_scene(
     windows = session_module.windows(config, team.members)
     if is_new:
         return Scene(folder.name, team, Fold(history.append), history, recollection, windows)
-    fold = cache.load_fold(
+    fold = reader.load_fold(
         folder / store.TRANSCRIPT,
         on_message=history.append,
         weigh=window.weigh,
@@ -287,9 +290,9 @@ def _scene(
     fold = Fold(history.append)
     if since:
         offset = queries.offset_after(transcript, since[0].seq - 1)
-        for message in cache.newest_messages(transcript, offset, window.weigh, budget):
+        for message in reader.newest_messages(transcript, offset, window.weigh, budget):
             history.append(message)
-    restored = cache.load_fold(
+    restored = reader.load_fold(
         transcript, on_message=lambda _: None, weigh=lambda _: 1, budget=0, keep=False
     )
     later = Fold()
@@ -333,3 +336,85 @@ def _call(transcript: Path, agent: str, turn: int | None) -> ReplyStarted:
     names = ", ".join(escape_line(name) for name in reversed(called))
     mend = f"called agents: {names}" if called else "no agent was called"
     raise UsageError(f"{escape_line(agent)} was not called in {scope}", mend)
+
+
+class Explained(NamedTuple):
+    """An input as it would be now; `of` is the number of messages of the session.
+
+    `window` is the number of tokens that the agent accepts, `reserved` those of it for the answer.
+    `usage_ratio` is the fill level if all messages without a summary were shown. `factor` is the
+    ratio of its model's counts to the estimates; it is not yet included in the tokens of the layers
+    (`counted`).
+    """
+
+    member: Member
+    built: Built
+    memory: Memory
+    head_tokens: int
+    pinned_tokens: int
+    window: int
+    reserved: int
+    usage_ratio: float
+    factor: float
+    of: int
+    summary: Compacted | None
+
+    def counted(self, estimated: int) -> int:
+        """Return an estimate as the agent's model is expected to count it, in tokens."""
+        return round(estimated * self.factor)
+
+
+def explain_context(config: SessionConfig, stored: Stored, team: Team, agent: str) -> Explained:
+    """Return the agent's input if it were called for the last message of another author.
+
+    Raises UsageError if the team has no such agent, or if there is no message yet.
+    """
+    member = team.member(agent)
+    if member is None:
+        ids = [one.id for one in team.members]
+        raise UsageError(
+            f"no member of this team has the id {escape_line(agent)!r}",
+            errors.suggest_nearest(agent, ids),
+        )
+    with contextlib.closing(session.open_recollection(config, stored.folder, team)) as recollection:
+        scene = make_scene(config, stored.folder, team, recollection, is_new=False)
+        return _explained(stored, member, scene)
+
+
+def _explained(stored: Stored, member: Member, scene: Scene) -> Explained:
+    agent = member.id
+    messages = scene.history.after()
+    if not messages:
+        raise UsageError(f"session {stored.name} has no message yet")
+    fold, head, limits = scene.fold, scene.head(agent), scene.limits(agent)
+    by_others = (message for message in reversed(messages) if message.author_id != agent)
+    last = next(by_others, messages[-1])
+    memory = scene.memory(last.content)
+    built = build(
+        head,
+        scene.history,
+        CallContext(
+            session_id=stored.name,
+            turn_id=f"t{fold.turn + 1}",
+            turn=1,
+            call=fold.calls.get(agent, 0) + 1,
+            trigger=[last.id],
+            invocation="must_reply",
+        ),
+        memory,
+        limits,
+    )
+    _, reserved = sizes(member.profile.context, scene.windows.get(agent))
+    return Explained(
+        member=member,
+        built=built,
+        memory=memory,
+        head_tokens=head.tokens,
+        pinned_tokens=sum(scene.history.weight_of(entry.message) for entry in built.chosen.pinned),
+        window=scene.room(agent) + reserved,
+        reserved=reserved,
+        usage_ratio=window_module.usage_ratio(head, scene.history, memory, limits.factor),
+        factor=limits.factor,
+        of=fold.messages,
+        summary=fold.summary,
+    )

@@ -17,18 +17,18 @@ from arena_cli.adapters.middleware import CallPipeline, Middleware
 from arena_cli.adapters.process import cleanup
 from arena_cli.adapters.runtime import Runtime
 from arena_cli.context import history, render, window
-from arena_cli.engine import loop, note_events
+from arena_cli.engine import after_turn, loop
 from arena_cli.engine.loop import Engine
+from arena_cli.engine.plan import Room, Scene
 from arena_cli.engine.recall import Recollection
-from arena_cli.engine.state import Room, Scene
 from arena_cli.errors import Fault
 from arena_cli.notes import staging
 from arena_cli.notes.model import Note
 from arena_cli.notes.store import Folder
 from arena_cli.protocol import Attachment, Renderer
-from arena_cli.session import approvals, outgoing, store
+from arena_cli.session import outgoing, store
 from arena_cli.session.outgoing import Outgoing, Planted, PlantedSummary
-from arena_cli.transcript import cache, log, reader
+from arena_cli.transcript import log, reader
 from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.events import (
     ChainFinished,
@@ -107,7 +107,7 @@ def _make_index(config: SessionConfig, folders: list[Folder]) -> Index:
         folders,
         embedding=config.memory.embedding,
         environ=config.environ,
-        follow_trail=approvals.read_approvals,
+        follow_trail=store.read_approvals,
         connects=config.connects,
     )
 
@@ -216,7 +216,7 @@ class Session:
         cleanup.end_recorded(process_records_folder(config))
         transcript = self.folder / store.TRANSCRIPT
         repair = log.repair(transcript, reader.last_seq(transcript) + 1)
-        fold = cache.load_fold(
+        fold = reader.load_fold(
             transcript,
             on_message=self._history.append,
             weigh=window.weigh,
@@ -257,9 +257,9 @@ class Session:
     def _finish_acts(self, recollection: Recollection) -> None:
         """Finish the changes of notes that a crash interrupted, in both folders."""
         append = partial(self.journal.write_all, NoteEvent)
-        note_events.finish(self._log, append, recollection.folders)
+        after_turn.finish_acts(self._log, append, recollection.folders)
         for folder in recollection.folders:
-            if folder.shared and note_events.is_unfinished(approvals.trail_path(folder)):
+            if folder.shared and after_turn.is_act_unfinished(store.trail_path(folder)):
                 from arena_cli.session import notes, shelves  # noqa: PLC0415 - after a crash
 
                 notes.finish(self._place, shelves.open_shelf(self._place.workspace, None))
@@ -348,7 +348,7 @@ class Session:
         """Release the session; call `stop` first if any agent was called."""
         with self._held:
             if self._log.is_whole:
-                cache.save(self._log.path, self.journal.fold, self._log.size)
+                reader.save_fold(self._log.path, self.journal.fold, self._log.size)
 
     def __enter__(self) -> Session:
         return self
@@ -394,7 +394,7 @@ class Session:
 
 def process_records_folder(config: SessionConfig) -> Path:
     """Return the folder with records of running processes, so that strays can be ended."""
-    return approvals.records_in(config.workspace)
+    return store.records_in(config.workspace)
 
 
 def make_runtime(

@@ -15,7 +15,7 @@ from arena_cli.notes.markdown import NoteFault
 from arena_cli.notes.model import Note
 from arena_cli.notes.staging import Approvals
 from arena_cli.notes.store import SUFFIX, Folder, NoSuchNote
-from arena_cli.session import approvals, store
+from arena_cli.session import store
 from arena_cli.session.session import KNOWLEDGE, own_notes, shared_notes
 from arena_cli.session.store import Stored
 from arena_cli.transcript import reader
@@ -33,7 +33,7 @@ class Shelf(NamedTuple):
     @property
     def trail(self) -> Path:
         """The file with the acts on its notes; it may not exist yet."""
-        return self.stored.transcript if self.stored else approvals.trail_path(self.folder)
+        return self.stored.transcript if self.stored else store.trail_path(self.folder)
 
     @property
     def is_unfinished(self) -> bool:
@@ -78,7 +78,7 @@ def find_note(shelf: Shelf, id: str) -> Note:
 
 def read_shelf_approvals(shelf: Shelf) -> Approvals:
     """Return the texts of its notes that were approved."""
-    return approvals.follow(shelf.trail).approved
+    return store.follow(shelf.trail).approved
 
 
 def history(shelf: Shelf) -> list[NoteEvent]:

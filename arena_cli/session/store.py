@@ -1,27 +1,158 @@
-"""Find, name and lock the sessions of a workspace."""
+"""Find, name and lock the sessions of a workspace, and read which notes were approved.
+
+One process at a time has a session, first come first served. A process that waits draws a ticket: a
+file next to the lock with the next number, which the process keeps locked. The lock belongs to the
+lowest ticket. The operating system frees the tickets of a process that ended; the next process that
+finds such a ticket removes it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import difflib
+import hashlib
+import os
 import re
 import sys
 import time
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import ThreadError
 from typing import NamedTuple
 
+from fasteners import InterProcessLock
+
 from arena_cli import errors
+from arena_cli.adapters import base
+from arena_cli.adapters.process import cleanup
+from arena_cli.adapters.process.cleanup import Stray
 from arena_cli.errors import SessionBusy, UsageError
-from arena_cli.session import lane
-from arena_cli.session.lane import Lock
-from arena_cli.transcript import queries, reader
-from arena_cli.transcript.events import SessionEvent
+from arena_cli.notes import staging
+from arena_cli.notes.staging import NOTHING, ReadTrail
+from arena_cli.notes.store import Folder
+from arena_cli.transcript import events, queries, reader
+from arena_cli.transcript.events import NoteEvent, SessionEvent
 from arena_cli.util import files, text
 from arena_cli.util.clock import Clock
 from arena_cli.util.text import escape_line
+from arena_cli.workspace.workspace import Workspace
+
+_NUMBER = re.compile(r"[0-9]{6,}")
+
+_held: set[Path] = set()
+
+
+class Lock:
+    """A lock file in a session's folder, until `release`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = InterProcessLock(path)
+
+    def try_acquire(self) -> bool:
+        """Acquire the lock if it is free. Raises OSError or ThreadError if that check fails."""
+        if self.path in _held:
+            return False
+        # Whoever locks opens the path itself, through links and for everybody to read.
+        files.make_file(self.path, below=self.path.parents[2])
+        if self._lock.acquire(blocking=False):
+            _held.add(self.path)
+            return True
+        if self._lock.lockfile is not None:
+            self._lock.lockfile.close()
+        return False
+
+    def is_current(self) -> bool:
+        """Return True if the file that it holds is the one at its path."""
+        assert self._lock.lockfile is not None
+        try:
+            state = self.path.stat()
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(state, os.fstat(self._lock.lockfile.fileno()))
+
+    def release(self) -> None:
+        """Release the lock."""
+        _held.discard(self.path)
+        self._lock.release()
+
+    def remove(self) -> None:
+        """Remove the file and release it."""
+        if sys.platform != "win32":  # so that nobody locks the file and then loses it
+            self.path.unlink(missing_ok=True)
+            self.release()
+            return
+        self.release()
+        with contextlib.suppress(OSError):  # another process looks at it, and removes it
+            self.path.unlink()
+
+
+class Ticket:
+    """A place in the queue for a lock."""
+
+    def __init__(self, path: Path, number: int) -> None:
+        self._path = path
+        self._number = number
+
+    def is_next(self) -> bool:
+        """Return True if no process that came earlier waits."""
+        earlier = (number for number in _read_numbers(self._path) if number < self._number)
+        return not any(_is_live(_ticket(self._path, number)) for number in earlier)
+
+
+@contextlib.contextmanager
+def draw_ticket(path: Path) -> Iterator[Ticket]:
+    """Hold the last place in the queue for the lock at a path. Raises OSError or ThreadError."""
+    while True:
+        number = max(_read_numbers(path), default=0) + 1
+        file = _ticket(path, number)
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+            os.close(files.open_file(file, flags, below=path.parents[2]))
+        except FileExistsError:
+            continue
+        lock = Lock(file)
+        if lock.try_acquire():
+            if lock.is_current():
+                break
+            lock.release()
+    try:
+        yield Ticket(path, number)
+    finally:
+        lock.remove()
+
+
+def has_queue(path: Path) -> bool:
+    """Return True if a process waits for the lock at a path."""
+    return any(_is_live(_ticket(path, number)) for number in _read_numbers(path))
+
+
+def _ticket(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.name}.{number:06}")
+
+
+def _read_numbers(path: Path) -> list[int]:
+    """Return the numbers of the tickets for the lock at a path, the lowest first."""
+    start = f"{path.name}."
+    endings = [
+        name.removeprefix(start)
+        for name in os.listdir(path.parent)  # noqa: PTH208 - many names, of which few need a Path
+        if name.startswith(start)
+    ]
+    return sorted(int(ending) for ending in endings if _NUMBER.fullmatch(ending))
+
+
+def _is_live(ticket: Path) -> bool:
+    """Return True if the process of a ticket waits; remove the ticket of one that ended."""
+    lock = Lock(ticket)
+    if not ticket.exists():
+        return False
+    if not lock.try_acquire():
+        return True
+    lock.remove()
+    return False
+
 
 LONGEST = 64
 RESERVED = frozenset({"knowledge"})
@@ -292,11 +423,11 @@ def _acquire_in_turn(lock: Lock, wait_s: float, on_wait: Callable[[], None]) -> 
 
     Return True if it is held. Those that wait get it in the order in which they arrived.
     """
-    if not lane.has_queue(lock.path) and lock.try_acquire():
+    if not has_queue(lock.path) and lock.try_acquire():
         return True
     if wait_s <= 0:
         return False
-    with lane.draw_ticket(lock.path) as ticket:
+    with draw_ticket(lock.path) as ticket:
         on_wait()
         end = time.monotonic() + wait_s
         while time.monotonic() < end:
@@ -304,3 +435,87 @@ def _acquire_in_turn(lock: Lock, wait_s: float, on_wait: Callable[[], None]) -> 
             if ticket.is_next() and lock.try_acquire():
                 return True
     return False
+
+
+HISTORY = "history.jsonl"
+TRAIL_FILE = "transcript.jsonl"
+
+_CHECKED_BYTES = 256
+
+
+def trail_path(folder: Folder) -> Path:
+    """Return the path of the trail with the acts on the notes of a folder."""
+    return folder.path / HISTORY if folder.shared else folder.path.parent / TRAIL_FILE
+
+
+def follow(trail: Path, known: ReadTrail = NOTHING) -> ReadTrail:
+    """Continue to read a trail from the end of `known`; from its beginning if it is another one."""
+    try:
+        with trail.open("rb") as file:
+            size = file.seek(0, 2)
+            if known.end and (size < known.end or _check(trail, known.end) != known.check):
+                known = NOTHING
+            if size == known.end:
+                return known
+            file.seek(known.end)
+            approved, end = dict(known.approved), known.end
+            for raw in file:
+                if not raw.endswith(b"\n"):
+                    break
+                end += len(raw)
+                if events.read_type(raw) in (None, "note"):
+                    for event in reader.parse_events(raw):
+                        if isinstance(event, NoteEvent):
+                            staging.after(approved, event.note, event.act, event.sha256)
+    except FileNotFoundError:
+        return NOTHING
+    return ReadTrail(end, _check(trail, end), approved)
+
+
+def read_approvals(folder: Folder, followed: ReadTrail) -> ReadTrail:
+    """Continue to read the trail of a folder's notes."""
+    return follow(trail_path(folder), followed)
+
+
+def _check(trail: Path, end: int) -> str:
+    """Return a hash of the last bytes before `end`, which identifies the file."""
+    with trail.open("rb") as file:
+        start = max(0, end - _CHECKED_BYTES)
+        file.seek(start)
+        return hashlib.sha256(file.read(end - start)).hexdigest()
+
+
+DOTENV = ".env"
+
+
+def exposed(workspace: Workspace) -> dict[str, list[str]]:
+    """Return `.env` and `sessions` if they are in or below the `cwd` of an agent, by agent id.
+
+    Agents whose `cwd` depends on the environment are skipped.
+    """
+    root = workspace.root.resolve()
+    kept = [path for path in (root / DOTENV, sessions_folder(root)) if path.exists()]
+    exposed_to: dict[str, list[str]] = {}
+    for agent_id, profile in workspace.profiles.items():
+        shape = base.settings_type(str(profile.adapter["type"]))
+        cwd = profile.adapter.get("cwd", ".")
+        if shape is None or "cwd" not in shape.model_fields or not isinstance(cwd, str):
+            continue
+        folder = (root / cwd).resolve()
+        names = [path.name for path in kept if path.is_relative_to(folder)]
+        if names:
+            exposed_to[agent_id] = names
+    return exposed_to
+
+
+RECORDS = ".processes"
+
+
+def records_in(workspace: Path) -> Path:
+    """Return the folder with the records of running processes."""
+    return sessions_folder(workspace) / RECORDS
+
+
+def behind(workspace: Path) -> list[Stray]:
+    """Return the processes that the next arena which calls agents there will end."""
+    return cleanup.find_strays(records_in(workspace))

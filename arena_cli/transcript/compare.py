@@ -1,17 +1,31 @@
-"""Compare parts of two conversations: fields of events by their markers, and sequences.
+"""Compare two conversations: their canonical forms, fields of events, and sequences.
 
-`arena diff`, the drift of a replay and the comparison of two runs use it.
+The canonical form of a session is equal for two runs with the same results. It leaves out all that
+differs from run to run: events and fields that are marked as volatile, replies that were cancelled,
+and every attempt of a reply but its last. Within a phase replies follow in order of call,
+beginnings before ends, and side events about them after these. Messages are numbered `m1`, `m2`,
+... in the resulting order.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin
 
-from arena_cli.protocol import Attachment, Message, MessageRef, Shape
+from pydantic.fields import FieldInfo
+
+from arena_cli.protocol import Attachment, Message, MessageRef, Shape, Volatile
 from arena_cli.transcript import log
-from arena_cli.transcript.events import MessageEvent, list_fields
+from arena_cli.transcript.events import (
+    Event,
+    MessageEvent,
+    ReplyFinished,
+    ReplyStarted,
+    SideEvent,
+    list_fields,
+)
 
 EMPTY: tuple[Any, ...] = (None, "", [], {})
 """Values that count as no value: recordings leave them out."""
@@ -94,3 +108,117 @@ def _attachment(attachment: Attachment) -> dict[str, Any]:
 def drop_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that have a value."""
     return {name: value for name, value in fields.items() if value not in EMPTY}
+
+
+def canonicalize(events: Iterable[Event]) -> list[dict[str, Any]]:
+    """Return the events of one session, from its beginning, as JSON records in canonical order."""
+    ids: dict[str, str] = {}
+    return [canonicalize_event(event, ids) for event in ordered(events)]
+
+
+def ordered(events: Iterable[Event]) -> Iterator[Event]:
+    """Yield the events that count, in canonical order; each phase is held until it is over."""
+    events = list(events)
+    # An open phase may have been left and gone back to, with something else in between.
+    last = {event.reply: event for event in events if isinstance(event, ReplyStarted)}
+    started: dict[int, ReplyStarted] = {}
+    finished: dict[int, ReplyFinished] = {}
+    about_replies: list[SideEvent] = []
+    for event in events:
+        if isinstance(event, ReplyStarted):
+            if last[event.reply] is event:
+                started[event.reply] = event
+        elif isinstance(event, ReplyFinished):
+            if event.status == "cancelled":
+                started.pop(event.reply, None)
+            else:
+                finished[event.reply] = event
+        elif isinstance(event, SideEvent) and "reply" in type(event).model_fields:
+            about_replies.append(event)
+        elif not event.volatile:
+            if started or finished or about_replies:
+                yield from _phase(started, finished, about_replies)
+            yield event
+    yield from _phase(started, finished, about_replies)
+
+
+def _phase(
+    started: dict[int, ReplyStarted],
+    finished: dict[int, ReplyFinished],
+    about_replies: list[SideEvent],
+) -> Iterator[Event]:
+    for phase in ("A", "B"):
+        yield from (started[number] for number in sorted(started) if started[number].phase == phase)
+        yield from (
+            finished[number] for number in sorted(finished) if finished[number].phase == phase
+        )
+    yield from sorted(about_replies, key=_order_of)
+    started.clear()
+    finished.clear()
+    about_replies.clear()
+
+
+def _order_of(event: SideEvent) -> tuple[int, str]:
+    """Return the key that sorts events about replies: by reply, then by content."""
+    return getattr(event, "reply", 0), event.model_dump_json(exclude={"seq", "ts"})
+
+
+def canonicalize_event(event: Event, ids: dict[str, str]) -> dict[str, Any]:
+    """Return an event as a canonical record; `ids` maps ids of the transcript to new ones."""
+    form = _form(type(event))
+    fields = event.model_dump(mode="json", exclude=form.volatile)
+    message = fields.get("message") if form.has_message else None
+    if message:
+        ids[message["id"]] = f"m{len(ids) + 1}"
+        for name in _MESSAGE_REFS:
+            message[name] = ids.get(message[name], message[name])
+    for name in form.refs:
+        fields[name] = replace_ids(fields[name], ids)
+    return fields
+
+
+def replace_ids(value: Any, ids: Mapping[str, str]) -> Any:
+    """Return the id of a message, or a list of them, as `ids` has them."""
+    if isinstance(value, list):
+        return [ids.get(name, name) for name in value]
+    return ids.get(value, value)
+
+
+class _Form(NamedTuple):
+    """The canonical form of a kind of event.
+
+    `volatile` is what pydantic leaves out of it, `refs` the fields with ids of messages.
+    """
+
+    volatile: dict[str, Any]
+    refs: frozenset[str]
+    has_message: bool
+
+
+_MESSAGE_REFS = list_fields(Message, MessageRef)
+
+
+@cache
+def _form(shape: type[Event]) -> _Form:
+    has_message = _nested_shape(shape.model_fields.get("message")) is Message
+    return _Form(_list_volatile(shape), list_fields(shape, MessageRef), has_message)
+
+
+def _list_volatile(shape: type[Shape]) -> dict[str, Any]:
+    """Return the volatile fields of a shape and of nested ones, as `model_dump` excludes them."""
+    excluded: dict[str, Any] = dict.fromkeys(list_fields(shape, Volatile), True)
+    for name, field in shape.model_fields.items():
+        nested = _nested_shape(field)
+        below = _list_volatile(nested) if nested and name not in excluded else {}
+        if below:
+            excluded[name] = {"__all__": below} if get_origin(field.annotation) is list else below
+    return excluded
+
+
+def _nested_shape(field: FieldInfo | None) -> type[Shape] | None:
+    """Return the shape that a field holds, or that the items of its list are."""
+    annotation = field.annotation if field else None
+    for candidate in (annotation, *get_args(annotation)):
+        if isinstance(candidate, type) and issubclass(candidate, Shape):
+            return candidate
+    return None

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from arena_cli import errors
 from arena_cli.errors import UsageError
 from arena_cli.protocol import Message, parse_seq
-from arena_cli.transcript import cache, reader
+from arena_cli.transcript import reader
 from arena_cli.transcript.conversation import Chain, follow
 from arena_cli.transcript.events import (
     EVENT_TYPES,
@@ -248,7 +248,7 @@ def read_session_event(path: Path) -> SessionEvent | None:
 def session_before(path: Path, seq: int) -> SessionEvent | None:
     """Return the last session event before that event."""
     fold = Fold()
-    covered = cache.load(path, fold)
+    covered = reader.load(path, fold)
     for event in _sessions(path, covered, path.stat().st_size):
         if event.seq < seq:
             return event

@@ -1,13 +1,15 @@
 """Open, write and bound files: regular files, arena's own files, whole writes, outside paths.
 
 Opening a FIFO blocks until another process writes to it, and a device may never end: both are
-refused before they are opened. A path on the command line may be a pipe (`read_input`).
+refused before they are opened. A path on the command line may be a pipe (`read_input`). The commit
+of a folder is read without running git: its settings may name programs.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import re
 import select
@@ -17,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from arena_cli.errors import Fault, UsageError
+from arena_cli.errors import Fault, FileFaults, UsageError
 
 WRITER_WAIT_S = 10.0
 """How long a FIFO on the command line may stay without a byte."""
@@ -457,3 +459,94 @@ def _up_to(path: Path, root: Path) -> Iterable[Path]:
         path,
         *(folder for folder in path.parents if folder != root and folder.is_relative_to(root)),
     ]
+
+
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_MOST_BYTES = 1 << 22
+_SHORT = 10
+
+
+def read_commit(folder: Path) -> str:
+    """Return the short id of the commit that is checked out; empty outside of a repository."""
+    try:
+        return _read_commit(folder.resolve())[:_SHORT]
+    except (OSError, ValueError):
+        return ""
+
+
+def _read_commit(folder: Path) -> str:
+    marks = (parent / ".git" for parent in (folder, *folder.parents))
+    mark = next((path for path in marks if path.exists()), None)
+    if mark is None:
+        return ""
+    git = mark
+    if mark.is_file():  # of a worktree or a submodule
+        git = mark.parent / _read(mark).removeprefix("gitdir:").strip()
+    head = _read(git / "HEAD").strip()
+    if not head.startswith("ref:"):
+        return head if _COMMIT.fullmatch(head) else ""
+    name = head.removeprefix("ref:").strip()
+    shared = git / "commondir"
+    common = git / _read(shared).strip() if shared.is_file() else git
+    for base in (git, common):
+        if _is_plain(name) and (base / name).is_file():
+            commit = _read(base / name).strip()
+            return commit if _COMMIT.fullmatch(commit) else ""
+    packed = common / "packed-refs"
+    rows = _read(packed).split("\n") if packed.is_file() else []
+    commits = (row.partition(" ")[0] for row in rows if row.partition(" ")[2].strip() == name)
+    return next(filter(_COMMIT.fullmatch, commits), "")
+
+
+def _is_plain(name: str) -> bool:
+    return name.startswith("refs/") and ".." not in name.split("/")
+
+
+def _read(path: Path) -> str:
+    if not path.is_file():  # a pipe would block
+        raise FileNotFoundError(path)
+    with path.open("rb") as file:
+        return file.read(_MOST_BYTES).decode("utf-8", "replace")
+
+
+_DOTENV_FORM = "write NAME=value; put the value in quotes if it holds spaces, quotes or #"
+
+
+def read_dotenv_file(path: Path, name: str) -> dict[str, str]:
+    """Return the variables of a file, none if it does not exist; raise FileFaults with lines.
+
+    No error quotes the file. `$NAME` in a value is kept unchanged.
+    """
+    try:
+        raw = read_regular(path)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror or error}"
+        raise FileFaults([Fault(name, 0, "", problem)]) from error
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        fault = Fault(name, line, "", "is not UTF-8", "save the file as UTF-8")
+        raise FileFaults([fault]) from error
+    return parse_dotenv(text, name)
+
+
+def parse_dotenv(text: str, name: str) -> dict[str, str]:
+    """Return the variables of a text, the last of a name; raise FileFaults with line numbers."""
+    from dotenv.parser import parse_stream  # noqa: PLC0415  # only where there is a `.env`
+
+    values: dict[str, str] = {}
+    faults = []
+    for binding in parse_stream(io.StringIO(text)):
+        if binding.key is not None and binding.value is not None:
+            values[binding.key] = binding.value
+        elif binding.error or binding.key is not None:
+            source = binding.original.string
+            blank = len(source) - len(source.lstrip())
+            line = binding.original.line + source.count("\n", 0, blank)
+            faults.append(Fault(name, line, "", "is no `NAME=value`", _DOTENV_FORM))
+    if faults:
+        raise FileFaults(faults)
+    return values

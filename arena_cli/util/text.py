@@ -1,10 +1,13 @@
-"""Make text valid on its way in, harmless on its way to a terminal or a CI log."""
+"""Make text valid on its way in, harmless on its way to a terminal or a CI log; fill templates.
+
+All templates have one grammar: `${name}` is filled, `$${` is a literal `${`.
+"""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 REPLACEMENT = "\ufffd"
@@ -360,3 +363,71 @@ def make_unique_name(name: str, used: set[str]) -> str:
         free = f"{stem}-{count}{dot}{ending}"
     used.add(free.casefold())
     return free
+
+
+Loc = tuple[str | int, ...]
+
+_PLACEHOLDER = re.compile(r"\$\$\{|\$\{([^{}\n]*)\}")
+_SHELL_VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::?[-=?+].*)?")
+
+
+def list_placeholders(text: str) -> list[str]:
+    """Return the names between the braces of each placeholder, in order."""
+    if "${" not in text:
+        return []
+    return [match[1] for match in _PLACEHOLDER.finditer(text) if match[1] is not None]
+
+
+def fill_template(text: str, value_of: Callable[[str], str | None], *, literal: str = "${") -> str:
+    """Return the text with each placeholder replaced by `value_of` its name, if not None.
+
+    `literal` replaces `$${`, which is kept in a text that is filled again.
+    """
+    if "${" not in text:
+        return text
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return literal
+        replacement = value_of(match[1])
+        return match[0] if replacement is None else replacement
+
+    return _PLACEHOLDER.sub(value, text)
+
+
+def escape_template(text: str) -> str:
+    """Return a text that yields exactly this text when it is filled."""
+    return text.replace("${", "$${")
+
+
+def explain_unfilled(text: str) -> tuple[str, str] | None:
+    """Return the problem and the hint of a text with `${NAME}`, which only `env:` fills."""
+    for placeholder in list_placeholders(text):
+        name = _SHELL_VARIABLE.fullmatch(placeholder)
+        if name:
+            hint = f"write `${{env:{name[1]}}}`; a literal `${{` is `$${{`"
+            return f"`${{{placeholder}}}` is not filled in: it has no `env:`", hint
+    return None
+
+
+def map_texts(data: Any, change: Callable[[str, Loc], Any], loc: Loc = ()) -> Any:
+    """Return nested data with each text changed; `change` gets its place. Keys are no templates."""
+    if isinstance(data, str):
+        return change(data, loc)
+    if isinstance(data, Mapping):
+        return {key: map_texts(value, change, (*loc, key)) for key, value in data.items()}
+    if isinstance(data, list):
+        return [map_texts(item, change, (*loc, index)) for index, item in enumerate(data)]
+    return data
+
+
+def iter_texts(data: Any, loc: Loc = ()) -> Iterator[tuple[Loc, str]]:
+    """Yield each text of nested data, without keys, and its place."""
+    if isinstance(data, str):
+        yield loc, data
+    elif isinstance(data, Mapping):
+        for key, value in data.items():
+            yield from iter_texts(value, (*loc, key))
+    elif isinstance(data, list):
+        for index, item in enumerate(data):
+            yield from iter_texts(item, (*loc, index))

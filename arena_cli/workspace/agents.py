@@ -13,12 +13,19 @@ from pydantic import BaseModel
 
 from arena_cli import errors
 from arena_cli.errors import AgentUnavailable, Fault
-from arena_cli.util import templates
-from arena_cli.util.files import OUTSIDE_HINT, is_inside, read_regular
+from arena_cli.util.files import OUTSIDE_HINT, is_inside, read_dotenv_file, read_regular
+from arena_cli.util.text import (
+    escape_template,
+    explain_unfilled,
+    fill_template,
+    iter_texts,
+    list_placeholders,
+    map_texts,
+)
 from arena_cli.workspace import models
 from arena_cli.workspace.models import AgentProfile
 from arena_cli.yamlio import loader, schema_errors
-from arena_cli.yamlio.document import Fragment, find_holder
+from arena_cli.yamlio.loader import Fragment, find_holder
 from arena_cli.yamlio.nodes import Loc
 
 SHORTEST_SECRET = 8
@@ -47,13 +54,13 @@ def read_dotenv(root: Path) -> dict[str, str]:
 
     The process's own take precedence: `{**read_dotenv(root), **os.environ}`.
     """
-    return templates.read_dotenv_file(root / ".env", ".env")
+    return read_dotenv_file(root / ".env", ".env")
 
 
 def is_variable(value: object) -> bool:
     """Return True if a setting is a text whose value, and so its type, the environment decides."""
     return isinstance(value, str) and any(
-        name.startswith(_ENV) for name in templates.list_placeholders(value)
+        name.startswith(_ENV) for name in list_placeholders(value)
     )
 
 
@@ -70,8 +77,8 @@ def list_variables(settings: Mapping[str, Any]) -> set[str]:
     """Return the names of the variables that the settings are filled with."""
     return {
         name.removeprefix(_ENV)
-        for _, text in templates.iter_texts(settings)
-        for name in templates.list_placeholders(text)
+        for _, text in iter_texts(settings)
+        for name in list_placeholders(text)
         if name.startswith(_ENV)
     }
 
@@ -92,7 +99,7 @@ def fill_settings(
     AgentUnavailable for a variable that is not set; `sources` says where to get its value.
     """
     filler = _Filler(environ, agent_id, is_template, sources)
-    return templates.map_texts(settings, filler.text), filler.secrets
+    return map_texts(settings, filler.text), filler.secrets
 
 
 def collect_secrets(settings: Mapping[str, Any], environ: Mapping[str, str]) -> set[str]:
@@ -104,7 +111,7 @@ def collect_secrets(settings: Mapping[str, Any], environ: Mapping[str, str]) -> 
     name.
     """
     filler = _Filler(environ)
-    for loc, text in templates.iter_texts(settings):
+    for loc, text in iter_texts(settings):
         with contextlib.suppress(AgentUnavailable):
             filler.keep_passwords(filler.text(text, loc))
         if not is_variable(text):
@@ -140,18 +147,16 @@ def collect_public_values(
     if its value holds a secret, and if it names something of this machine (`cwd`, a program).
     """
     values: dict[str, str] = {}
-    for loc, text in templates.iter_texts(settings):
+    for loc, text in iter_texts(settings):
         if not is_variable(text) or not _MACHINE_PLACES.isdisjoint(loc):
             continue
-        names = [
-            name.removeprefix(_ENV) for name in templates.list_placeholders(text) if _ENV in name
-        ]
+        names = [name.removeprefix(_ENV) for name in list_placeholders(text) if _ENV in name]
         public = [name for name in names if not _is_secret(name, loc)]
         if not public or any(name not in environ for name in public):
             continue
         filling = {f"{_ENV}{name}": environ[name] for name in public}
         if not any(_holds_secret(value, redact) for value in filling.values()):
-            values[".".join(map(str, loc))] = redact(templates.fill_template(text, filling.get))
+            values[".".join(map(str, loc))] = redact(fill_template(text, filling.get))
     return values
 
 
@@ -196,9 +201,9 @@ class _Filler:
             if not name.startswith(_ENV):
                 return None
             value = self._variable(name.removeprefix(_ENV), loc)
-            return templates.escape_template(value) if filled_later else value
+            return escape_template(value) if filled_later else value
 
-        return templates.fill_template(text, value_of, literal="$${" if filled_later else "${")
+        return fill_template(text, value_of, literal="$${" if filled_later else "${")
 
     def _variable(self, name: str, loc: Loc) -> str:
         field = ".".join(str(step) for step in ("adapter", *loc))
@@ -455,9 +460,9 @@ def _list_unfilled(settings: Mapping[str, Any]) -> Iterator[tuple[Loc, tuple[str
 
     An item of a list with a space in it may be a program for a shell, and is not one of them.
     """
-    for loc, text in templates.iter_texts(settings):
+    for loc, text in iter_texts(settings):
         is_program = isinstance(loc[-1], int) and any(map(str.isspace, text))
-        problem = None if is_program else templates.explain_unfilled(text)
+        problem = None if is_program else explain_unfilled(text)
         if problem:
             yield loc, problem
 

@@ -16,8 +16,8 @@ from typing import Any, Literal
 import yaml
 
 from arena_cli.errors import Fault, FileFaults, UsageError
-from arena_cli.util import excerpt
 from arena_cli.util.files import create_file, read_regular, remove_leftovers, temporary_path
+from arena_cli.util.redaction import is_secret_key, mask_text
 from arena_cli.util.text import clean_text, clean_value, escape_line
 from arena_cli.workspace import agents, models
 from arena_cli.workspace.agents import AdapterKinds
@@ -29,7 +29,7 @@ from arena_cli.workspace.workspace import (
     Workspace,
     load_workspace,
 )
-from arena_cli.yamlio import dump, loader, nodes
+from arena_cli.yamlio import loader, nodes
 
 TemplateName = Literal["software", "incident", "discussion"]
 
@@ -149,7 +149,7 @@ def add_member(text: str, agent_id: str) -> str | None:
         return None
     if old.faults or members is None or not members.value:
         return None
-    word = dump.dump_yaml([agent_id]).strip()[1:-1]  # of `[id]`
+    word = loader.dump_yaml([agent_id]).strip()[1:-1]  # of `[id]`
     added = (
         _add_in_brackets(text, members, word)
         if members.flow_style
@@ -232,7 +232,7 @@ class Newcomer:
     def shown(self) -> str:
         """Its text without the secrets of its adapter."""
         head, key, adapter = self.text.partition("\nadapter:\n")
-        return head + key + excerpt.mask_text(adapter)
+        return head + key + mask_text(adapter)
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
@@ -359,11 +359,7 @@ def _complete_adapter(
     additions = {key: value for key, value in suggested.items() if key not in settings}
     env = adapter.get("env", {})
     handed_on = (*_as_mapping(defaults.get("env")), *_as_mapping(env))
-    if (
-        "env" in suggested
-        and env == _as_mapping(env)
-        and not any(map(excerpt.is_secret_key, handed_on))
-    ):
+    if "env" in suggested and env == _as_mapping(env) and not any(map(is_secret_key, handed_on)):
         additions["env"] = {**suggested["env"], **env}
     implied = old.kinds.implied(kind, settings)
     additions |= {
@@ -434,7 +430,7 @@ def _explain_with_option(fault: Fault, path: str) -> Fault:
 
 
 def _render_profile(root: Path, data: Mapping[str, Any], path: str) -> str:
-    text = dump.dump_yaml(dict(data))
+    text = loader.dump_yaml(dict(data))
     read = loader.parse(text, path)
     if read.faults:
         raise FileFaults([replace(fault, file=path + _UNWRITTEN) for fault in read.faults])

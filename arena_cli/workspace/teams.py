@@ -13,7 +13,7 @@ from arena_cli.workspace.agents import LoadedProfile
 from arena_cli.workspace.mentions import NameClash
 from arena_cli.workspace.models import Human, Member, MemberRef, Team, TeamConfig, TeamFile
 from arena_cli.yamlio import loader
-from arena_cli.yamlio.document import Fragment
+from arena_cli.yamlio.loader import Fragment
 
 
 @dataclass(frozen=True)

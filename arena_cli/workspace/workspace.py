@@ -28,7 +28,7 @@ from arena_cli.workspace.agents import (
 from arena_cli.workspace.models import AgentProfile, Human, Member, Team, TeamConfig, WorkspaceFile
 from arena_cli.workspace.teams import TeamDraft, TeamFindings, build_team, read_team_file
 from arena_cli.yamlio import loader
-from arena_cli.yamlio.document import Document, Fragment, find_holder
+from arena_cli.yamlio.loader import Document, Fragment, find_holder
 
 WORKSPACE_FILE = "arena.yaml"
 AGENTS_FOLDER = "agents"

@@ -9,16 +9,92 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar, get_origin
+from typing import Annotated, Any, Protocol, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from arena_cli.errors import Fault, find_nearest, suggest_nearest
-from arena_cli.util import excerpt
-from arena_cli.yamlio import lines, nodes, shapes
+from arena_cli.util.redaction import is_secret_key
+from arena_cli.yamlio import nodes
 from arena_cli.yamlio.nodes import Loc
+
+
+def is_model(annotation: Any) -> bool:
+    """Return True if an annotation is a pydantic model."""
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def iter_leaf_types(annotation: Any) -> Iterator[Any]:
+    """Yield the branches of a union, or the one type."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        yield from iter_leaf_types(get_args(annotation)[0])
+    elif origin in (Union, types.UnionType):
+        for branch in get_args(annotation):
+            yield from iter_leaf_types(branch)
+    else:
+        yield annotation
+
+
+def list_item_types(leaf: Any) -> list[Any]:
+    """Return the types of the items if a type is a list or a tuple."""
+    if get_origin(leaf) in (list, tuple, set, frozenset, Sequence):
+        return [arg for arg in get_args(leaf) if arg is not Ellipsis]
+    return []
+
+
+def list_types_below(parents: Sequence[Any], step: str | int) -> list[Any]:
+    """Return the types of the value at a key or index of any of some types."""
+    below: list[Any] = []
+    for parent in parents:
+        if isinstance(step, int):
+            below += list_item_types(parent)
+        elif is_model(parent):
+            for name, field in parent.model_fields.items():
+                if step in (name, field.alias):
+                    below.append(field.annotation)
+        elif get_origin(parent) in (dict, Mapping):
+            below.append(get_args(parent)[1])
+    return below
+
+
+def make_union(annotations: Sequence[Any]) -> Any:
+    """Return the union of some types, `Any` if there are none."""
+    return Union[tuple(annotations)] if annotations else Any  # noqa: UP007 - `|` joins no list
+
+
+def list_required_keys(shape: type[BaseModel]) -> list[str]:
+    """Return the keys that a shape requires."""
+    fields = shape.model_fields.items()
+    return [field.alias or name for name, field in fields if field.is_required()]
+
+
+def list_models(shape: type[BaseModel], path: Loc) -> list[type[BaseModel]]:
+    """Return the shapes that a place of a shape may have.
+
+    Values that a shape accepts unchecked may have their shapes, by key, in `checked_as`.
+    """
+    leaf_types = list(iter_leaf_types(shape))
+    for step in path:
+        later = [leaf.checked_as for leaf in leaf_types if hasattr(leaf, "checked_as")]
+        below = list_types_below(leaf_types, step) + [
+            by_key[step] for by_key in later if step in by_key
+        ]
+        leaf_types = [leaf for annotation in below for leaf in iter_leaf_types(annotation)]
+    return [leaf for leaf in leaf_types if is_model(leaf)]
+
+
+def list_keys(shape: type[BaseModel], path: Loc) -> list[str]:
+    """Return the keys that are known at a place of a shape."""
+    keys: dict[str, None] = {}
+    for model in list_models(shape, path):
+        for name, field in model.model_fields.items():
+            keys[field.alias or name] = None
+    return list(keys)
+
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -95,21 +171,17 @@ def check(
 def drop_free_keys(data: Any, annotation: Any) -> Any:
     """Return `data` without the `x-...` keys of every mapping that has a known shape."""
     if isinstance(data, list):
-        items = [
-            arg
-            for leaf in shapes.iter_leaf_types(annotation)
-            for arg in shapes.list_item_types(leaf)
-        ]
-        return [drop_free_keys(item, shapes.make_union(items)) for item in data] if items else data
+        items = [arg for leaf in iter_leaf_types(annotation) for arg in list_item_types(leaf)]
+        return [drop_free_keys(item, make_union(items)) for item in data] if items else data
     if not isinstance(data, dict):
         return data
-    leaves = list(shapes.iter_leaf_types(annotation))
-    has_model = any(map(shapes.is_model, leaves))
+    leaves = list(iter_leaf_types(annotation))
+    has_model = any(map(is_model, leaves))
     if not has_model and not {get_origin(leaf) for leaf in leaves} & {dict, Mapping}:
         return data
     declared = {k: v for k, v in data.items() if not (has_model and str(k).startswith("x-"))}
     return {
-        key: drop_free_keys(value, shapes.make_union(shapes.list_types_below(leaves, key)))
+        key: drop_free_keys(value, make_union(list_types_below(leaves, key)))
         for key, value in declared.items()
     }
 
@@ -168,7 +240,7 @@ def _no_mapping(data: Any, shape: type[BaseModel], origin: Origin) -> Fault:
     problem = f"the file must be a mapping of keys, not {_describe(data)}"
     if isinstance(data, list):
         return origin.fault((), problem, "write its keys at the left edge, without `- `")
-    return origin.fault((), problem, _as_mapping(data, shapes.list_keys(shape, ()), "", origin, ()))
+    return origin.fault((), problem, _as_mapping(data, list_keys(shape, ()), "", origin, ()))
 
 
 class _Explainer:
@@ -233,7 +305,7 @@ class _Explainer:
         return [self._wrong_kind(union_path, expected, group[0].value)]
 
     def _keys(self, path: Loc) -> list[str]:
-        return shapes.list_keys(self._shape, path)
+        return list_keys(self._shape, path)
 
     def _is_item(self, error: _Error) -> bool:
         """Return True if a mapping is an item of the list that is expected, without the list."""
@@ -365,8 +437,8 @@ class _Explainer:
 
     def _empty_hint(self, path: Loc, expected: str) -> str:
         kind = expected.partition(" or ")[0] if expected != "true or false" else expected
-        models = shapes.list_models(self._shape, path[:-1])
-        is_required = bool(path) and any(path[-1] in shapes.list_required_keys(m) for m in models)
+        models = list_models(self._shape, path[:-1])
+        is_required = bool(path) and any(path[-1] in list_required_keys(m) for m in models)
         return f"write {kind}" + ("" if is_required else ", or leave the key out")
 
     def _as_check(self, path: Loc, expected: str, value: Any, raw: str | None) -> str:
@@ -379,7 +451,7 @@ class _Explainer:
         if not is_list and _as_mapping(value, self._keys(path), raw, self._origin, path):
             return ""
         is_bare = value == raw and re.fullmatch(r"[\w ]+", raw)
-        text = raw if is_bare or raw[0] in "'\"" else lines.quote(raw)
+        text = raw if is_bare or raw[0] in "'\"" else nodes.quote(raw)
         return f"[{{contains: {text}}}]" if is_list else f"{{contains: {text}}}"
 
     def _has_checks(self, path: Loc) -> bool:
@@ -388,7 +460,7 @@ class _Explainer:
         return "contains" in keys and "agent" not in keys
 
     def _not_built(self, path: Loc) -> set[str]:
-        models = shapes.list_models(self._shape, path)
+        models = list_models(self._shape, path)
         return {word for model in models for word in getattr(model, "not_built", ())}
 
 
@@ -398,7 +470,7 @@ def _as_mapping(
     """Return the hint for `send:hello`, `send "hello"`: a key without its colon, or its space."""
     if not isinstance(value, str):
         return ""
-    error = lines.find_bad_key(value)
+    error = nodes.find_bad_key(value)
     key = error.fixed.partition(":")[0] if error else ""
     if error is None or key not in known_keys:
         return ""
@@ -411,7 +483,7 @@ def _as_expected(expected: str, value: Any, raw: str, key: str | int) -> str:
     """Return a value as it is written in the kind that is expected, "" if that is unknown."""
     fix = ""
     if expected.startswith("a text") and raw:
-        fix = lines.quote(raw)
+        fix = nodes.quote(raw)
     elif expected == "true or false":
         fix = _FLAG_WORDS.get(str(value).lower(), "")
     elif "number" in expected and isinstance(value, str):
@@ -424,7 +496,7 @@ def _as_expected(expected: str, value: Any, raw: str, key: str | int) -> str:
 
 def _as_list(value: Any, raw: str) -> str:
     is_bare = value == raw and any(mark in raw for mark in "[]{}")
-    return f"[{lines.quote(raw) if is_bare else raw}]" if raw else ""
+    return f"[{nodes.quote(raw) if is_bare else raw}]" if raw else ""
 
 
 def _as_command(line: str) -> str:
@@ -433,7 +505,7 @@ def _as_command(line: str) -> str:
         words = line.split() if "\\" in line else shlex.split(line)
     except ValueError:
         words = line.split()
-    return f"[{', '.join(w if w.isalnum() else lines.quote(w) for w in words)}]"
+    return f"[{', '.join(w if w.isalnum() else nodes.quote(w) for w in words)}]"
 
 
 def _is_number(text: str) -> bool:
@@ -491,4 +563,4 @@ def _innermost(errors: Sequence[_Error]) -> list[_Error]:
 
 
 def _is_secret(path: Loc) -> bool:
-    return any(isinstance(step, str) and excerpt.is_secret_key(step) for step in path)
+    return any(isinstance(step, str) and is_secret_key(step) for step in path)

@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from arena_cli.yamlio import lines as lines_module
-from arena_cli.yamlio.lines import (
+from arena_cli.yamlio import nodes
+from arena_cli.yamlio.nodes import (
     ODD_SPACES,
+    YamlProblem,
     find_value_end,
     find_value_start,
     is_in_flow,
     measure_indent,
     quote_span,
 )
-from arena_cli.yamlio.nodes import YamlProblem
 
 _COMMENT = "a `#` after a space begins a comment: the rest of this line is lost"
 _HASH = r"(?:^|[\s\[{,])(?P<at>#)(?=[^\s#!])"
@@ -182,22 +182,22 @@ def _quote_value(stop: _Stop, number: int, match: re.Match[str]) -> str | None:
         and (quote == "'" or value[1:2] == value[-2:-1] == quote)
     ):
         value = value[1:-1].strip('"')
-    return line[:start] + lines_module.quote(value) + line[end:]
+    return line[:start] + nodes.quote(value) + line[end:]
 
 
 def _quote_in_brackets(_: _Stop, __: int, match: re.Match[str]) -> str:
     """Quote the text inside {} or [], with brackets of its own."""
     line = match.string
-    return quote_span(line, *lines_module.find_flow_value(line, match.start("at")))
+    return quote_span(line, *nodes.find_flow_value(line, match.start("at")))
 
 
 def _write_key(_: _Stop, __: int, match: re.Match[str]) -> str:
-    return lines_module.write_key(match)
+    return nodes.write_key(match)
 
 
 def _write_ascii(_: _Stop, __: int, match: re.Match[str]) -> str:
     line, column = match.string, match.start("at")
-    return line[:column] + lines_module.write_ascii_marks(line[column:])
+    return line[:column] + nodes.write_ascii_marks(line[column:])
 
 
 def _write_single_quotes(_: _Stop, __: int, match: re.Match[str]) -> str:
@@ -271,7 +271,7 @@ _MISTAKES: tuple[_Mistake | Callable[[_Stop], YamlProblem | None], ...] = (
     ),
     _find_less_indented,
     # Full-width marks and spaces in place of YAML's own.
-    *(_Mistake("", _in_lines_near, *row, fix=_write_key) for row in lines_module.WIDE_KEYS),
+    *(_Mistake("", _in_lines_near, *row, fix=_write_key) for row in nodes.WIDE_KEYS),
     _Mistake(
         "",
         _in_lines_near,
@@ -406,7 +406,7 @@ _MISTAKES: tuple[_Mistake | Callable[[_Stop], YamlProblem | None], ...] = (
     ),
     *(
         _Mistake("mapping values are|find expected ':'", _in_lines_near, *row, fix=_write_key)
-        for row in lines_module.BAD_KEYS
+        for row in nodes.BAD_KEYS
     ),
     _Mistake(
         "could not find expected ':'",

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 
 import yaml
 
-from arena_cli.yamlio import lines, nodes
-from arena_cli.yamlio.lines import LineError
-from arena_cli.yamlio.nodes import Loc, Node, YamlProblem
+from arena_cli.yamlio import nodes
+from arena_cli.yamlio.nodes import LineError, Loc, Node, YamlProblem
 
 _MARKS = (":{", ":[", ':"', ":'", "－", "\u3000", "\xa0", "“", "‘")
 _SUSPECTS = re.compile(
@@ -59,11 +58,11 @@ def _explain_key(key: yaml.ScalarNode, line: str) -> LineError | None:
         if line[column] != "-":
             problem = "the dash of a list item is full-width (－); YAML's is `- `"
         return LineError(problem, column, f"{dash['lead']}- {line[dash.end() :]}")
-    is_odd = any(char in lines.ODD_SPACES for char in key.value)
+    is_odd = any(char in nodes.ODD_SPACES for char in key.value)
     is_first = not line[:column].strip(" -")
     if not is_odd and not (is_first and re.search(r":[\[{\"']|：", key.value)):
         return None
-    return lines.find_bad_key(line)
+    return nodes.find_bad_key(line)
 
 
 def find_slips(root: Node, text: str) -> Iterator[YamlProblem]:
@@ -87,20 +86,20 @@ def _explain_value(loc: Loc, value: yaml.ScalarNode, line: str, text: str) -> Ya
         return None
     anchor = re.compile(r"&(\S+) +\S").match(line, start.column)
     if anchor and f"*{anchor[1]}" not in text:
-        fixed = lines.quote_span(line, start.column, lines.find_value_end(line, start.column))
+        fixed = nodes.quote_span(line, start.column, nodes.find_value_end(line, start.column))
         problem = f"`&{anchor[1]}` names a value, but nothing uses the name"
         hint = "a value that starts with & must be quoted"
         return YamlProblem(start.line + 1, problem, hint, start.column, fixed)
-    if lines.is_curly(value.value):
-        fixed = lines.quote_span(line, start.column, end.column)
+    if nodes.is_curly(value.value):
+        fixed = nodes.quote_span(line, start.column, end.column)
         opening, closing = value.value[0], value.value[-1]
         problem = f'{opening} {closing} are not YAML quotes; to keep them, put " around them'
-        hint = f"remove them, or quote it: {lines.quote(value.value)}"
+        hint = f"remove them, or quote it: {nodes.quote(value.value)}"
         return YamlProblem(start.line + 1, problem, hint, start.column, fixed, loc)
     comment = re.compile(r"\s*(?<=\s)(?P<at>#)(?=[^\s#!])").match(line, end.column)
     if comment and key in _PROSE and value.tag.endswith((":str", ":null")):
         first = start.column if value.value else comment.start("at")
-        fixed = lines.quote_span(line, first, len(line.rstrip()))
+        fixed = nodes.quote_span(line, first, len(line.rstrip()))
         problem = "a `#` after a space begins a comment: the rest of this line is lost"
         problem += " (a comment has a space after its #)"
         return YamlProblem(end.line + 1, problem, "quote the text", comment.start("at"), fixed, loc)
@@ -134,7 +133,7 @@ def _find_bare_keys(node: yaml.MappingNode, source: list[str], loc: Loc) -> Iter
         hint = "write `key: value` in it, or quote it if it is a text"
         fixed = None
         if " " not in node.value[0][0].value and start.line == end.line:
-            fixed = lines.quote_span(source[start.line], start.column, end.column)
+            fixed = nodes.quote_span(source[start.line], start.column, end.column)
         yield YamlProblem(start.line + 1, problem, hint, start.column, fixed, loc)
         return
     for index in bare:
@@ -185,5 +184,5 @@ def _explain_comma(
     fixed = None
     is_plain = isinstance(value, yaml.ScalarNode) and not value.style
     if is_plain and start.line == number == end.line and " " not in key.value:
-        fixed = lines.quote_span(line, start.column, end.column)
+        fixed = nodes.quote_span(line, start.column, end.column)
     return YamlProblem(number + 1, problem, hint, column, fixed, (*loc, key.value), dropped)

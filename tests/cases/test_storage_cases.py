@@ -12,7 +12,7 @@ import pytest
 from fasteners import InterProcessLock
 from program import Program, until
 
-from arena_cli.session import lane, store
+from arena_cli.session import store
 
 ECHO = {"say": "heard: ${message}"}
 
@@ -165,7 +165,7 @@ def test_c37_a_sender_does_not_overtake_those_that_wait(program: Program) -> Non
     program.real = True
     folder = program.folder / "sessions" / "s"
     folder.mkdir(parents=True)
-    with lane.draw_ticket(folder / store.NAME):
+    with store.draw_ticket(folder / store.NAME):
         refused = program.run("send", "-s", "s", "hello", "--wait", "0")
         assert (refused.code, refused.stdout) == (5, "")
         second = program.start("send", "-s", "s", "second")

@@ -25,7 +25,8 @@ from arena_cli.adapters.process import scripts, spawn
 from arena_cli.adapters.process.output import LineSplitter, NotAnAnswerError, Source, parse_line
 from arena_cli.adapters.process.spawn import ByteTail, Process, ProcessEvent, Program, Tail
 from arena_cli.errors import AgentError, AgentProtocolError, AgentUnavailable
-from arena_cli.util import excerpt, files
+from arena_cli.util import files
+from arena_cli.util.redaction import HIDDEN, is_secret_key
 from arena_cli.util.text import REPLACEMENT, cut_start
 from arena_cli.workspace.agents import INHERIT, is_variable
 from arena_cli.workspace.workspace import WORK_FOLDER
@@ -187,8 +188,8 @@ class ProgramSettings(Settings):
         variables = env if isinstance(env, Mapping) else {}
         for name, value in variables.items():
             if value != INHERIT:
-                secret = excerpt.is_secret_key(str(name)) and not is_variable(value)
-                words.insert(0, f"{name}={excerpt.HIDDEN if secret else value}")
+                secret = is_secret_key(str(name)) and not is_variable(value)
+                words.insert(0, f"{name}={HIDDEN if secret else value}")
         facts = [shlex.join(map(str, words))]
         facts += [f"{key}: {keys[key]}" for key in (*cls.powers, "cwd") if keys.get(key)]
         inherited = (str(name) for name, value in variables.items() if value == INHERIT)

@@ -24,7 +24,7 @@ from arena_cli.protocol import (
 )
 from arena_cli.scenarios.recording import serialize
 from arena_cli.scenarios.recording.model import CaseRecord, Recording
-from arena_cli.transcript import canonical
+from arena_cli.transcript import compare
 from arena_cli.transcript.compare import EMPTY, Changed, FieldReader, drop_empty, list_changes
 from arena_cli.transcript.conversation import Chain, Conversation, Reply, Turn, read_conversation
 from arena_cli.transcript.events import Event, MessageEvent, SessionEvent, SideEvent
@@ -79,7 +79,7 @@ class ComparedConversation:
 
 def of_session(events: Iterable[Event]) -> ComparedConversation:
     """Return a session from its events, from its beginning."""
-    return _compared_of(read_conversation(canonical.ordered(events)))
+    return _compared_of(read_conversation(compare.ordered(events)))
 
 
 def of_recording(recording: Recording) -> list[ComparedConversation]:

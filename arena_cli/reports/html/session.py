@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from arena_cli.protocol import Message
-from arena_cli.reports import content, event_lines, lines
+from arena_cli.reports import lines, timeline
 from arena_cli.reports.html import components
 from arena_cli.reports.html.components import Cast, FoldedText, Lane, Who
 from arena_cli.reports.lines import Span, Words
@@ -160,9 +160,7 @@ class _Table:
             case ChainFinished():
                 yield self._end(event)
             case _:
-                line = event_lines.render_event(
-                    event, self._say, lambda by: self._cast.who(by).name
-                )
+                line = timeline.render_event(event, self._say, lambda by: self._cast.who(by).name)
                 if line is not None:
                     yield NoteLine(line.spans)
 
@@ -295,4 +293,4 @@ class _Table:
         )
 
     def _text(self, message: Message) -> FoldedText:
-        return components.of_markdown(content.draw_message(message, self._say))
+        return components.of_markdown(lines.draw_message(message, self._say))

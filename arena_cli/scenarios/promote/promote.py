@@ -34,8 +34,7 @@ from arena_cli.util.redaction import Redactor
 from arena_cli.util.text import escape_line, make_safe_name
 from arena_cli.workspace.models import Human, Team
 from arena_cli.workspace.workspace import AGENTS_FOLDER, Workspace
-from arena_cli.yamlio.document import Fragment
-from arena_cli.yamlio.loader import wrap_data
+from arena_cli.yamlio.loader import Fragment, wrap_data
 
 Matter = Literal["must", "asked", "mentions", "turns", "end"]
 

@@ -9,8 +9,7 @@ from typing import Any
 from arena_cli.adapters.runtime import Answer, Heard
 from arena_cli.context import window
 from arena_cli.engine import call, plan
-from arena_cli.engine.plan import Planned
-from arena_cli.engine.state import Scene
+from arena_cli.engine.plan import Planned, Scene
 from arena_cli.errors import AgentError, AgentProtocolError, AgentTimeout, UsageError
 from arena_cli.protocol import AgentOutput, Attachment, CallNote, Message, TextDelta
 from arena_cli.scenarios import given

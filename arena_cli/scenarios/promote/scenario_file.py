@@ -19,11 +19,10 @@ from arena_cli.session.store import Stored
 from arena_cli.transcript import events, log
 from arena_cli.transcript.conversation import read_conversation
 from arena_cli.transcript.events import Event, MessageEvent, ReplyFinished, StatusReported
-from arena_cli.util import templates
-from arena_cli.util.text import cut_text, escape_line, make_safe_name
+from arena_cli.util.text import cut_text, escape_line, escape_template, make_safe_name
 from arena_cli.workspace import mentions, scaffold, visible_text
 from arena_cli.workspace.models import Team
-from arena_cli.yamlio import dump
+from arena_cli.yamlio import loader
 
 FIXTURES = "fixtures"
 PAST = "past.jsonl"
@@ -76,12 +75,12 @@ class Writer:
         title, past_keys = self._title(), self._given()
         pieces = [self._routed(piece, n) for n, piece in enumerate(self._taken.pieces, 1)]
         data: dict[str, Any] = {
-            "scenario": templates.escape_template(title),
+            "scenario": escape_template(title),
             **self._who,
             **({"given": past_keys} if past_keys else {}),
             "steps": [self._step(piece) for piece in pieces],
         }
-        text = self._head() + dump.dump_yaml(data)
+        text = self._head() + loader.dump_yaml(data)
         return WrittenFiles(title, text, self._files, pieces, self._notes)
 
     def _head(self) -> str:
@@ -110,9 +109,7 @@ class Writer:
             return {}
         is_plain = all(map(self._is_plain, history)) and summary(self._taken.before) is None
         if len(history) <= _MOST_MESSAGES and is_plain:
-            return {
-                "messages": [{m.author_id: templates.escape_template(m.content)} for m in history]
-            }
+            return {"messages": [{m.author_id: escape_template(m.content)} for m in history]}
         for message in history:
             for attachment in message.attachments:
                 name = Path(attachment.path or "").name
@@ -203,7 +200,7 @@ class Writer:
 
     def _step(self, piece: Piece) -> dict[str, Any]:
         message = piece.opening.message
-        escaped = templates.escape_template(message.content)
+        escaped = escape_template(message.content)
         if not piece.chain:
             if message.author_type == "system":
                 return {"system": escaped}

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from arena_cli.session import secret_files
+from arena_cli.session import outgoing
 from arena_cli.workspace.models import AgentProfile
 
 _Matcher = Callable[[str], object]
@@ -168,7 +168,7 @@ def _is_kept(name: str) -> bool:
     path = PurePosixPath(name)
     if path.parts[0] == _SESSIONS or path.suffix.lower() in _WRITTEN:
         return False
-    return _FOREIGN.isdisjoint(path.parts) and not secret_files.reason_of_name(path.name)
+    return _FOREIGN.isdisjoint(path.parts) and not outgoing.reason_of_name(path.name)
 
 
 def _hash(path: Path) -> str:

@@ -9,7 +9,7 @@ from arena_cli.protocol import Derived, MessageRef, Position, Volatile
 from arena_cli.scenarios.recording import serialize
 from arena_cli.scenarios.recording.model import CaseRecord
 from arena_cli.scenarios.recording.recorder import Tape
-from arena_cli.transcript import canonical
+from arena_cli.transcript import compare
 from arena_cli.transcript.compare import FieldReader
 from arena_cli.transcript.conversation import Turn, follow
 from arena_cli.transcript.events import (
@@ -65,7 +65,7 @@ def played(tape: Tape, session: str | None) -> Iterator[Fact]:
     """Yield the facts of a session as played now, in order."""
     stretches = [stretch for stretch in tape.stretches if stretch.session == session]
     steps = [
-        _StepEvents(stretch.step, list(canonical.ordered(stretch.events))) for stretch in stretches
+        _StepEvents(stretch.step, list(compare.ordered(stretch.events))) for stretch in stretches
     ]
     return _list_facts(steps, tape)
 

@@ -17,7 +17,7 @@ from typing import Any
 from arena_cli.protocol import AgentInput, Derived, ShownMessage
 from arena_cli.scenarios.recording import model, recorder, settings
 from arena_cli.scenarios.recording.recorder import MEMORY, Stretch, Tape, TapedCall
-from arena_cli.transcript import canonical, events
+from arena_cli.transcript import compare, events
 from arena_cli.transcript.events import Event, MessageEvent, ReplyStarted, list_fields
 from arena_cli.workspace.models import Member
 
@@ -72,7 +72,7 @@ def _events(
     tape: Tape,
 ) -> Iterator[dict[str, Any]]:
     """Yield the events of a step; of the planted past, only the messages that agents were shown."""
-    for event in canonical.ordered(stretch.events):
+    for event in compare.ordered(stretch.events):
         about = [call for call, memory_event in stretch.remembering if memory_event is event]
         yield from (_aside(MEMORY, call, tape) for call in about)
         line = record(event, ids)
@@ -102,7 +102,7 @@ def _events(
 
 def record(event: Event, ids: dict[str, str]) -> dict[str, Any]:
     """Return an event as a line of a recording; `ids` as in `canonical.canonicalize_event`."""
-    line = canonical.canonicalize_event(event, ids)
+    line = compare.canonicalize_event(event, ids)
     for name in list_fields(type(event), Derived):
         line.pop(name, None)
     if event.type == "reply_finished" and line.get("message"):

@@ -19,11 +19,11 @@ from arena_cli.adapters import base
 from arena_cli.scenarios.model import Scenario
 from arena_cli.scenarios.recording import agent_files
 from arena_cli.scenarios.result import Drift
-from arena_cli.util import templates
 from arena_cli.util.redaction import Redactor
+from arena_cli.util.text import iter_texts
 from arena_cli.workspace import agents
 from arena_cli.workspace.models import Member, ModelFacts, WorkspaceMemory, normalize_id
-from arena_cli.yamlio.document import Fragment, find_holder
+from arena_cli.yamlio.loader import Fragment, find_holder
 from arena_cli.yamlio.nodes import Loc
 
 AGENT = "agent"
@@ -238,8 +238,7 @@ def _with_filled(line: Mapping[str, Any], other_line: Mapping[str, Any]) -> dict
     The placeholder is kept if the other line has the same one, and its variable was not set.
     """
     own_texts, other_texts = (
-        dict(templates.iter_texts(settings_line.get(ADAPTER) or {}))
-        for settings_line in (line, other_line)
+        dict(iter_texts(settings_line.get(ADAPTER) or {})) for settings_line in (line, other_line)
     )
     unknown = {
         ".".join(map(str, loc)) for loc, text in own_texts.items() if other_texts.get(loc) == text
@@ -422,7 +421,7 @@ def _rubric(drift: Drift, scenario: Scenario) -> str:
 
 def _new_rubrics(drift: Drift, scenario: Scenario) -> Iterator[Loc]:
     old_text, new_text = (" ".join(text.split()) for text in (drift.before, drift.after))
-    for loc, text in templates.iter_texts(scenario.data):
+    for loc, text in iter_texts(scenario.data):
         plain = " ".join(text.split())
         if {"judge", "rubric"} & {*loc} and plain in new_text and plain not in old_text:
             yield loc
