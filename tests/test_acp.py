@@ -627,11 +627,11 @@ def test_what_comes_after_the_answer_is_no_part_of_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("plan", "said"),
     [
-        ({"initialize": [{"id": "ID", "result": None}]}, "protocol: Input should be"),
+        ({"initialize": [{"id": "ID", "result": None}]}, "protocol: must be a mapping"),
         ({"initialize": [{"id": "ID", "result": {"protocolVersion": "new"}}]}, "protocolVersion"),
-        ({"new": [{"id": "ID"}]}, "protocol: Input should be"),
+        ({"new": [{"id": "ID"}]}, "protocol: must be a mapping"),
         ({"new": [{"id": "ID", "result": {"sessionId": 5}}]}, "protocol: sessionId: "),
-        ({"prompt": [{"id": "ID", "result": []}]}, "protocol: Input should be"),
+        ({"prompt": [{"id": "ID", "result": []}]}, "protocol: must be a mapping"),
         ({"prompt": [{"id": "ID", "error": "boom"}]}, "answered with an error"),
         ({"prompt": [{"id": "ID", "error": {"code": [], "message": 5}}]}, "with an error"),
     ],

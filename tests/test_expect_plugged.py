@@ -143,10 +143,13 @@ def test_two_packages_with_one_key_are_told(stage: Stage, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("check", "wrong"),
     [
-        ({"tone": {"least": -1}}, "[0].tone.least: must be greater than or equal to 0"),
+        ({"tone": {"least": -1}}, "[0].tone.least: must be at least 0, not -1"),
         ({"tone": {}}, "[0].tone: `least` is missing"),
-        ({"tone": {"least": 1, "words": [1]}}, "[0].tone.words[0]: must be a valid string"),
-        ({"ends": 3}, "[0].ends: must be a valid string"),
+        (
+            {"tone": {"least": 1, "words": [1]}},
+            "[0].tone.words[0]: must be a text, not the number 1",
+        ),
+        ({"ends": 3}, "[0].ends: must be a text, not the number 3"),
         ({"picky": {"least": 1}}, "[0].picky: its own code failed on it: RuntimeError: boom"),
         ({"leaves": 1}, "[0].leaves: cannot be imported: SystemExit: 3"),
         ({"tone": {"least": 1}, "ignore_case": True}, "`ignore_case` has no effect on tone"),

@@ -892,14 +892,18 @@ def test_an_edited_recording_can_be_taken_over(recorded: Program) -> None:
     ("old", "new", "told"),
     [
         (',"must":["planner"]', "", "`must` is missing"),
-        ('"depth":0', '"depth":"x"', "turn_started: depth: Input should be a valid integer"),
+        (
+            '"depth":0',
+            '"depth":"x"',
+            "turn_started: depth: must be a whole number, not the text `x`",
+        ),
         (',"deferred":[]', "", "`deferred` is missing"),
         ('"output":{"content":"fine by me"}', '"output":{}', "'content' is missing"),
         ('"output":{"content":"fine by me"}', '"failure":{}', "'kind' is missing"),
         (
             '"content":"fine by me"',
             '"content":"a","usage":{"input_tokens":"x"}',
-            "input_tokens: Input should be a valid integer",
+            "input_tokens: must be a whole number, not the text `x`",
         ),
     ],
 )

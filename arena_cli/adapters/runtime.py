@@ -47,6 +47,7 @@ from arena_cli.util.text import clean_text, clean_value, cut_text
 from arena_cli.util.user_pattern import PatternTimeout
 from arena_cli.workspace import agents, visible_text
 from arena_cli.workspace.models import Member, ModelFacts
+from arena_cli.yamlio.schema_errors import explain_first
 
 _THINKING = re.compile(r"<(/?)(think|thinking)\s{0,8}>", re.IGNORECASE)
 _ONLY_ENDED = re.compile(r"^[ \t]*</think(?:ing)?\s{0,8}>[ \t]*$", re.IGNORECASE | re.MULTILINE)
@@ -84,7 +85,9 @@ def read(output: AgentOutput, invocation: Invocation) -> Reading:
         try:
             answer, error = _without_thinking(_cleaned(_merged(answer, decision)))
         except ValidationError as fault:
-            return Reading(answer, declined=False, error=_unreadable(fault))
+            return Reading(
+                answer, declined=False, error=f"its decision cannot be read: {explain_first(fault)}"
+            )
     answer, passed = _without_pass(answer)
     if answer.should_respond is False or (passed and not _says_something(answer)):
         return Reading(answer, declined=True, error=None)
@@ -237,12 +240,6 @@ def _without_pass(output: AgentOutput) -> tuple[AgentOutput, bool]:
 
 def _says_something(output: AgentOutput) -> bool:
     return bool(output.content.strip() or output.structured or output.attachments)
-
-
-def _unreadable(fault: ValidationError) -> str:
-    first = fault.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return f"its decision cannot be read: {place}: {first['msg']}"
 
 
 def _visible(pattern: re.Pattern[str], content: str) -> Iterator[re.Match[str]]:
@@ -475,10 +472,8 @@ class Runtime:
         try:
             settings = shape.model_validate(filled)
         except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"])
             raise AgentUnavailable(
-                member.id, f"adapter.{place}: {first['msg']}", mend="correct its profile"
+                member.id, f"adapter.{explain_first(error)}", mend="correct its profile"
             ) from error
         setup = Setup(
             agent_id=member.id,

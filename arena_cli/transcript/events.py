@@ -30,6 +30,7 @@ from arena_cli.protocol import (
     Usage,
     Volatile,
 )
+from arena_cli.yamlio.schema_errors import explain_first
 
 Phase = Literal["A", "B"]
 ReplyStatus = Literal["success", "declined", "timeout", "error", "cancelled"]
@@ -410,9 +411,7 @@ def parse(record: dict[str, Any]) -> Event | None:
     try:
         return shape.model_validate(record)
     except ValidationError as error:
-        first = error.errors()[0]
-        location = ".".join(str(step) for step in first["loc"])
-        raise ValueError(f"{record.get('type')}: {location}: {first['msg']}") from error
+        raise ValueError(f"{record.get('type')}: {explain_first(error)}") from error
 
 
 def restore(record: Mapping[str, Any]) -> Event | None:

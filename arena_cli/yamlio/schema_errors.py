@@ -122,6 +122,7 @@ _BOUNDS = {
     "less_than": ("lt", "must be less than"),
     "less_than_equal": ("le", "must be at most"),
 }
+_SUBJECT = re.compile(r"^[\w ]+? should")
 _FLAG_WORDS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 _REASONS = (("skip",), ("xfail",))  # their value is a reason, any text
 
@@ -166,6 +167,31 @@ def check(
     for group in _group_by_union(explainer.keep_causes(current)):
         faults.update(dict.fromkeys(explainer.explain(group)))
     return None, list(faults)
+
+
+def explain_first(error: ValidationError) -> str:
+    """Return the first error of data outside YAML files as `path: problem`."""
+    first = error.errors(include_url=False)[0]
+    path = ".".join(map(str, first["loc"]))
+    problem = explain_error(first)
+    return f"{path}: {problem}" if path else problem
+
+
+def explain_error(raw: Any) -> str:
+    """Return the problem of one of pydantic's errors, without its path."""
+    kind, context = raw["type"], raw.get("ctx", {})
+    if kind == "missing":
+        return "is missing"
+    if kind == "extra_forbidden":
+        return "unknown key"
+    if kind == "union_tag_not_found":
+        return "needs a key " + str(context["discriminator"]).replace("'", "`")
+    if kind in _KINDS:
+        return f"must be {_KINDS[kind]}, not {_describe(raw['input'])}"
+    if kind in ("literal_error", "enum"):
+        words = ", ".join(_split_words(context.get("expected", "")))
+        return f"must be one of {words}, not {_describe(raw['input'])}"
+    return _explain_value(_Error(kind, (), None, "", raw), is_secret=False)
 
 
 def drop_free_keys(data: Any, annotation: Any) -> Any:
@@ -518,6 +544,8 @@ def _is_number(text: str) -> bool:
 
 def _describe(value: Any) -> str:
     """Return a value in a few words: `the number 3`, `a list`."""
+    if value is None:
+        return "empty"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
@@ -540,7 +568,7 @@ def _explain_value(error: _Error, *, is_secret: bool) -> str:
     if error.kind in ("too_long", "string_too_long"):
         return f"may have at most {error.context['max_length']}"
     message = error.message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    return message.replace("Input should", "must")
+    return message if message != error.message else _SUBJECT.sub("must", message)
 
 
 def _split_words(listed: str) -> list[str]:

@@ -26,6 +26,7 @@ from arena_cli.adapters.attachments import AttachedFile, describe_paths, list_ne
 from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused
 from arena_cli.protocol import AgentInput, AgentOutput, CallNote, Emit, Render, SessionId
 from arena_cli.util.text import clean_text, cut_text
+from arena_cli.yamlio.schema_errors import explain_first
 
 # Agents look for commands and for paths of files in the last block of text of a prompt, so nothing
 # that anybody said may stand there.
@@ -316,11 +317,7 @@ def _cost(before: float | None, now: float | None) -> float | None:
 
 
 def _first_fault(error: ValueError) -> str:
-    if not isinstance(error, ValidationError):
-        return str(error)
-    first = error.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
-    return f"{place}: {first['msg']}" if place else first["msg"]
+    return explain_first(error) if isinstance(error, ValidationError) else str(error)
 
 
 def _values(option: schema.SessionConfigOptionSelect) -> Iterator[str]:

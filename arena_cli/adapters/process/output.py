@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from arena_cli.adapters.process.spawn import ByteTail, Tail
 from arena_cli.protocol import AgentOutput
 from arena_cli.util.text import REPLACEMENT, AnsiStripper, clean_value, decode_output, strip_ansi
+from arena_cli.yamlio.schema_errors import explain_first
 
 _DECODER = json.JSONDecoder(strict=False)
 _BETWEEN = re.compile(r"[\s,\[\]]*+")
@@ -406,9 +407,8 @@ def parse_output(value: dict[str, Any]) -> AgentOutput:
     try:
         return AgentOutput.model_validate(value)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        path = ".".join(map(str, first["loc"]))
-        raise NotAnAnswerError(f"its result is not an answer: `{path}`: {first['msg']}") from error
+        problem = explain_first(error)
+        raise NotAnAnswerError(f"its result is not an answer: {problem}") from error
 
 
 def get_at_path(value: Any, path: str) -> Any:

@@ -21,6 +21,7 @@ from arena_cli.reports.diff.model import Compared, Side
 from arena_cli.reports.lines import BETWEEN, EMPTY, INDENT, Line, Span, Words, line
 from arena_cli.transcript.compare import Changed
 from arena_cli.util.text import escape_line
+from arena_cli.yamlio.schema_errors import explain_first
 
 VERSION = 1
 
@@ -146,10 +147,8 @@ def read(document: Any, label: str) -> RunRecord:
     try:
         run_read = RunRecord.model_validate(document)
     except ValidationError as error:
-        first = error.errors()[0]
-        path = ".".join(str(step) for step in first["loc"])
         raise UsageError(
-            f"{label}: not a result: {path}: {first['msg']}",
+            f"{label}: not a result: {explain_first(error)}",
             "write it with `arena run --json > FILE`",
         ) from error
     if run_read.version != VERSION:

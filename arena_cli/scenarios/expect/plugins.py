@@ -20,6 +20,7 @@ from arena_cli import errors
 from arena_cli.scenarios.expect import python_checks, text_checks
 from arena_cli.scenarios.expect.context import Subject
 from arena_cli.scenarios.expect.text_checks import Verdict
+from arena_cli.yamlio.schema_errors import explain_error
 
 GROUP = "arena.expectations"
 
@@ -98,7 +99,7 @@ def _wrong(key: str, problem: str, raw: Any) -> ValidationError:
 
 def _detail(key: str, error: Any, shape: type[BaseModel]) -> InitErrorDetails:
     """Return an error of the options, below their key; a missing key is reported at its parent."""
-    problem, loc = error["msg"].removeprefix("Value error, "), error["loc"]
+    problem, loc = explain_error(error), error["loc"]
     if error["type"] == "missing":
         problem, loc = f"`{loc[-1]}` is missing", loc[:-1]
     elif error["type"] == "extra_forbidden":

@@ -27,6 +27,7 @@ from arena_cli.scenarios.recording.model import ASIDE, CallKey, CaseRecord, Reco
 from arena_cli.transcript.events import EVENT_TYPES, list_fields
 from arena_cli.util import files
 from arena_cli.util.redaction import Redactor
+from arena_cli.yamlio.schema_errors import explain_first
 
 FOLDER = "recordings"
 SUFFIX = ".jsonl"
@@ -171,8 +172,7 @@ def _check(record: Mapping[str, Any]) -> None:
 
 def _why(error: Exception) -> str:
     if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        return explain_first(error)
     return f"{error} is missing" if isinstance(error, KeyError) else str(error)
 
 
