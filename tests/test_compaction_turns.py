@@ -485,7 +485,7 @@ def test_the_timeline_tells_of_it_in_one_line_each() -> None:
         ],
         "zh": [
             "  全栈 的窗口已用 93 %",
-            "  9 条消息的摘要（全栈）：900 → 90 个令牌",
+            "  9 条消息的摘要（全栈）：900 → 90 个 token",
             "  9 条消息的摘要（全栈）已撤回：it is\\x1b[31m empty\\n",
             "  全栈 查找笔记：it holds\\x1b[31m no list",
         ],

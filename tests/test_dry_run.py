@@ -204,18 +204,18 @@ def test_a_chinese_reader_gets_it_in_chinese(program: Program) -> None:
         "  [file（文件）: notes.txt,  字节]\n"
         "  没有名为 @bob 的成员\n"
         "\n"
-        "须回应：\n"
+        "必须回复：\n"
         "  全栈开发 (dev) ·  条消息中的  条 ·  tokens\n"
-        "可回应（只按这条消息判断；先有的回应可能改变结果）：\n"
-        "  ops · 被询问 · relevance（相关度）. >= . · 命中：Kubernetes\n"
+        "可以回复（只按这条消息判断；更早的回复可能改变结果）：\n"
+        "  ops · 被询问 · 相关度 .，达到 . · 命中：Kubernetes\n"
         "     条消息中的  条 ·  tokens\n"
-        "  tester · 未选中 · relevance（相关度）. < . · 命中：测试\n"
-        "  shy · 未选中 · relevance（相关度） < .，只有被点名才回应 (auto_respond: false)\n"
+        "  tester · 未选中 · 相关度 .，低于 . · 命中：测试\n"
+        "  shy · 未选中 · 相关度 ，低于 .，只有被点名才回复（auto_respond: false）\n"
         "\n"
-        "第  轮约  个令牌：须回应的约 ，可回应的约 \n"
+        "第  轮约  个 token：必须回复的约 ，可以回复的约 \n"
     )
     done = program.run("send", "--dry-run", "@maya hm").check()
-    assert "\n没有成员须回应\n可回应（只按这条消息判断）：\n" in done.stdout
+    assert "\n没有成员必须回复\n可以回复（只按这条消息判断）：\n" in done.stdout
     assert done.stdout.endswith("不会调用任何成员。要调用成员，请在消息中点名：@dev\n")
 
 

@@ -598,7 +598,7 @@ def test_a_chinese_reader_is_told_of_drift_in_chinese() -> None:
     )
     lines = closed(told, say=Words("zh"))
     assert lines[1] == "与录制不同：dev 看到的 role_prompt 变了"
-    assert lines[-3] == "  请检查改动；如要接受：`arena run --update s/x.yaml`"
+    assert lines[-3] == "  请先确认；若是有意的改动：`arena run --update s/x.yaml`"
     assert lines[-1] == "1 failed only by drift（仅与录制不同），用时 1.5 秒 · 1 replayed（回放）"
 
 

@@ -17,6 +17,7 @@ from arena_cli.protocol import Attachment, Status, StructuredContent
 from arena_cli.reports import lines
 from arena_cli.reports.lines import Words
 from arena_cli.transcript.events import End, ReplyStatus
+from arena_cli.util.language import choose_language
 
 REPORT = Path(lines.__file__).parent
 SOURCE = REPORT / "locale" / "zh" / "LC_MESSAGES" / "arena.po"
@@ -121,7 +122,7 @@ def test_the_language_is_asked_for(
     environ: dict[str, str], language: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.platform", "linux")
-    assert lines.language(environ) == language
+    assert choose_language(environ) == language
 
 
 @pytest.mark.parametrize(("tag", "language"), [(0x0804, "zh"), (0x0404, "zh"), (0x0409, "en")])
@@ -138,10 +139,10 @@ def test_windows_says_the_language_of_its_windows(
 
     monkeypatch.setattr("sys.platform", "win32")
     monkeypatch.setattr(ctypes, "windll", Windows, raising=False)
-    assert lines.language({}) == language
-    assert lines.language({"LANG": "en_GB"}) == "en"
+    assert choose_language({}) == language
+    assert choose_language({"LANG": "en_GB"}) == "en"
     monkeypatch.delattr(ctypes, "windll")
-    assert lines.language({}) == "en"
+    assert choose_language({}) == "en"
 
 
 def test_every_reason_why_a_recording_was_not_kept_has_its_chinese() -> None:

@@ -127,10 +127,12 @@ def _other_lines(preview: Preview, say: Words) -> Iterator[str]:
 
 def _judgement(candidate: Judged, preview: Preview, say: Words) -> str:
     relevance, threshold = f"{candidate.relevance:g}", f"{candidate.threshold:g}"
-    measured = say("relevance {relevance}", relevance=relevance)
+    text = "relevance {relevance}"
     if preview.selection == "relevance":
-        sign = "<" if candidate.relevance < candidate.threshold else ">="
-        measured += f" {sign} {threshold}"
+        text = "relevance {relevance} >= {threshold}"
+        if candidate.relevance < candidate.threshold:
+            text = "relevance {relevance} < {threshold}"
+    measured = say(text, relevance=relevance, threshold=threshold)
     if candidate.asked or candidate.below:
         return measured
     return say("{measured}, {reason}", measured=measured, reason=say(candidate.reason))

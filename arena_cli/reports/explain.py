@@ -387,7 +387,8 @@ def _draw_called(called: Called, say: Words) -> Iterator[Line]:
 
 def _must(agent: str, by: Sequence[str], reason: str, say: Words) -> str:
     cause = say("named by {who}", who=_join_names(by, say)) if by else say(reason)
-    return f"{escape_line(agent)} ({cause})" if cause else escape_line(agent)
+    name = escape_line(agent)
+    return say("{who} ({reason})", who=name, reason=cause) if cause else name
 
 
 def _draw_others(others: Others, say: Words) -> Iterator[Line]:

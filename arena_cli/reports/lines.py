@@ -6,15 +6,11 @@ other shape is shown as JSON, so that nothing is left out. All of it is escaped.
 
 from __future__ import annotations
 
-import gettext
 import json
-import os
 import re
 import string
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from arena_cli import errors, protocol
@@ -27,8 +23,8 @@ from arena_cli.protocol import (
     Usage,
 )
 from arena_cli.transcript.events import PassedOver, ReplyFinished
+from arena_cli.util.language import Texts, current_language
 from arena_cli.util.text import escape_line, escape_text
-from arena_cli.workspace.models import Language
 
 
 class Span(NamedTuple):
@@ -100,37 +96,14 @@ def unresolved(names: Iterable[str], members: Mapping[str, str], say: Words) -> 
     return say("no member is called {names} (did you mean {near}?)", names=listed, near=hints)
 
 
-_WINDOWS_CHINESE = 0x04
-_WINDOWS_PRIMARY = 0x3FF
-
-
-_LOCALE = Path(__file__).parent / "locale"
-
-
-class Words:
-    """Fixed words in one language."""
-
-    def __init__(self, language: Language = "en") -> None:
-        self.language: Language = language
-        self._texts = gettext.NullTranslations()
-        if language != "en":
-            self._texts = gettext.translation("arena", _LOCALE, [language])
-
-    def __call__(self, text: str, /, **values: object) -> str:
-        """Return the text in this language, with `{name}` filled in."""
-        translated = self._texts.gettext(text)
-        return translated.format(**values) if values else translated
-
-    def enum(self, word: str) -> str:
-        """Return a word of a file's vocabulary: itself, followed by its translation."""
-        meaning = self._texts.pgettext("word", word)
-        return word if meaning == word else f"{word}（{meaning}）"
+class Words(Texts):
+    """Fixed texts in one language, also as pieces of a line."""
 
     def spans(
-        self, text: str, /, style: str = "", **values: str | int | list[Span]
+        self, text: str, style: str = "", context: str = "", /, **values: str | int | list[Span]
     ) -> Iterator[Span]:
         """Yield the text as pieces of a line; a value may be pieces with their own styles."""
-        for literal, name, _, _ in string.Formatter().parse(self._texts.gettext(text)):
+        for literal, name, _, _ in string.Formatter().parse(self.translate(text, context)):
             if literal:
                 yield Span(literal, style)
             if name is not None:
@@ -141,34 +114,9 @@ class Words:
                     yield Span(str(value), style)
 
 
-def language(environ: Mapping[str, str]) -> Language:
-    """Return the language: `ARENA_LANG` (zh, or English), else the locale, else that of Windows."""
-    setting = environ.get("ARENA_LANG")
-    if setting:
-        return _parse_language(setting)
-    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
-        if environ.get(name):
-            return _parse_language(environ[name])
-    return _windows() if sys.platform == "win32" else "en"
-
-
 def user_words() -> Words:
-    """Return the words in the language of this process."""
-    return Words(language(os.environ))
-
-
-def _parse_language(tag: str) -> Language:
-    return "zh" if tag.casefold().startswith("zh") else "en"
-
-
-def _windows() -> Language:
-    import ctypes  # noqa: PLC0415 - there is no other way on Windows, and no need elsewhere
-
-    try:
-        tag = ctypes.windll.kernel32.GetUserDefaultUILanguage()  # type: ignore[attr-defined,unused-ignore]  # on Windows only
-    except (AttributeError, OSError):
-        return "en"
-    return "zh" if tag & _WINDOWS_PRIMARY == _WINDOWS_CHINESE else "en"
+    """Return the texts in the language of this process's user."""
+    return Words(current_language())
 
 
 LONGEST_AVATAR = 12

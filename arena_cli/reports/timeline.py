@@ -71,10 +71,14 @@ def _render_note(event: NoteEvent, say: Words, who: Who) -> Line:
     if event.act == "refused":
         return _render_refusal(event, say, who)
     title = escape_line(f"{event.title} ({event.reason})" if event.reason else event.title)
+    note = escape_line(event.note)
+    if event.by == RULES and event.act == "added":
+        text = "note {note} added by rules: {title}"
+        return line(INDENT, say.spans(text, "dim", event.kind, note=note, title=title))
     spans = say.spans(
         "note {note} {act} by {who}: {title}",
         "dim",
-        note=escape_line(event.note),
+        note=note,
         act=say.enum(event.act),
         who=say("rules") if event.by == RULES else who(event.by),
         title=title,
@@ -378,10 +382,11 @@ class Timeline:
         told = []
         for agent, why in event.passed_over.items():
             self._why[agent] = lines.passed_over(why, self._say)
-            told.append([self._short(agent), Span(f" ({self._why[agent]})", "dim")])
+            name, reason = [self._short(agent)], self._why[agent]
+            told.append([*self._say.spans("{who} ({reason})", "dim", who=name, reason=reason)])
         if told:
-            name = lines.joined(told, self._say(", "))
-            yield line(INDENT, self._say.spans("passed over: {who}", "dim", who=name))
+            names = lines.joined(told, self._say(", "))
+            yield line(INDENT, self._say.spans("passed over: {who}", "dim", who=names))
         if event.asked:
             yield EMPTY
             yield self._phase("may reply: {who}", self._list(event.asked))

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from arena_cli.errors import UsageError
 from arena_cli.protocol import MemberInfo
+from arena_cli.util import language
 from arena_cli.util.text import explain_unfilled
 from arena_cli.util.user_pattern import UserPattern
 
@@ -49,7 +50,7 @@ _LATER_OF_TEAM = _LATER | read_keys(
 OnFailure = Literal["skip", "retry", "abort"]
 Selection = Literal["relevance", "ask", "none"]
 Durability = Literal["fsync", "flush"]
-Language = Literal["en", "zh"]
+Language = language.Language
 
 
 def _check_glob(pattern: str) -> str:

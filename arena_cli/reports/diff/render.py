@@ -301,7 +301,7 @@ def _value(field: str, value: Any, say: Words) -> str:
         return say("nothing")
     if field == "passed_over" and isinstance(value, dict):
         name = (
-            f"{escape_line(agent)} ({lines.passed_over(reason, say)})"
+            say("{who} ({reason})", who=escape_line(agent), reason=lines.passed_over(reason, say))
             for agent, reason in value.items()
         )
         return say(", ").join(name)

@@ -1,0 +1,193 @@
+"""Choose the language of texts, and translate them with the gettext catalog.
+
+Reports translate a text where they write it (`Texts`). Errors and hints are raised in English, at
+any depth, and are translated where they are printed (`translate_message`): transcripts, JSON and
+logs keep the English text. The catalog has these messages in the context `message`; a message
+with values in it is recognised by the text around them.
+"""
+
+from __future__ import annotations
+
+import gettext
+import os
+import re
+import string
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+Language = Literal["en", "zh"]
+
+_LOCALE = Path(__file__).parent.parent / "reports" / "locale"
+_WINDOWS_CHINESE = 0x04
+_WINDOWS_PRIMARY = 0x3FF
+
+_WORD = "word"
+_MESSAGE = "message"
+
+
+class Texts:
+    """Fixed texts in one language."""
+
+    def __init__(self, language: Language = "en") -> None:
+        self.language: Language = language
+        self._catalog = _catalog(language)
+
+    def __call__(self, text: str, /, **values: object) -> str:
+        """Return the text in this language, with `{name}` filled in."""
+        translated = self.translate(text)
+        return translated.format(**values) if values else translated
+
+    def translate(self, text: str, context: str = "") -> str:
+        """Return the text in this language, in that context of the catalog if it is there."""
+        if context:
+            translated = self._catalog.pgettext(context, text)
+            if translated != text:
+                return translated
+        return self._catalog.gettext(text)
+
+    def enum(self, word: str) -> str:
+        """Return a word of a file's vocabulary: itself, followed by its translation."""
+        meaning = self._catalog.pgettext(_WORD, word)
+        return word if meaning == word else f"{word}（{meaning}）"
+
+
+@lru_cache
+def _catalog(language: Language) -> gettext.NullTranslations:
+    if language == "en":
+        return gettext.NullTranslations()
+    return gettext.translation("arena", _LOCALE, [language])
+
+
+_workspace_language: list[Language] = []
+_SETTING = re.compile(rb"^language[ \t]*:[ \t]*[\"']?(en|zh)\b", re.MULTILINE)
+
+
+def use_workspace(root: Path | None) -> None:
+    """Use the language that `arena.yaml` in this folder sets, even if the file has errors."""
+    _workspace_language.clear()
+    if root is None:
+        return
+    try:
+        match = _SETTING.search((root / "arena.yaml").read_bytes())
+    except OSError:
+        return
+    if match:
+        _workspace_language.append("zh" if match[1] == b"zh" else "en")
+
+
+def current_language() -> Language:
+    """Return the language of this process's user; see `choose_language`."""
+    return choose_language(os.environ, _workspace_language[0] if _workspace_language else None)
+
+
+def choose_language(environ: Mapping[str, str], workspace: Language | None = None) -> Language:
+    """Return `ARENA_LANG` (zh, or English), else the workspace's language, else the locale's.
+
+    On Windows without a locale, it is the language of the display.
+    """
+    setting = environ.get("ARENA_LANG")
+    if setting:
+        return _parse_language(setting)
+    if workspace:
+        return workspace
+    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
+        if environ.get(name):
+            return _parse_language(environ[name])
+    return _windows() if sys.platform == "win32" else "en"
+
+
+def _parse_language(tag: str) -> Language:
+    return "zh" if tag.casefold().startswith("zh") else "en"
+
+
+def _windows() -> Language:
+    import ctypes  # noqa: PLC0415 - there is no other way on Windows, and no need elsewhere
+
+    try:
+        tag = ctypes.windll.kernel32.GetUserDefaultUILanguage()  # type: ignore[attr-defined,unused-ignore]  # on Windows only
+    except (AttributeError, OSError):
+        return "en"
+    return "zh" if tag & _WINDOWS_PRIMARY == _WINDOWS_CHINESE else "en"
+
+
+class _Template(NamedTuple):
+    """A message of the catalog: its literal parts, its pattern and its translation."""
+
+    parts: tuple[str, ...]
+    pattern: str
+    translation: str
+
+
+# Values that are messages themselves; all others are kept as they are.
+_NESTED = frozenset({"problem", "hint", "reason", "detail"})
+
+
+@lru_cache
+def _messages(language: Language) -> tuple[Mapping[str, str], tuple[_Template, ...]]:
+    """Return the messages of the catalog: fixed ones, and those with values, the longest first."""
+    fixed: dict[str, str] = {}
+    templates = []
+    prefix = f"{_MESSAGE}\x04"  # between a context and its text, in the format of gettext
+    entries: Mapping[Any, str] = getattr(_catalog(language), "_catalog", {})
+    for key, translation in entries.items():
+        if not isinstance(key, str) or not key.startswith(prefix):
+            continue
+        text = key.removeprefix(prefix)
+        if "{" in text:
+            templates.append(_compile(text, translation))
+        else:
+            fixed[text] = translation
+    return fixed, tuple(sorted(templates, key=lambda one: -sum(map(len, one.parts))))
+
+
+def _compile(text: str, translation: str) -> _Template:
+    parts, pattern, names = [], "", set()
+    for literal, name, _, _ in string.Formatter().parse(text):
+        parts.append(literal)
+        pattern += re.escape(literal)
+        if name is not None:
+            pattern += f"(?P={name})" if name in names else f"(?P<{name}>.+?)"
+            names.add(name)
+    return _Template(tuple(filter(None, parts)), pattern, translation)
+
+
+def translate_message(text: str, language: Language | None = None) -> str:
+    """Return a message in the user's language: as a whole, else line by line, else by clause.
+
+    What the catalog does not have stays English.
+    """
+    language = language or current_language()
+    if language == "en":
+        return text
+    translated = _translate_once(text, language)
+    if translated is not None:
+        return translated
+    if "\n" in text:
+        return "\n".join(translate_message(line, language) for line in text.split("\n"))
+    bare = text.lstrip(" ")
+    if bare != text:
+        return text[: len(text) - len(bare)] + translate_message(bare, language)
+    if "; " in text:
+        clauses = [translate_message(clause, language) for clause in text.split("; ")]
+        return "；".join(clauses) if clauses != text.split("; ") else text
+    return text
+
+
+def _translate_once(text: str, language: Language) -> str | None:
+    fixed, templates = _messages(language)
+    if text in fixed:
+        return fixed[text]
+    for template in templates:
+        if not all(part in text for part in template.parts):
+            continue
+        match = re.fullmatch(template.pattern, text, re.DOTALL)
+        if match:
+            values = {
+                name: translate_message(value, language) if name in _NESTED else value
+                for name, value in match.groupdict().items()
+            }
+            return template.translation.format(**values)
+    return None
