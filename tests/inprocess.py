@@ -34,9 +34,20 @@ class Ran:
     code: int
 
 
-def run(args: Sequence[str], folder: Path, env: Mapping[str, str], stdin: bytes) -> Ran:
-    """Run `arena ARGS` in a folder with exactly this environment; the process stays as it was."""
-    stdout, stderr = io.BytesIO(), io.BytesIO()
+def run(
+    args: Sequence[str],
+    folder: Path,
+    env: Mapping[str, str],
+    stdin: bytes,
+    *,
+    one_stream: bool = False,
+) -> Ran:
+    """Run `arena ARGS` in a folder with exactly this environment; the process stays as it was.
+
+    With `one_stream`, stderr is written into stdout, as on a terminal.
+    """
+    stdout = io.BytesIO()
+    stderr = stdout if one_stream else io.BytesIO()
     with _process_state(), _environment(folder, env):
         sys.argv = ["arena", *args]
         sys.stdin = io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
@@ -47,7 +58,7 @@ def run(args: Sequence[str], folder: Path, env: Mapping[str, str], stdin: bytes)
         for stream in streams[1:]:
             stream.flush()
             stream.detach()  # the bytes are read after the wrapper is gone
-    return Ran(stdout.getvalue(), stderr.getvalue(), code)
+    return Ran(stdout.getvalue(), b"" if one_stream else stderr.getvalue(), code)
 
 
 def _exit_code() -> int:

@@ -66,7 +66,7 @@ def team(*members: Member, humans: Sequence[str] = (), **config: Any) -> Team:
 
 
 def worked_team() -> Team:
-    """The team of the worked example (docs/concepts/turn-rules.md)."""
+    """Return the Chinese team of the worked example in docs/concepts/turn-rules.md."""
     return team(
         member(
             "architect",
