@@ -317,6 +317,67 @@ def test_a_lost_session_is_made_anew_with_everything(tmp_path: Path, flags: list
     assert "and now?" in text
 
 
+_REJECTED = "messages.3: tool_use ids were found without tool_result blocks"
+_DEAD = {
+    "an internal error": "error:-32603:Internal error",
+    "an error that is explained": f"error:-32603:Internal error: {_REJECTED}",
+    "a rejected history": f"error:-32603:API Error: 400 {_REJECTED}",
+    "an empty refusal": "stop:refusal",
+    "the end of the process": f"die:Error: {_REJECTED}",
+}
+
+
+@pytest.mark.parametrize("how", ["--load", "--resume"])
+@pytest.mark.parametrize("step", _DEAD.values(), ids=_DEAD)
+def test_a_prompt_that_fails_in_a_resumed_session_begins_afresh(
+    tmp_path: Path, step: str, how: str
+) -> None:
+    heard = Heard()
+    adapter = agent(tmp_path, how, f"lost:{step}", "say:x")
+    got = using(adapter, lambda one: one.invoke(later("s-earlier"), heard))
+    assert got.content == "x"
+    assert heard.session_id
+    assert heard.session_id != "s-earlier"
+    assert heard.notes["lost_session"] == "s-earlier"
+    assert heard.notes["lost_because"]
+    [told] = [one.detail for one in heard.statuses if one.status == "waiting"]
+    assert told.startswith("its session cannot be resumed, so it begins a new one: ")
+    [_, [text, _]] = logged(tmp_path, "prompt")
+    assert "你好" in text
+    assert "and now?" in text
+
+
+_NOT_DEAD = {
+    "overload": ["lost:error:-32603:Internal error: API Error: 529 overloaded"],
+    "no network": ["lost:die:Error: read ECONNRESET"],
+    "a wrong key": ["lost:error:-32603:status 401 invalid api key"],
+    "no login": ["lost:error:-32000:Authentication required"],
+    "a length limit": ["lost:stop:max_tokens"],
+    "too long": ["lost:error:-32603:prompt is too long: 200001 tokens > 200000 maximum"],
+    "a refusal in words": ["say:I cannot help", "lost:stop:refusal"],
+    "an error after a tool": ["tool:read:a.txt", "lost:error:-32603:Internal error"],
+    "a death after an answer began": ["say:half an ans", "lost:die:"],
+}
+
+
+@pytest.mark.parametrize("steps", _NOT_DEAD.values(), ids=_NOT_DEAD)
+def test_a_failure_with_a_cause_is_not_a_dead_session(tmp_path: Path, steps: list[str]) -> None:
+    heard = Heard()
+    adapter = agent(tmp_path, "--resume", *steps, "say:x")
+    with pytest.raises(AgentError):
+        using(adapter, lambda one: one.invoke(later("s-earlier"), heard))
+    assert "lost_session" not in heard.notes
+    assert len(logged(tmp_path, "prompt")) == 1
+
+
+def test_a_dead_session_is_replaced_once(tmp_path: Path) -> None:
+    heard = Heard()
+    adapter = agent(tmp_path, "--resume", "error:-32603:Internal error")
+    with pytest.raises(AgentError):
+        using(adapter, lambda one: one.invoke(later("s-earlier"), heard))
+    assert len(logged(tmp_path, "prompt")) == 2
+
+
 def test_a_dead_agent_is_started_anew_and_goes_on(tmp_path: Path) -> None:
     async def calls(adapter: AcpAdapter) -> str:
         heard = Heard()

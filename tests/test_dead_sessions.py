@@ -84,6 +84,8 @@ def test_claude_code_begins_afresh_in_the_same_call(tmp_path: Path, failure: str
     finished = [line for line in program.records("s") if line["type"] == "reply_finished"]
     assert finished[1]["metadata"]["lost_session"]
     assert finished[1]["metadata"]["lost_because"]
+    [told] = [line for line in program.records("s") if line["type"] == "status"]
+    assert "its session cannot be resumed, so it begins a new one" in told["detail"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a shell script")

@@ -23,7 +23,6 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from arena_cli.adapters import error_words, http
-from arena_cli.adapters.attachments import AttachedFile, describe_paths, list_new_files
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.adapters.claude_tools import ClaudeToolUses, describe_tools, permission_options
 from arena_cli.adapters.claude_usage import (
@@ -33,6 +32,13 @@ from arena_cli.adapters.claude_usage import (
     list_or_empty,
     read_spending,
     read_turn_usage,
+)
+from arena_cli.adapters.coding_agents import (
+    AttachedFile,
+    describe_paths,
+    is_dead_session,
+    list_new_files,
+    report_lost_session,
 )
 from arena_cli.adapters.coding_clis import adapter
 from arena_cli.adapters.process import run
@@ -392,7 +398,7 @@ class ClaudeCodeAdapter:
             try:
                 output = await self._run_turn(input, emit)
             except SessionLostError as error:
-                emit(CallNote({"lost_session": self._session.id, "lost_because": str(error)}))
+                report_lost_session(emit, self._session.id, str(error))
                 output = await self._run_turn(input.afresh(), emit)
             emit(self._session.dump())
             return output
@@ -436,7 +442,8 @@ class ClaudeCodeAdapter:
                 raise
             notes = self._process.notes()
             is_lost = LOST_SESSION in notes.get("stderr", "")
-            if session and (is_lost or (not is_open and _is_dead_session(turn, error))):
+            is_lost = is_lost or (not (is_open or turn.has_begun) and is_dead_session(error))
+            if session and is_lost:
                 raise SessionLostError(error.came) from error
             error.metadata = {**notes, **error.metadata}
             raise
@@ -495,19 +502,6 @@ class ClaudeCodeAdapter:
 
     def _environment(self) -> dict[str, str]:
         return run.build_environment(self._setup.environ, {**_ENVIRONMENT, **self._settings.env})
-
-
-def _is_dead_session(turn: ClaudeTurn, error: AgentError) -> bool:
-    """Return True if a resumed session failed before its turn began, for no reason of a provider.
-
-    Its history may be one that the provider rejects, with status 400; a new session has none.
-    """
-    if turn.has_begun or not error.again:
-        return False
-    if isinstance(error, AgentRefused):
-        return not error.overflow and error.metadata.get("http_status") == HTTPStatus.BAD_REQUEST
-    is_unexplained = error_words.find_error_type(error.came) is AgentProtocolError
-    return isinstance(error, AgentProtocolError) and is_unexplained
 
 
 def _content(prompt: str, files: Sequence[AttachedFile], emit: Emit) -> list[dict[str, Any]]:

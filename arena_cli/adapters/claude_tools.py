@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from arena_cli.adapters.claude_usage import dict_or_empty, list_or_empty
-from arena_cli.adapters.tool_use import ToolUses, describe_tool_use
+from arena_cli.adapters.coding_agents import ToolUses, describe_tool_use
 from arena_cli.protocol import Emit
 
 _NO_SUCH_TOOL = "No such tool available"

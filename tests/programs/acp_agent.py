@@ -7,8 +7,9 @@ LOG takes one JSON object a line of what the agent was asked. Flags: `--load`, `
 another process is known), `--login` (it wants one), `--images`, `--resources` (it takes),
 `--models`, `--modes`, `--banner`, `--flood`, `--silent`, `--version=N`. Steps are what it does at
 every prompt, such as `say:text`, `say@id:text`, `tool:kind:title`, `ask:kind:path` (or JSON as
-the tool's input), `read:path`, `write:path`, `err:line`, `stop:refusal`; `/` stands between the
-steps of one prompt and the next, `{n}` is how many prompts there were in this process.
+the tool's input), `read:path`, `write:path`, `err:line`, `stop:refusal`, `lost:STEP` (only in a
+session that was taken up; it ends the prompt's steps); `/` stands between the steps of one prompt
+and the next, `{n}` is how many prompts there were in this process.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ class Agent:
         self.client: Any = None
         self.prompts = 0
         self.sessions = 0
+        self.taken_up = ""
         self.cancelled = asyncio.Event()
 
     def on_connect(self, client: Any) -> None:
@@ -115,6 +117,7 @@ class Agent:
 
     async def _take_up(self, how: str, session_id: str) -> None:
         log(**{how: session_id})
+        self.taken_up = session_id
         if "--dies" in FLAGS:
             os._exit(3)
         if "--forgets" in FLAGS:
@@ -145,7 +148,13 @@ class Agent:
         log(prompt=texts, session=session_id)
         answer: dict[str, Any] = {"stop_reason": "end_turn"}
         for step in STEPS[min(self.prompts, len(STEPS)) - 1]:
-            answer.update(await self._do(session_id, step.replace("{n}", str(self.prompts))) or {})
+            is_lost = step.startswith("lost:")
+            if is_lost and session_id != self.taken_up:
+                continue
+            words = step.removeprefix("lost:").replace("{n}", str(self.prompts))
+            answer.update(await self._do(session_id, words) or {})
+            if is_lost:
+                break
         return schema.PromptResponse.model_construct(**answer)
 
     async def _do(self, session_id: str, step: str) -> dict[str, Any] | None:

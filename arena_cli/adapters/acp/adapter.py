@@ -17,6 +17,7 @@ from pydantic import Field, model_validator
 from arena_cli.adapters import http
 from arena_cli.adapters.acp.presets import PRESETS, AcpPreset
 from arena_cli.adapters.base import Health, Settings, Setup
+from arena_cli.adapters.coding_agents import is_dead_session, report_lost_session
 from arena_cli.adapters.process import run, scripts
 from arena_cli.adapters.process.run import ProgramSettings
 from arena_cli.adapters.process.spawn import Program
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 SILENT_LIMIT_S = 30.0
 TEXT_LIMIT_S = 5.0
-_RESUMES = ("session/resume", "session/load")
 
 INSTALL = process_signals.describe_install("acp")
 
@@ -125,15 +125,16 @@ class AcpAdapter:
             await link.stop()
 
     async def _answer_anyway(self, input: AgentInput, emit: Emit) -> AgentOutput:
-        """Answer in a new session if the agent dies when it resumes its own."""
+        """Answer in a new session if the agent dies when it resumes its own, or right after."""
         try:
             return await self._answer(input, emit)
         except ConnectionError:
-            if self._link is None or self._link.method not in _RESUMES:
+            if input.own_session is None or self._link is None or not self._link.is_untried:
                 raise
         failure = await self._broken()
-        lost = input.own_session.id if input.own_session else ""
-        emit(CallNote({"lost_session": lost, "lost_because": failure.what}))
+        if not is_dead_session(failure):
+            raise failure
+        report_lost_session(emit, input.own_session.id, failure.what)
         return await self._answer(input.afresh(), emit)
 
     async def _answer(self, input: AgentInput, emit: Emit) -> AgentOutput:

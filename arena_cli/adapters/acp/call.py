@@ -22,9 +22,15 @@ from arena_cli.adapters.acp import turn as turn_module
 from arena_cli.adapters.acp.client import AgentLink
 from arena_cli.adapters.acp.presets import AcpPreset
 from arena_cli.adapters.acp.turn import AUTH_REQUIRED, PromptTurn, RemoteError
-from arena_cli.adapters.attachments import AttachedFile, describe_paths, list_new_files
+from arena_cli.adapters.coding_agents import (
+    AttachedFile,
+    describe_paths,
+    is_dead_session,
+    list_new_files,
+    report_lost_session,
+)
 from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused
-from arena_cli.protocol import AgentInput, AgentOutput, CallNote, Emit, Render, SessionId
+from arena_cli.protocol import AgentInput, AgentOutput, Emit, Render, SessionId
 from arena_cli.util.text import clean_text, cut_text
 from arena_cli.yamlio.schema_errors import explain_first
 
@@ -86,6 +92,14 @@ async def answer(link: AgentLink, agent: Agent, input: AgentInput, emit: Emit) -
     call = _PromptCall(link, agent, emit)
     with call.translated():
         shown, system = await call.opened(input)
+        try:
+            return await call.prompted(shown, system)
+        except (RequestError, AgentError) as error:
+            reason = call.explain_dead_session(error)
+            if reason is None:
+                raise
+        report_lost_session(emit, link.session, reason)
+        shown, system = await call.opened(input.afresh())
         return await call.prompted(shown, system)
 
 
@@ -140,6 +154,7 @@ class _PromptCall:
         if own and (own.id == self._link.session or await self._taken_up(input, own.id)):
             return input, ""
         await self._closed()
+        self._link.is_untried = False
         system, _ = self._agent.render(input)
         made = await self._link.ask("session/new").new_session(
             cwd=str(self._agent.folder), **self._meta(system)
@@ -163,12 +178,27 @@ class _PromptCall:
             said = await asyncio.shield(link.prompting)
         finally:
             link.client.turn = None
+            link.is_untried = link.is_untried and not turn.has_begun
         if turn.fault is not None:
             raise turn.fault
         self._emit(SessionId(link.session))
         before, link.spent_usd = link.spent_usd, turn.session_usd
         cost = _cost(before, turn.session_usd)
         return self._read(turn, said, cost if turn.refused_usd is None else turn.refused_usd)
+
+    def explain_dead_session(self, error: RequestError | AgentError) -> str | None:
+        """Return why a resumed session is dead, by the error of its first prompt; None if not.
+
+        An answer that refuses and says nothing is no answer of a model.
+        """
+        if not self._link.is_untried:
+            return None
+        if isinstance(error, AgentError):
+            is_empty_refusal = isinstance(error, AgentRefused) and not error.came
+            return error.what if is_empty_refusal or is_dead_session(error) else None
+        said = RemoteError(error.code, str(error), error.data)
+        failure = self._failed(said._replace(message=said.cause))
+        return said.text if not said.cause or is_dead_session(failure) else None
 
     def _file_blocks(self, files: Sequence[AttachedFile]) -> list[Any]:
         """Return the blocks for files, each as the agent takes it; the paths of the others."""
@@ -226,6 +256,7 @@ class _PromptCall:
 
     async def _taken_up(self, input: AgentInput, session_id: str) -> bool:
         """Resume the session of an earlier process; return False if the agent cannot."""
+        self._link.is_untried = True
         system, _ = self._agent.render(input)
         where: dict[str, Any] = {"cwd": str(self._agent.folder), "session_id": session_id}
         try:
@@ -236,13 +267,13 @@ class _PromptCall:
                 link = self._link.ask("session/load")
                 taken_up = await link.load_session(**where, **self._meta(system))
             else:
-                self._emit(CallNote({"lost_session": session_id}))
+                report_lost_session(self._emit, session_id)
                 return False
         except RequestError as error:
             if error.code == AUTH_REQUIRED:
                 raise
             reason = RemoteError(error.code, str(error), error.data).text
-            self._emit(CallNote({"lost_session": session_id, "lost_because": reason}))
+            report_lost_session(self._emit, session_id, reason)
             return False
         # Some count the cost of the session on, some begin anew.
         self._link.session, self._link.spent_usd = session_id, None

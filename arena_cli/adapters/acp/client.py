@@ -41,11 +41,11 @@ from pydantic import ValidationError
 import arena_cli
 from arena_cli.adapters.acp import turn
 from arena_cli.adapters.acp.turn import PromptTurn, RemoteError, describe_acp_tool
+from arena_cli.adapters.coding_agents import ToolUse, shorten_path
 from arena_cli.adapters.http import HttpRequest
 from arena_cli.adapters.process import output, run, spawn
 from arena_cli.adapters.process.output import LineSplitter
 from arena_cli.adapters.process.spawn import ByteTail, Process, ProcessEvent, Program, Tail
-from arena_cli.adapters.tool_use import ToolUse, shorten_path
 from arena_cli.errors import AgentError
 from arena_cli.util.text import clean_value, decode_output
 
@@ -229,7 +229,8 @@ _LOOKS = 8
 class AgentLink:
     """The connection to an agent's process.
 
-    `session` is the id of the open session, "" if none is open; `answer` is the agent's response to
+    `session` is the id of the open session, "" if none is open; `is_untried` says that the session
+    was resumed, and that the agent has done nothing in it since; `answer` is the response to
     `initialize`; `spent_usd` is the cost of the session so far, None if it is not known; `method`
     is the last requested method; `prompting` is the last prompt, answered or not.
     """
@@ -237,6 +238,7 @@ class AgentLink:
     def __init__(self, running: Process, client: Client, retries: str = "") -> None:
         self.answer = InitializeResponse(protocol_version=0)
         self.session = ""
+        self.is_untried = False
         self.spent_usd: float | None = None
         self.method = ""
         self.prompting: asyncio.Future[PromptResponse] | None = None

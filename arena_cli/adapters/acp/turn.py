@@ -17,9 +17,9 @@ from pydantic import BaseModel
 
 from arena_cli.adapters import error_words, http
 from arena_cli.adapters.acp.presets import AcpPreset
+from arena_cli.adapters.coding_agents import ToolUse, describe_tool_use, shorten_path
 from arena_cli.adapters.http import HttpRequest
 from arena_cli.adapters.process.output import get_at_path
-from arena_cli.adapters.tool_use import ToolUse, describe_tool_use, shorten_path
 from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused
 from arena_cli.protocol import (
     AgentOutput,
@@ -110,6 +110,11 @@ class PromptTurn:
         if known.status not in ("completed", "failed"):
             self._tell("calling_tool", describe_acp_tool(known, self._folder).status.detail)
         return known
+
+    @property
+    def has_begun(self) -> bool:
+        """True if the agent has said or done something."""
+        return bool(self.last_remark or self._thoughts or self._tools or self.refused)
 
     def refuse(self, use: ToolUse) -> None:
         """Report that the agent was not allowed to use a tool."""
@@ -242,6 +247,7 @@ def _usage(answer: schema.PromptResponse, place: str, cost_usd: float | None) ->
 AUTH_REQUIRED = -32000  # agentclientprotocol.com/protocol/schema, ErrorCode
 _SHOWN = 300
 
+_INTERNAL = re.compile(r"^internal error\W*", re.IGNORECASE)
 _STATUS = re.compile(
     r"(?:error|status|code|rejected|http)\W{0,4}(?:code\W{0,4})?([45]\d\d)\b", re.IGNORECASE
 )
@@ -262,6 +268,11 @@ class RemoteError(NamedTuple):
         if isinstance(details, str) and details not in said:
             said = f"{said}: {details}"
         return cut_text(" ".join(said.split()), _SHOWN)
+
+    @property
+    def cause(self) -> str:
+        """The text without the words that the protocol has for every internal error."""
+        return _INTERNAL.sub("", self.text)
 
 
 def failure(asked: HttpRequest, said: RemoteError, says: Mapping[str, int]) -> AgentError:
@@ -302,4 +313,4 @@ def _status(said: RemoteError, says: Mapping[str, int]) -> int | None:
         return int(found[1])
     if http.is_too_long(0, said.text):
         return 400
-    return error_words.find_status(said.text)
+    return error_words.find_status(said.cause or said.text)

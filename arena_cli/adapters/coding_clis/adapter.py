@@ -15,8 +15,13 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 from pydantic import create_model
 
 from arena_cli.adapters import error_words, http
-from arena_cli.adapters.attachments import AttachedFile, describe_paths, list_new_files
 from arena_cli.adapters.base import Health, Settings, Setup
+from arena_cli.adapters.coding_agents import (
+    AttachedFile,
+    describe_paths,
+    list_new_files,
+    report_lost_session,
+)
 from arena_cli.adapters.coding_clis.parsers import (
     CodingParser,
     ReportedFailure,
@@ -36,7 +41,6 @@ from arena_cli.errors import (
 from arena_cli.protocol import (
     AgentInput,
     AgentOutput,
-    CallNote,
     Emit,
 )
 
@@ -258,7 +262,7 @@ class ProgramAdapter:
         if session is not None and run.output.is_session_lost(run.exit_code):
             failure = run.output.failure(run.exit_code)
             reason = failure.message if failure else run.output.last_words()
-            emit(CallNote({"lost_session": session.id, "lost_because": reason}))
+            report_lost_session(emit, session.id, reason)
             session = None
             run = await self._run(input.afresh(), None, emit)
         usage = run.output.usage

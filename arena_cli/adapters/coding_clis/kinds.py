@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from arena_cli.adapters.attachments import AttachedFile
+from arena_cli.adapters.coding_agents import AttachedFile
 from arena_cli.adapters.coding_clis.adapter import (
     ProgramAdapter,
     RunInput,

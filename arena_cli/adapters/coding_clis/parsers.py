@@ -15,6 +15,11 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from arena_cli.adapters import error_words, http
+from arena_cli.adapters.coding_agents import (
+    ToolUses,
+    describe_codex_item,
+    describe_tool_use,
+)
 from arena_cli.adapters.process.output import (
     MISSING,
     JsonObjects,
@@ -24,11 +29,6 @@ from arena_cli.adapters.process.output import (
     get_at_path,
 )
 from arena_cli.adapters.process.spawn import Tail
-from arena_cli.adapters.tool_use import (
-    ToolUses,
-    describe_codex_item,
-    describe_tool_use,
-)
 from arena_cli.protocol import CallNote, Emit, StatusEvent, TextDelta, Usage
 from arena_cli.util.text import clean_value, cut_text
 from arena_cli.workspace import visible_text

@@ -1,14 +1,100 @@
-"""Describe how an agent's program uses a tool: its name, and its command or path."""
+"""Share what all kinds of coding agents need: attached files, uses of tools, lost sessions.
+
+Files of an input's messages are given as content, or else as paths. A use of a tool is described by
+its name, and its command or path.
+"""
 
 from __future__ import annotations
 
+import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from arena_cli.protocol import Emit, RefusedAction, StatusEvent
+from arena_cli.adapters import error_words, http
+from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused
+from arena_cli.protocol import NOT_SHOWN, AgentInput, CallNote, Emit, RefusedAction, StatusEvent
 from arena_cli.util.text import cut_text
+
+
+def report_lost_session(emit: Emit, session_id: str, reason: str = "") -> None:
+    """Report that the agent cannot resume its session, and begins a new one in the same call."""
+    because = {"lost_because": reason} if reason else {}
+    emit(CallNote({"lost_session": session_id, **because}))
+    detail = "its session cannot be resumed, so it begins a new one"
+    emit(StatusEvent(status="waiting", detail=f"{detail}: {reason}" if reason else detail))
+
+
+def is_dead_session(error: AgentError) -> bool:
+    """Return True if a resumed session that failed before any work failed for no provider's reason.
+
+    Its history may be one that the provider rejects, with status 400; a new session has none.
+    """
+    if isinstance(error, AgentRefused):
+        return not error.overflow and error.metadata.get("http_status") == HTTPStatus.BAD_REQUEST
+    is_unexplained = error_words.find_error_type(error.came) is AgentProtocolError
+    return isinstance(error, AgentProtocolError) and error.again and is_unexplained
+
+
+class AttachedFile(NamedTuple):
+    """A file on the disk; `content` is None if it is too large to be sent, or gone."""
+
+    name: str
+    path: Path
+    content: http.Attached | None
+
+    @property
+    def text(self) -> str | None:
+        """Its text, None if it is no text or is empty."""
+        return self.content.text or None if self.content else None
+
+    @property
+    def is_image(self) -> bool:
+        """True if it is a kind of image that models are shown."""
+        return self.content is not None and self.content.is_image
+
+    @property
+    def is_pdf(self) -> bool:
+        """True if it is a PDF."""
+        return self.content is not None and self.content.media_type == "application/pdf"
+
+    @property
+    def label(self) -> str:
+        """The line before its content."""
+        return f"The attached file {_quote(self.name)}:"
+
+
+def list_new_files(input: AgentInput, workspace: Path) -> list[AttachedFile]:
+    """Return the files of the messages that the agent is shown now.
+
+    A path that leads out of the workspace, which arena never writes, is left out.
+    """
+    root = workspace.resolve()
+    attachments = [item for message in input.unseen() for item in message.attachments if item.path]
+    files = [(item, (root / str(item.path)).resolve()) for item in attachments]
+    return [
+        AttachedFile(item.name, path, http.read(item, workspace))
+        for item, path in files
+        if path.is_relative_to(root) and path.is_file()
+    ]
+
+
+def describe_paths(files: Iterable[AttachedFile], emit: Emit) -> str:
+    """Return the paths of files that cannot be shown, for the prompt; report them to the reply."""
+    hidden = list(files)
+    if hidden:
+        emit(CallNote({NOT_SHOWN: [file.name for file in hidden]}))
+    return "".join(
+        f"The attached file {_quote(file.name)} is not shown here. It is at {file.path}\n"
+        for file in hidden
+    )
+
+
+def _quote(name: str) -> str:
+    return json.dumps(name, ensure_ascii=False)
+
 
 _MAX_CHARACTERS = 200
 # The arguments that say most about a use of a tool, in this order; programs spell them differently.
