@@ -239,7 +239,7 @@ def test_a_promoted_session_keeps_what_was_refused(program: Program) -> None:
         ({"type": "claude_code"}, "may use no tools"),
         (
             {"type": "claude_code", "tools": ["Edit", "Bash"], "cwd": "work/ed"},
-            "may use Edit, Bash; files in work/ed",
+            "may use Edit, Bash; files in work/ed, any command",
         ),
         (
             {"type": "claude_code", "tools": ["Edit"], "permission_mode": "plan"},

@@ -268,6 +268,18 @@ def test_what_is_trusted_once_is_not_asked_again(program: Program) -> None:
     assert invoke("trust", "--revoke").output == f"{program.folder} is not trusted\n"
 
 
+@pytest.mark.parametrize("before", ["claude", "claude · tools: ['Edit', 'Bash']"])
+def test_more_powers_than_were_trusted_are_asked_about(program: Program, before: str) -> None:
+    trusted = Contact(base.Endpoint("program", before), frozenset(), ("bot",))
+    trust_store.add(program.folder, [trusted], os.environ)
+    program.agent("bot", adapter={"type": "claude_code", "tools": ["Edit", "Bash"]})
+    done = invoke("send", "-q", "@bot hi")
+    assert done.code == 2
+    assert "is trusted, but it would now also" in str(done.error)
+    new = "start claude · may use Edit, Bash; files in ., any command · for bot"
+    assert new in str(done.error)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -472,7 +484,12 @@ def found(program: Program, dotenv: dict[str, str] | None = None) -> list[tuple[
         ({"type": "claude_code"}, "program claude", ""),
         (
             {"type": "claude_code", "tools": ["Bash"], "permission_mode": "acceptEdits"},
-            "program claude · tools: ['Bash'] · permission_mode: acceptEdits",
+            "program claude · may use Bash, as far as `permission_mode: acceptEdits` allows",
+            "",
+        ),
+        (
+            {"type": "claude_code", "tools": ["Edit", "Bash"], "cwd": "work/bot"},
+            "program claude · may use Edit, Bash; files in work/bot, any command · cwd: work/bot",
             "",
         ),
         ({"type": "codex", "args": ["-c", "a b"]}, "program codex -c 'a b'", ""),

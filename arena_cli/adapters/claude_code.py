@@ -343,8 +343,6 @@ class ClaudeCodeSettings(ProgramSettings):
     Code's, all of them as they are named, files within `cwd`.
     """
 
-    powers: ClassVar[tuple[str, ...]] = ("tools", "permission_mode")
-
     program: Annotated[str, Field(min_length=1)] | None = None
     model: Annotated[str, Field(min_length=1)] | None = None
     tools: list[str] = []
@@ -355,6 +353,11 @@ class ClaudeCodeSettings(ProgramSettings):
     def command_line(cls, keys: Mapping[str, Any]) -> list[str]:
         """Return the program, by default `claude`."""
         return super().command_line({"program": keys.get("program") or "claude"})
+
+    @classmethod
+    def identify_powers(cls, keys: Mapping[str, Any]) -> str:
+        """Return what it may do if the profile names tools."""
+        return cls.describe_powers(keys) if keys.get("tools") else ""
 
     @classmethod
     def describe_powers(cls, keys: Mapping[str, Any]) -> str:

@@ -56,7 +56,9 @@ def describe_tools(tools: Sequence[str], mode: str | None, args: Sequence[str], 
     if _decides_permissions(args):
         return f"{text}, as far as `args` allow"
     files = (_READING_TOOLS | _EDITING_TOOLS) & set(tools)
-    return f"{text}; files in {cwd}" if files else text
+    limits = [f"files in {cwd}"] if files else []
+    limits += ["any command"] if "Bash" in tools else []
+    return "; ".join([text, ", ".join(limits)]) if limits else text
 
 
 def _decides_permissions(args: Sequence[str]) -> bool:

@@ -43,8 +43,6 @@ class AcpSettings(ProgramSettings):
     `cwd`, or allow all.
     """
 
-    powers: ClassVar[tuple[str, ...]] = ("permissions",)
-
     command: Annotated[list[str], Field(min_length=1)] | None = None
     preset: Literal["claude", "codex", "gemini", "cursor", "opencode"] | None = None
     permissions: Literal["deny", "read", "allow"] = "deny"
@@ -55,6 +53,12 @@ class AcpSettings(ProgramSettings):
         """Return the command, by default that of the preset."""
         preset = PRESETS.get(str(given.get("preset")), AcpPreset())
         return super().command_line({"command": given.get("command") or list(preset.command)})
+
+    @classmethod
+    def identify_powers(cls, keys: Mapping[str, Any]) -> str:
+        """Return its permissions if the profile sets them."""
+        permissions = keys.get("permissions")
+        return f"permissions: {permissions}" if permissions else ""
 
     @classmethod
     def describe_powers(cls, keys: Mapping[str, Any]) -> str:

@@ -167,9 +167,6 @@ class ProgramSettings(Settings):
     """
 
     looks_only: ClassVar[bool] = True
-    powers: ClassVar[tuple[str, ...]] = ()
-    """The keys that tell what the program may do."""
-
     args: list[str] = []
     env: dict[str, str] = {}
     cwd: str = "."
@@ -179,6 +176,15 @@ class ProgramSettings(Settings):
         """Return the program and its own arguments."""
         command = keys.get("command") or keys.get("program")
         return [str(word) for word in command] if isinstance(command, list) else [str(command)]
+
+    @classmethod
+    def identify_powers(cls, keys: Mapping[str, Any]) -> str:  # noqa: ARG003 - for subclasses
+        """Return what the program may do, for the trust in it; "" for no more than by default.
+
+        Trust ends when this text changes, also by a new version of arena that allows more. It omits
+        what the command line says.
+        """
+        return ""
 
     @classmethod
     def endpoints(cls, keys: Mapping[str, Any]) -> list[Endpoint]:
@@ -191,9 +197,9 @@ class ProgramSettings(Settings):
                 secret = is_secret_key(str(name)) and not is_variable(value)
                 words.insert(0, f"{name}={HIDDEN if secret else value}")
         facts = [shlex.join(map(str, words))]
-        facts += [f"{key}: {keys[key]}" for key in (*cls.powers, "cwd") if keys.get(key)]
+        facts += [cls.identify_powers(keys), f"cwd: {keys['cwd']}" if keys.get("cwd") else ""]
         inherited = (str(name) for name, value in variables.items() if value == INHERIT)
-        return [Endpoint("program", " · ".join(facts), tuple(inherited))]
+        return [Endpoint("program", " · ".join(filter(None, facts)), tuple(inherited))]
 
 
 def may_run_in(workspace: Path, cwd: str) -> bool:
