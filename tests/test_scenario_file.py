@@ -12,10 +12,16 @@ from arena_cli.scenarios import loader, select
 
 # Every key that the format has and that is not built yet, where it stands.
 NOT_BUILT = {
-    "": "repeat pass_rate matrix workdir errors limits exclude max_repeat reflect inputs",
+    "": "repeat pass_rate matrix workdir errors limits exclude max_repeat reflect inputs baseline "
+    "max_reflections until_sure alpha beta max_usd max_minutes tools mcp",
     "step": "simulate id needs when agent python shell http sql each repeat choose container flow "
-    "on_failure retries timeout_s parallel kind reply_to",
-    "expect": "files changed unchanged command",
+    "on_failure retries timeout_s parallel kind reply_to group inputs output until max approve "
+    "reject steer pause after feedback reflect work thread priority key",
+    "expect": "files changed unchanged command supervised approvals rules paused spent tool ended "
+    "output exchanges plan tasks flow reactions unread learned conflict",
+    "config": "supervisor planner lanes rules workdir",
+    "memory": "keep limit_per_type expiration_days",
+    "reply": "calls ask request",
     "check": "tool",
 }
 PLACES = {
@@ -26,6 +32,18 @@ PLACES = {
         "scenario: x\nsteps:\n  - send: hi\n    expect:\n      {key}: 1",
         5,
         "steps[0].expect.{key}",
+    ),
+    "config": ("scenario: x\nsteps: [{{send: hi}}]\nconfig:\n  {key}: 1", 4, "config.{key}"),
+    "memory": (
+        "scenario: x\nsteps: [{{send: hi}}]\nconfig:\n  memory:\n    {key}: 1",
+        5,
+        "config.memory.{key}",
+    ),
+    "reply": (
+        "scenario: x\nsteps: [{{send: hi}}]\nprofiles:\n  dev:\n    adapter:\n"
+        "      type: scripted\n      replies:\n        - say: x\n          {key}: 1",
+        9,
+        "profiles.dev.adapter.replies[0].{key}",
     ),
     "check": (
         "scenario: x\nsteps: [{{send: hi}}]\nexpect:\n  replies:\n    dev:\n      - {key}: 1",

@@ -504,11 +504,11 @@ def test_fill_leaves_the_fields_of_scripted_texts_alone() -> None:
 
 
 CONTROL = "approvals budget rules corrections breaker rejection_rate failures pause_s"
-LATER = f"{CONTROL} retry_delay_s intent goals exchange learning"
+LATER = f"{CONTROL} retry_delay_s intent simple goals exchange learning"
 ACTING = "inputs query output tools mcp run workdir may_ask lane fallback"
 LEADING = (
     "mode supervisor planner replans approve_plan fallback_agent min_confidence lanes "
-    "task_depth_limit max_reflections"
+    "task_depth_limit max_reflections workdir"
 )
 
 
@@ -519,7 +519,12 @@ LEADING = (
         ("agents/a.yaml", "agent_id: a\nadapter:\n  type: scripted\n  ", "fallback"),
         ("agents/teams/t.yaml", "team: t\nmembers: [b]\nconfig:\n  ", f"{LATER} {LEADING}"),
         ("agents/teams/t.yaml", "team: t\nmembers:\n  - agent: b\n    ", f"{LATER} {ACTING}"),
-        ("arena.yaml", "language: en\n", f"{LATER} lanes limits mcp"),
+        ("arena.yaml", "language: en\n", f"{LATER} lanes limits mcp retention"),
+        (
+            "agents/teams/t.yaml",
+            "team: t\nmembers: [b]\nconfig:\n  memory:\n    ",
+            "keep limit_per_type expiration_days",
+        ),
     ],
 )
 def test_a_key_that_is_not_built_says_so(tmp_path: Path, path: str, text: str, keys: str) -> None:

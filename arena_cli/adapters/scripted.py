@@ -52,6 +52,8 @@ class Condition(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
+    not_built: ClassVar[frozenset[str]] = frozenset({"invocation: supervise"})
+
     contains: str | None = None
     regex: str | None = None
     invocation: Invocation | None = None
@@ -94,6 +96,8 @@ class Rule(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+    not_built: ClassVar[frozenset[str]] = frozenset({"ask", "calls", "request"})
 
     when: Condition | None = None
     say: str | None = None

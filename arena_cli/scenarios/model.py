@@ -122,8 +122,9 @@ class Step(FileShape):
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [kind]} for kind in KINDS]})
 
     not_built: ClassVar[frozenset[str]] = read_keys(
-        "agent choose container each flow http id kind needs on_failure parallel python repeat "
-        "reply_to retries shell simulate sql timeout_s when"
+        "after agent approve choose container each feedback flow group http id inputs key kind max "
+        "needs on_failure output parallel pause priority python reflect reject repeat reply_to "
+        "retries shell simulate sql steer thread timeout_s until when work"
     )
 
     step: str = ""
@@ -229,8 +230,8 @@ class ScenarioFile(TeamPart, Frame):
     """
 
     not_built: ClassVar[frozenset[str]] = read_keys(
-        "baseline errors exclude inputs limits matrix max_reflections max_repeat pass_rate reflect "
-        "repeat workdir"
+        "alpha baseline beta errors exclude inputs limits matrix max_minutes max_reflections "
+        "max_repeat max_usd mcp pass_rate reflect repeat tools until_sure workdir"
     )
 
     scenario: str

@@ -37,14 +37,14 @@ def read_keys(text: str) -> frozenset[str]:
 # Keys of the format that are not built yet: control, agents that act, exchanges, learning.
 _LATER = read_keys(
     "approvals breaker budget corrections exchange failures goals intent learning on_failure:{} "
-    "pause_s rejection_rate retry_delay_s rules"
+    "pause_s rejection_rate retry_delay_s rules simple"
 )
 _LATER_OF_AGENT = _LATER | read_keys(
     "fallback inputs lane may_ask mcp output query run tools workdir"
 )
 _LATER_OF_TEAM = _LATER | read_keys(
     "approve_plan fallback_agent lanes max_reflections min_confidence mode planner replans "
-    "supervisor task_depth_limit"
+    "supervisor task_depth_limit workdir"
 )
 
 OnFailure = Literal["skip", "retry", "abort"]
@@ -178,6 +178,8 @@ class MemoryRules(FileShape):
     if there is one; without it, when a chain ends. `warn_at` and `saturated_at` are usage ratios.
     """
 
+    not_built: ClassVar[frozenset[str]] = read_keys("expiration_days keep limit_per_type")
+
     approved_only: bool = False
     shown: int = Field(default=6, ge=0, le=6)
     rules: bool = True
@@ -198,7 +200,10 @@ class TeamConfig(FileShape):
     much room there is. `silence` lists the words by which an agent declines.
     """
 
-    not_built: ClassVar[frozenset[str]] = _LATER_OF_TEAM | {"on_failure: replan"}
+    not_built: ClassVar[frozenset[str]] = _LATER_OF_TEAM | {
+        "on_failure: replan",
+        "selection: relevance_if_unnamed",
+    }
 
     default_responders: list[str] = []
     selection: Selection = "relevance"
@@ -308,7 +313,7 @@ class ModelFacts(FileShape):
 class WorkspaceFile(FileShape):
     """`arena.yaml`. `models` go by their names."""
 
-    not_built: ClassVar[frozenset[str]] = _LATER | {"lanes", "limits", "mcp"}
+    not_built: ClassVar[frozenset[str]] = _LATER | {"lanes", "limits", "mcp", "retention"}
 
     team: str | None = None
     durability: Durability | None = None

@@ -17,7 +17,7 @@ from arena_cli.scenarios.expect.python_checks import Target
 from arena_cli.scenarios.expect.text_checks import Similar
 from arena_cli.transcript.events import End, Phase, ReplyStatus, Severity
 from arena_cli.workspace import models
-from arena_cli.workspace.models import FileShape
+from arena_cli.workspace.models import FileShape, read_keys
 from arena_cli.yamlio.nodes import Loc
 
 
@@ -439,12 +439,10 @@ class DeviationRow(Sparse):
 class Expect(Sparse):
     """The expectations of a step, or of all steps."""
 
-    not_built: ClassVar[frozenset[str]] = frozenset(
-        {
-            *("end: approval", "end: asked", "end: budget", "end: cancelled", "end: choice"),
-            *("changed", "command", "files", "unchanged"),
-        }
-    )
+    not_built: ClassVar[frozenset[str]] = read_keys(
+        "approvals changed command conflict ended exchanges files flow learned output paused plan "
+        "reactions rules spent supervised tasks tool unchanged unread"
+    ) | {"end: approval", "end: asked", "end: budget", "end: cancelled", "end: choice"}
 
     replied: list[AgentId] | Replied = Field(default_factory=list)
     must: list[list[AgentId]] = Field(default_factory=list)
