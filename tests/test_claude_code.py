@@ -416,6 +416,43 @@ def test_the_cost_is_not_known_where_the_program_guesses_at_a_price(fake: Fake) 
     assert (output.usage.input_tokens, output.usage.cost_usd) == (10, None)
 
 
+def test_tokens_that_cost_nothing_have_an_unknown_cost(fake: Fake) -> None:
+    played = [fake.played(result(tokens=11 * n, cost=cost)) for n, cost in ((1, 0), (2, 0.25))]
+
+    async def calls(adapter: ClaudeCodeAdapter) -> list[float | None]:
+        heard = Heard()
+        first = await adapter.invoke(an_input(), heard)
+        second = await adapter.invoke(an_input(own_session=heard.own_session()), heard)
+        return [output.usage.cost_usd if output.usage else -1 for output in (first, second)]
+
+    assert using(fake.adapter(*played), calls) == [None, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("prices", "cost"),
+    [("input_per_m: 2, output_per_m: 10", 3e-05), ("input_per_m: 0, output_per_m: 0", 0.0)],
+)
+def test_a_model_without_a_price_costs_what_arena_yaml_says(
+    fake: Fake, prices: str, cost: float
+) -> None:
+    program = Program(fake.folder)
+    played = fake.played(result(cost=0))
+    env = {"FAKE_CLAUDE": str(played), "FAKE_CLAUDE_LOG": str(fake.log)}
+    keys = {"type": "claude_code", "program": str(fake.program), "env": env, "model": "own"}
+    program.agent("k", adapter=keys)
+    program.run("send", "-s", "first", "@k hi").check(code=0, stdout=None)
+    program.file("arena.yaml", f"models: {{own: {{{prices}}}}}")
+    program.run("send", "-s", "priced", "@k hi").check(code=0, stdout=None)
+    costs = [
+        record["usage"]["cost_usd"]
+        for session in ("first", "priced")
+        for record in program.records(session)
+        if record["type"] == "reply_finished"
+    ]
+    assert costs == [None, cost]
+    assert "unknown" in program.run("usage", "first").stdout
+
+
 def test_a_lost_session_that_is_told_on_stderr_only_begins_afresh(fake: Fake) -> None:
     own = AgentSession(id="11111111-2222-4333-8444-555555555555", upto_seq=2)
     heard = Heard()

@@ -41,6 +41,7 @@ from arena_cli.adapters.coding_agents import (
     report_lost_session,
 )
 from arena_cli.adapters.coding_clis import adapter
+from arena_cli.adapters.pricing import Pricing, given_pricing
 from arena_cli.adapters.process import run
 from arena_cli.adapters.process.run import KeptProgram, ProgramSettings
 from arena_cli.adapters.process.spawn import Program
@@ -151,16 +152,23 @@ class ClaudeTurn:
 
     The shapes are those of `--output-format stream-json` captured from 2.1.197 and 2.1.332.
     `is_error` marks a turn that failed; `subtype` is `success` for most failures too. `has_begun`:
-    the model has answered something. `folder` is where the program runs.
+    the model has answered something. `folder` is where the program runs; `rates` are the prices of
+    its model in `arena.yaml`.
     """
 
     def __init__(
-        self, request: http.HttpRequest, emit: Emit, tracker: TurnTracker, folder: Path
+        self,
+        request: http.HttpRequest,
+        emit: Emit,
+        tracker: TurnTracker,
+        folder: Path,
+        rates: Pricing | None,
     ) -> None:
         self._request = request
         self._emit = emit
         self._tracker = tracker
         self._tools = ClaudeToolUses(emit, folder)
+        self._rates = rates
         self._thinking: list[str] = []
         self._message_id: Any = None
         self._texts: list[str] = []
@@ -204,7 +212,7 @@ class ClaudeTurn:
         """
         result, has_replaced = clean_value(result)
         self._tools.read_denials(result)
-        usage = read_turn_usage(result, earlier, self._own_results)
+        usage = read_turn_usage(result, earlier, self._own_results, self._rates)
         if usage.input_tokens or usage.output_tokens:
             self._emit(usage)
         if result.get("is_error") or not isinstance(result.get("result"), str):
@@ -433,7 +441,8 @@ class ClaudeCodeAdapter:
             await self._process.stop()
             self._session = session or ClaudeSession.begin()
         folder = (self._setup.workspace / self._settings.cwd).resolve()
-        turn = ClaudeTurn(self._request, emit, self._tracker, folder)
+        rates = given_pricing(None, self._setup.models.get(self._settings.model or ""))
+        turn = ClaudeTurn(self._request, emit, self._tracker, folder, rates)
         try:
             return await self._exchange(turn, system, content, is_resumed=session is not None)
         except asyncio.CancelledError:

@@ -8,6 +8,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from arena_cli.adapters import pricing
+from arena_cli.adapters.pricing import Pricing
 from arena_cli.protocol import AgentSession, SessionId, Usage
 
 _CLAUDE_SESSION_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -56,17 +58,23 @@ class ClaudeSession(NamedTuple):
 
 
 def read_turn_usage(
-    result: dict[str, Any], earlier: Spending | None, own_results: Sequence[dict[str, Any]] = ()
+    result: dict[str, Any],
+    earlier: Spending | None,
+    own_results: Sequence[dict[str, Any]] = (),
+    rates: Pricing | None = None,
 ) -> Usage:
     """Return the tokens and the cost of a turn; `earlier` is the session's spending before it.
 
     `own_results` are the results of turns that the program ran by itself since then; they count
-    too.
+    too. `rates` are the prices of the model in `arena.yaml`. They apply if the program knows no
+    price: it then reports a cost of 0, or that it guesses.
     """
     usage = Usage.total([_read_tokens(each) for each in (*own_results, result)])
     cost = _read_session_cost(result)
     if cost is None or 0 <= cost < _MAX_COST_USD:
         cost = _turn_cost(usage, read_spending(result), earlier)
+        if not cost and _count_tokens(usage):
+            cost = pricing.cost_usd(usage, model="", pricing=rates) if rates else None
     return usage.model_copy(update={"cost_usd": cost})
 
 
@@ -117,11 +125,14 @@ def _turn_cost(usage: Usage, current: Spending | None, earlier: Spending | None)
     """
     if current is None:
         return None
-    tokens = usage.input_tokens + usage.output_tokens
-    tokens += usage.cache_read_tokens + usage.cache_write_tokens
-    if current.tokens < tokens + (earlier.tokens if earlier else 1):
+    if current.tokens < _count_tokens(usage) + (earlier.tokens if earlier else 1):
         return current.cost_usd
     return max(0.0, round(current.cost_usd - earlier.cost_usd, 10)) if earlier else None
+
+
+def _count_tokens(usage: Usage) -> int:
+    cached = usage.cache_read_tokens + usage.cache_write_tokens
+    return usage.input_tokens + usage.output_tokens + cached
 
 
 def _token_count(counts: dict[str, Any], name: str) -> int:
