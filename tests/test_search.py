@@ -83,6 +83,10 @@ def shelf(tmp_path: Path) -> Iterator[Shelf]:
         ("롤백", "배포를 롤백하는 절차"),
         ("GDPR 준수", "GDPR을 지킨다"),
         ("앱", "앱이 느리다"),
+        ("값을 확인", "값이 바뀌면 알린다"),
+        ("키는 어디에", "비밀 키를 보관한다"),
+        ("팀", "팀에서도 쓴다"),
+        ("법으로는", "법 조항"),
         ("デプロイを戻す", "本番のデプロイ手順"),
         ("ทดสอบระบบ", "ต้องทดสอบก่อนส่ง"),
     ],
@@ -90,6 +94,15 @@ def shelf(tmp_path: Path) -> Iterator[Shelf]:
 def test_a_word_is_found_in_its_script(shelf: Shelf, query: str, text: str) -> None:
     shelf.write("decision-right", body=text)
     shelf.write("decision-other", body="Something else entirely 其他东西")
+    assert shelf.found(query) == ["decision-right"]
+
+
+@pytest.mark.parametrize("query", ["값을", "값", "값은 얼마"])
+def test_a_korean_noun_of_one_syllable_is_not_found_within_words(shelf: Shelf, query: str) -> None:
+    shelf.write("decision-costly", body="값비싼 장비")
+    shelf.write("decision-other", body="대푯값비교")
+    assert shelf.found(query) == []
+    shelf.write("decision-right", body="값이 크다")
     assert shelf.found(query) == ["decision-right"]
 
 

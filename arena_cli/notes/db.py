@@ -14,7 +14,7 @@ from pathlib import Path
 
 from arena_cli.util import files
 
-FORMAT = 3
+FORMAT = 4
 APPLICATION = 0x4152_4E41
 """`ARNA`: by it a file is known for arena's (https://sqlite.org/pragma.html#pragma_application_id)."""
 

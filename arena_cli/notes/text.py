@@ -121,6 +121,10 @@ _CHINESE = (
 )
 
 
+# Korean syllables that are words of their own, and tell nothing of what a text is about.
+_KOREAN = frozenset("것수더안못그이저및등때중곳나내너네제뭐왜또좀잘다한두할될된")
+
+
 @cache
 def _runs() -> re.Pattern[str]:
     # Such a class takes some milliseconds to compile: not before it is needed.
@@ -136,14 +140,15 @@ def of_note(text: str) -> list[str]:
     """Return the words of a note's text, in order, each as often as it occurs.
 
     Text without spaces between words, and Korean, whose words have endings, is cut into characters
-    and pairs of them.
+    and pairs of them. A Korean noun of one syllable is also a word, whatever its particle.
     """
     terms: list[str] = []
     for run in _runs().finditer(visible_text.fold_text(text)):
         word = run.group()
         if run[1]:
-            terms += word
-            terms += map("".join, itertools.pairwise(word))
+            pairs = ["".join(pair) for pair in itertools.pairwise(word)]
+            noun = _korean_noun(word)
+            terms += [*word, *pairs, *([noun] if noun and noun not in pairs else ())]
         elif word not in _ENGLISH:
             terms.append(word)
     return terms
@@ -159,12 +164,19 @@ def of_question(text: str) -> list[str]:
     return _pairs(_empty().sub(" ", folded)) or _pairs(folded) or list(dict.fromkeys(of_note(text)))
 
 
+def _korean_noun(word: str) -> str:
+    """Return a form that a Korean noun of one syllable has with any particle; "" for others."""
+    return "" if word[:1] in _KOREAN else visible_text.topic_form(word)
+
+
 def _pairs(folded: str) -> list[str]:
     pairs: dict[str, None] = {}
     for run in _runs().finditer(folded):
         word = run.group()
         if run[1]:
             pairs.update(dict.fromkeys(map("".join, itertools.pairwise(word))))
+            if noun := _korean_noun(word):
+                pairs[noun] = None
         elif word not in _ENGLISH:
             pairs[word] = None
     return list(pairs)

@@ -26,16 +26,10 @@ from arena_cli.workspace.visible_text import (
     compose_text,
     find_hidden_spans,
     fold_text,
+    has_only_particles,
     is_hangul,
     is_letter_or_digit,
     joins_previous,
-)
-
-# Titles and particles that follow a Korean name without a space: 님께서는, 에게도, 입니다.
-_PARTICLES = re.compile(
-    "(?:님|씨|양|군|들)*(?:께서|에게서?|한테서?|에서|까지|부터|이?랑|하고|으?로서?|처럼|보다|이?라도)?"
-    "(?:은|는|이|가|을|를|의|에|께|와|과|도|만|로|나|요|아|야|뿐|이?나|밖에|마저|조차|마다|대로|이?라고|이?라는|"
-    "입니다|입니까|이에요|예요|이고|인데|이다)?요?(?![\uac00-\ud7ff])"
 )
 
 
@@ -243,7 +237,7 @@ def _is_name_end(text: str, start: int, end: int, target: Target) -> bool:
     if next_char in "-_":
         return not (end + 1 < len(text) and is_letter_or_digit(text[end + 1]))
     is_part = not is_hangul(next_char) or is_hangul(text[end - 1])
-    is_particle = is_hangul(next_char) and _PARTICLES.match(text, end) is not None
+    is_particle = is_hangul(next_char) and has_only_particles(text, end)
     return following is not CharKind.SPACED or not is_part or is_particle
 
 

@@ -15,6 +15,7 @@ from arena_cli.workspace.visible_text import (
     classify_before,
     classify_char,
     fold_text,
+    has_only_particles,
     is_hangul,
 )
 
@@ -48,6 +49,8 @@ class Haystack:
             end = index + len(needle)
             is_whole = not _continues_word(text, index, is_start=True)
             is_whole = is_whole and not _continues_word(text, end, is_start=False)
+            if len(needle) == 1 and is_hangul(needle):  # 값 is in 값이, and not in 값비싼
+                is_whole = is_whole and has_only_particles(text, end)
             if is_whole and (also_after_at or text[index - 1 : index] != "@"):
                 return True
             index = text.find(needle, index + 1)

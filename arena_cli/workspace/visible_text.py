@@ -90,6 +90,36 @@ def is_hangul(char: str) -> bool:
     return not char.isascii() and _compile_class(_HANGUL).match(char) is not None
 
 
+# Titles and particles that follow a Korean noun without a space: 님께서는, 에게도, 입니다.
+_PARTICLES = (
+    "(?:님|씨|양|군|들)*(?:께서|에게서?|한테서?|에서?|까지|부터|이?랑|하고|으?로[서써]?|처럼|보다|이?라도|와|과|만)?"
+    "(?:은|는|이|가|을|를|의|에|께|와|과|도|만|로|나|요|아|야|뿐|이?나|이?란|이?며|밖에|마저|조차|마다|대로|이?라고|"
+    "이?라는|입니다|입니까|이에요|예요|이고|인데|인지|이다)?요?(?![\uac00-\ud7ff])"
+)
+
+
+@cache
+def _particles() -> re.Pattern[str]:
+    return re.compile(_PARTICLES)
+
+
+def has_only_particles(text: str, index: int) -> bool:
+    """Return True if the Korean word goes on at `index` with particles only, if at all."""
+    return _particles().match(text, index) is not None
+
+
+def topic_form(word: str) -> str:
+    """Return a Korean noun of one syllable with its topic particle (은, 는); "" for other words.
+
+    `word` may have any particle, so that the forms of a noun are equal: 값이, 값을 and 값 are 값은.
+    """
+    syllable = word[:1]
+    if not "\uac00" <= syllable <= "\ud7a3" or not has_only_particles(word, 1):
+        return ""
+    ends_in_consonant = (ord(syllable) - 0xAC00) % 28
+    return syllable + ("은" if ends_in_consonant else "는")
+
+
 def classify_before(text: str, start: int, end: int) -> CharKind:
     """Return the kind of the last character of `text[start:end]`, with all that extends it."""
     for index in range(end - 1, start - 1, -1):
