@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from arena_cli.adapters.runtime import Answer, Heard
@@ -74,12 +74,15 @@ def _cut_marker(content: str, markers: Sequence[str]) -> tuple[str, str, bool]:
 
     A marker counts alone in its line or after a sentence, and not in code or a quote.
     """
-    words = [*((word, False) for word in markers), *((word, True) for word in PLACEHOLDERS)]
     text = content.strip(_EMPHASIS + "\r\n")
-    for word, is_placeholder in words:
-        for ending in (text, text.rstrip(".。")):
-            start = len(ending) - len(word.strip())
-            if start < 0 or _normalize_marker(ending[start:]) != _normalize_marker(word):
+    unended = text.rstrip(".。")
+    markings = _list_markings(tuple(markers))
+    if not any(_normalize_marker(ending[-1:]) in markings.last_signs for ending in (text, unended)):
+        return content, "", False
+    for length, normalized, is_placeholder in markings.words:
+        for ending in (text, unended):
+            start = len(ending) - length
+            if start < 0 or _normalize_marker(ending[start:]) != normalized:
                 continue
             before = ending[:start].rstrip(_EMPHASIS)
             if before and not before.endswith(("\n", *_SENTENCE_ENDS)):
@@ -87,6 +90,24 @@ def _cut_marker(content: str, markers: Sequence[str]) -> tuple[str, str, bool]:
             if not _is_hidden(content, content.rfind(ending[start:])):
                 return before.strip(), ending[start:], is_placeholder
     return content, "", False
+
+
+class _Markings(NamedTuple):
+    """Markers and placeholders: the length of each, its normalized text, and whether it is one.
+
+    `last_signs` are the signs that they end with: nearly every answer ends with another one.
+    """
+
+    words: tuple[tuple[int, str, bool], ...]
+    last_signs: frozenset[str]
+
+
+@lru_cache(maxsize=64)
+def _list_markings(markers: Sequence[str]) -> _Markings:
+    pairs = [*((word, False) for word in markers), *((word, True) for word in PLACEHOLDERS)]
+    words = [(len(word.strip()), _normalize_marker(word), is_it) for word, is_it in pairs]
+    signs = (_normalize_marker(word.strip()[-1:]) for word, _ in pairs)
+    return _Markings(tuple(words), frozenset(signs))
 
 
 def _is_hidden(content: str, index: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,6 +62,7 @@ class Recollection:
         on_problem: Callable[[Fault], None] = lambda _: None,
     ) -> None:
         self.folders = folders
+        self._paths = [os.fspath(folder.path) for folder in folders]
         self.rules = rules
         self.waits = waits
         self._session = session
@@ -78,7 +80,7 @@ class Recollection:
         """Read the current files of the notes; later calls use this state."""
         self._is_followed = True
         self._hits.clear()
-        if self._index is None and any(folder.path.is_dir() for folder in self.folders):
+        if self._index is None and any(map(os.path.isdir, self._paths)):
             self._index = self._make_index()
         if self._index is not None:
             for problem in self._index.sync():

@@ -140,7 +140,7 @@ def of_note(text: str) -> list[str]:
     """Return the words of a note's text, in order, each as often as it occurs.
 
     Text without spaces between words, and Korean, whose words have endings, is cut into characters
-    and pairs of them. A Korean noun of one syllable is also a word, whatever its particle.
+    and pairs of them. A Korean noun of one syllable is also a word, with any particle.
     """
     terms: list[str] = []
     for run in _runs().finditer(visible_text.fold_text(text)):

@@ -134,6 +134,8 @@ class Turn:
 
     def results(self) -> list[ReplyFinished]:
         """Return the replies that ended, in order of call."""
+        if not self.replies:
+            return []
         ended = (self.result(agent) for agent in self.called)
         return [done for done in ended if done is not None]
 

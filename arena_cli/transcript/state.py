@@ -16,8 +16,9 @@ silently, and one with a cache may count only the uncached part. Such counts are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
+from functools import cache
 from typing import Any
 
 from arena_cli.protocol import Message, Position, Usage
@@ -185,6 +186,12 @@ MOST_UNSUMMED = 256
 _COUNTERS = frozenset({"chain", "turn", "reply"})
 
 
+@cache
+def _list_counters(shape: type[Event]) -> Sequence[str]:
+    """Return the numbers of an event that the fold counts."""
+    return tuple(_COUNTERS & list_fields(shape, Position))
+
+
 class Fold:
     """The state of a session after the events applied so far.
 
@@ -225,8 +232,9 @@ class Fold:
     def apply(self, event: Event) -> None:
         """Apply one event. Events that do not fit the open chain change nothing."""
         self.seq = max(self.seq, event.seq)
-        for name in _COUNTERS & list_fields(type(event), Position):
-            setattr(self, name, max(getattr(self, name), getattr(event, name) or 0))
+        for name in _list_counters(type(event)):
+            if (number := getattr(event, name)) and number > getattr(self, name):
+                setattr(self, name, number)
         self.counts.apply(event)
         if isinstance(event, MessageEvent):
             self._message(event)
