@@ -72,6 +72,8 @@ BEGINS_WITH = {  # the command that made the workspace of a page; of the others,
     "README.md": "arena init --template incident",
     "first-team.md": "true",
     "real-agents.md": "true",
+    "your-scripts.md": "true",
+    "your-scripts.zh-CN.md": "true",
 }
 COMMANDS = (
     "",
@@ -225,6 +227,8 @@ class Reader:
                 self._yaml(block)
             case "python" | "markdown":
                 self._file(block)
+            case "sh" if block.words:
+                self._file(block)
             case "toml":
                 self._install(self._file(block))
             case "json":
@@ -368,7 +372,7 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
 @needs_sh
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_files_load_and_commands_run(page: Path, reader: Reader) -> None:
-    reader.language = "zh" if page == README_ZH else "en"
+    reader.language = "zh" if page.stem.endswith("zh-CN") else "en"
     reader.newcomer = page.name.startswith("README")
     reader.prepare(BEGINS_WITH.get(page.name, "arena init"))
     for block in blocks(page):
@@ -742,7 +746,7 @@ def _anchor(heading: str) -> str:
 @pytest.mark.parametrize("page", PAGES[2:], ids=lambda page: page.name)
 def test_every_page_ends_with_a_link_to_the_next(page: Path) -> None:
     last = text_of(page).rstrip("\n").split("\n")[-1]
-    match = re.fullmatch(r"Next: \[[^]]+\]\(([^)#]+)\).*\.", last)
+    match = re.fullmatch(r"(?:Next: |下一页：)\[[^]]+\]\(([^)#]+)\).*[.。]", last)
     assert match, last
     target = (page.parent / match[1]).resolve()
     assert target.is_file()
