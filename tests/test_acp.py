@@ -166,6 +166,59 @@ def test_what_it_does_is_told_once_each(tmp_path: Path) -> None:
     assert tools == [{"title": "Read 合同.md", "kind": "read", "status": "completed"}]
 
 
+def tool_updates(*updates: dict[str, Any]) -> list[str]:
+    """The steps of one tool call; the first update begins it."""
+    kinds = ["tool_call", *["tool_call_update"] * (len(updates) - 1)]
+    return [
+        "raw:" + json.dumps({"sessionUpdate": kind, "toolCallId": "1", **update})
+        for kind, update in zip(kinds, updates, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("updates", "details"),
+    [
+        (
+            [
+                {"title": "Read File", "kind": "read", "status": "pending", "rawInput": {}},
+                {"title": "Read a.txt", "rawInput": {"file_path": "a.txt"}},
+                {"status": "completed"},
+            ],
+            ["Read a.txt"],
+        ),
+        (
+            [{"title": "read", "kind": "read", "status": "pending"}, {"status": "failed"}],
+            ["read"],
+        ),
+        (
+            [
+                {
+                    "title": "a.txt: one => two",
+                    "kind": "edit",
+                    "status": "in_progress",
+                    "locations": [{"path": "a.txt"}],
+                },
+                {"status": "completed"},
+            ],
+            ["edit a.txt: one => two"],
+        ),
+        (
+            [{"title": "Makefile", "kind": "edit", "locations": [{"path": "Makefile"}]}],
+            ["edit Makefile"],
+        ),
+        ([{"title": "./run.sh --all", "kind": "execute"}], ["execute ./run.sh --all"]),
+        ([{"title": "sed -i s/a/b/ x", "kind": "execute"}], ["sed -i s/a/b/ x"]),
+        ([{"title": "查找合同", "kind": "search"}], ["查找合同"]),
+    ],
+)
+def test_a_use_of_a_tool_is_told_with_its_kind_and_path(
+    tmp_path: Path, updates: list[dict[str, Any]], details: list[str]
+) -> None:
+    heard = Heard()
+    answer(agent(tmp_path, *tool_updates(*updates), "say:x"), heard)
+    assert [one.detail for one in heard.statuses if one.status == "calling_tool"] == details
+
+
 @pytest.mark.parametrize(
     ("steps", "content", "earlier"),
     [

@@ -71,7 +71,8 @@ def test_a_program_gets_the_address_with_the_key(
     program.env |= {address: "https://proxy.example/v1", key: "sk-000000000000"}
     done = program.run("agents", "add", "a", "--adapter", kind)
     assert adapter(program, "a")["env"] == {key: "inherit", address: "inherit"}
-    words = f"{key} goes to the program {kind}, and from there to https://proxy.example/v1"
+    name = {"claude_code": "claude"}.get(kind, kind)
+    words = f"{key} goes to the program {name}, and from there to https://proxy.example/v1"
     assert words in done.stdout
 
 

@@ -14,6 +14,7 @@ import typer
 from arena_cli import errors
 from arena_cli.adapters import base, pricing
 from arena_cli.adapters.http import without_login
+from arena_cli.adapters.process.run import ProgramSettings
 from arena_cli.cli import common, complete, trust
 from arena_cli.context import tokens
 from arena_cli.context.window import sizes
@@ -380,7 +381,9 @@ def _describe_key(new: Newcomer) -> str:
     address = next((name for name in inherited if name.endswith("_BASE_URL")), "")
     keys = ", ".join(name for name in inherited if is_secret_key(name))
     if keys:
-        program = str(adapter.get("program") or adapter["type"])
+        shape = base.settings_type(str(adapter["type"]))
+        is_program = shape is not None and issubclass(shape, ProgramSettings)
+        program = shape.command_line(adapter)[0] if is_program else adapter["type"]
         server = without_login(environ.get(address, "")) if address else "its provider"
         return f"{keys} goes to the program {program}, and from there to {server}"
     variables = profiles.list_variables({"api_key": adapter.get("api_key", "")})

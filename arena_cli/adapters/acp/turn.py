@@ -73,6 +73,7 @@ class PromptTurn:
         self._pieces: list[_TextPiece] = []
         self._thoughts: list[str] = []
         self._tools: dict[str, schema.ToolCallUpdate] = {}
+        self._announced: set[str] = set()
         self._told: StatusEvent | None = None
         self._is_generating = False
 
@@ -107,7 +108,12 @@ class PromptTurn:
         if known is None:
             known = schema.ToolCallUpdate(tool_call_id=told.tool_call_id)
         self._tools[told.tool_call_id] = known = known.model_copy(update=_set_fields(told))
-        if known.status not in ("completed", "failed"):
+        is_new = known.tool_call_id not in self._announced
+        is_over = known.status in ("completed", "failed")
+        # Some agents announce a call under a general title, and its input a moment later.
+        is_vague = known.status == "pending" and not (known.raw_input or known.locations)
+        if is_new if is_over else not is_vague:
+            self._announced.add(known.tool_call_id)
             self._tell("calling_tool", describe_acp_tool(known, self._folder).status.detail)
         return known
 
@@ -208,11 +214,18 @@ def _set_fields(tool: BaseModel) -> dict[str, Any]:
 
 
 def describe_acp_tool(tool: schema.ToolCallUpdate, folder: Path) -> ToolUse:
-    """Return the use of a tool by its title, and its command or path if the title lacks it."""
+    """Return the use of a tool by its title, and its command or path if the title lacks it.
+
+    A title that begins with a path or a command gets the kind of the tool in front.
+    """
     title = " ".join((tool.title or tool.kind or "a tool").split()).replace(f"{folder}/", "")
+    paths = [shorten_path(location.path, folder) for location in tool.locations or []]
+    has_verb = title.partition(" ")[0].isalpha() and not title.startswith(tuple(paths))
+    if tool.kind and tool.kind != "other" and not has_verb:
+        title = f"{tool.kind} {title}"
     use = describe_tool_use(cut_text(title, _TITLE_CHARS), tool.raw_input, folder)
-    if not use.target and tool.locations:
-        use = ToolUse(use.tool, shorten_path(tool.locations[0].path, folder))
+    if not use.target and paths:
+        use = ToolUse(use.tool, paths[0])
     return use if use.target not in title else ToolUse(use.tool)
 
 
