@@ -435,8 +435,7 @@ class ClaudeCodeAdapter:
         shown = input if session else input.afresh()
         system, prompt = self._setup.render(shown)
         content = _content(prompt, list_new_files(shown, self._setup.workspace), emit)
-        is_open = session is not None and session.id == self._session.id
-        is_open = is_open and self._process.is_running()
+        is_open = self._is_open(session)
         if not is_open:
             await self._process.stop()
             self._session = session or ClaudeSession.begin()
@@ -448,20 +447,26 @@ class ClaudeCodeAdapter:
         except asyncio.CancelledError:
             emit(CallNote(self._process.notes()))
             raise
-        except (AgentError, SessionLostError) as error:
+        except SessionLostError:
             await self._process.end()
-            if isinstance(error, SessionLostError):
-                raise
+            raise
+        except AgentError as error:
+            await self._process.end()
             notes = self._process.notes()
-            is_lost = LOST_SESSION in notes.get("stderr", "")
-            is_lost = is_lost or (not (is_open or turn.has_begun) and is_dead_session(error))
-            if session and is_lost:
+            may_be_dead = not (is_open or turn.has_begun)
+            is_gone = LOST_SESSION in notes.get("stderr", "")
+            if session and (is_gone or (may_be_dead and is_dead_session(error))):
                 raise SessionLostError(error.came) from error
             error.metadata = {**notes, **error.metadata}
             raise
         finally:
             if not self._settings.keep_alive:
                 await self._process.stop()
+
+    def _is_open(self, session: ClaudeSession | None) -> bool:
+        """Return True if the running process has this session."""
+        is_current = session is not None and session.id == self._session.id
+        return is_current and self._process.is_running()
 
     async def _exchange(
         self, turn: ClaudeTurn, system: str, content: list[Any], *, is_resumed: bool

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -232,33 +231,28 @@ def connection_failure(asked: HttpRequest, error: BaseException) -> AgentError:
     causes = list(_causes(error))
     names = {type(cause).__name__ for cause in causes}
     host = urlsplit(asked.url.rpartition(" ")[2]).netloc or asked.url
-    told = [str(cause) for cause in causes if str(cause)] or [type(error).__name__]
-    came = cut_text(told[-1], _SHOWN)
-    kind: type[AgentError] = AgentUnavailable
-    if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes) or (
-        "CERTIFICATE_VERIFY_FAILED" in came
-    ):
+    messages = [str(cause) for cause in causes if str(cause)] or [type(error).__name__]
+    came = cut_text(messages[-1], _SHOWN)
+    if names & {"SSLCertVerificationError"} or "CERTIFICATE_VERIFY_FAILED" in came:
         problem = f"the certificate of {host} is not trusted"
         mend = "if the certificate is your own, set SSL_CERT_FILE to the file of its authority"
     elif "ProxyError" in names:
         problem = "the proxy refuses the connection"
         mend = "see HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the environment"
-    elif any(isinstance(cause, socket.gaierror) for cause in causes) or _is_unknown_host(came):
+    elif "gaierror" in names or _is_unknown_host(came):
         problem = f"there is no host {host}, or no network"
         mend = "check `base_url` in its profile, and the network"
     elif names & {"ConnectTimeout", "PoolTimeout", "ReadTimeout", "WriteTimeout", "TimeoutError"}:
-        kind, problem, came = AgentTimeout, f"{host} did not answer in time", ""
+        problem = f"{host} did not answer in time"
         mend = "try again later; check the network and the proxy settings"
+        return failure(AgentTimeout, asked, problem, "", mend, {})
     elif names & {"ConnectError", "ConnectionRefusedError"}:
         problem = f"nothing answers at {host}"
         mend = "start the server, or see `base_url` in its profile"
     else:
-        kind, problem = (
-            AgentProtocolError,
-            f"the connection to {host} was cut before the answer ended",
-        )
-        mend = "try again"
-    return failure(kind, asked, problem, came, mend, {})
+        problem = f"the connection to {host} was cut before the answer ended"
+        return failure(AgentProtocolError, asked, problem, came, "try again", {})
+    return failure(AgentUnavailable, asked, problem, came, mend, {})
 
 
 def _is_unknown_host(said: str) -> bool:

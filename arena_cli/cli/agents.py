@@ -381,9 +381,10 @@ def _describe_key(new: Newcomer) -> str:
     address = next((name for name in inherited if name.endswith("_BASE_URL")), "")
     keys = ", ".join(name for name in inherited if is_secret_key(name))
     if keys:
-        shape = base.settings_type(str(adapter["type"]))
-        is_program = shape is not None and issubclass(shape, ProgramSettings)
-        program = shape.command_line(adapter)[0] if is_program else adapter["type"]
+        program = str(adapter["type"])
+        shape = base.settings_type(program)
+        if shape is not None and issubclass(shape, ProgramSettings):
+            program = shape.command_line(adapter)[0]
         server = without_login(environ.get(address, "")) if address else "its provider"
         return f"{keys} goes to the program {program}, and from there to {server}"
     variables = profiles.list_variables({"api_key": adapter.get("api_key", "")})

@@ -53,6 +53,8 @@ _NO_STREAM = re.compile(
     r"verified to stream|'stream' does not support true|streaming[^.]{0,20} not supported",
     re.IGNORECASE,
 )
+_NO_STREAM_OPTIONS = re.compile("stream_options")
+_NO_MAX_TOKENS = re.compile("max_completion_tokens")
 _ONLY_STREAM = re.compile(r"only supports? (?:the )?stream", re.IGNORECASE)
 
 # What templates of models say (Gemma's, Mistral's), and servers that check roles by themselves.
@@ -153,23 +155,21 @@ class Server:
         if status not in _TELLING:
             return False
         roles = {message["role"] for message in body["messages"]}
-        if self.thinks and _TOO_LARGE.search(said):
-            self.thinks = None
-        elif "stream_options" in body and "stream_options" in said:
-            self.stream_options = False
-        elif (_NO_STREAM if body["stream"] else _ONLY_STREAM).search(said):
-            self.stream = not body["stream"]
-        elif "max_tokens" in body and "max_completion_tokens" in said:
-            self.length_key = "max_completion_tokens"
-        elif _has_images(body) and _NO_IMAGES.search(said):
-            self.images = False
-        elif _asks_decision(body) and _NO_SCHEMA.search(said):
-            self.schema = False
-        elif "system" in roles and _NO_SYSTEM.search(said):
-            self.system_role = False
-        else:
-            return False
-        return True
+        stream_words = _NO_STREAM if body["stream"] else _ONLY_STREAM
+        lessons: list[tuple[bool, re.Pattern[str], str, object]] = [
+            (bool(self.thinks), _TOO_LARGE, "thinks", None),
+            ("stream_options" in body, _NO_STREAM_OPTIONS, "stream_options", False),
+            (True, stream_words, "stream", not body["stream"]),
+            ("max_tokens" in body, _NO_MAX_TOKENS, "length_key", "max_completion_tokens"),
+            (_has_images(body), _NO_IMAGES, "images", False),
+            (_asks_decision(body), _NO_SCHEMA, "schema", False),
+            ("system" in roles, _NO_SYSTEM, "system_role", False),
+        ]
+        for was_sent, words, name, value in lessons:
+            if was_sent and words.search(said):
+                setattr(self, name, value)
+                return True
+        return False
 
 
 def messages(

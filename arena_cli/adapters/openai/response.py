@@ -102,27 +102,29 @@ class GrowingAnswer:
             self.reported = data["usage"]
         if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
             return "", ""
-        choice = choices[0]
+        if "message" in choices[0]:
+            self.body = data
+        return self._add_choice(choices[0])
+
+    def _add_choice(self, choice: dict[str, Any]) -> tuple[str, str]:
         if choice.get("error"):
             raise ServerSaidError(status_of(choice), _dumped(choice))
         if choice.get("finish_reason"):
             self.finish_reason = str(choice["finish_reason"])
-        if "message" in choice:
-            self.body = data
-        said = choice.get("delta") or choice.get("message")
-        return self._add_said(said) if isinstance(said, dict) else ("", "")
+        message = choice.get("delta") or choice.get("message")
+        return self._add_message(message) if isinstance(message, dict) else ("", "")
 
-    def _add_said(self, said: dict[str, Any]) -> tuple[str, str]:
-        text, thinking = _pieces(said.get("content"))
+    def _add_message(self, message: dict[str, Any]) -> tuple[str, str]:
+        text, thinking = _pieces(message.get("content"))
         # Some servers send both names with the same text.
-        thinking += _text(said.get("reasoning_content")) or _text(said.get("reasoning"))
+        thinking += _text(message.get("reasoning_content")) or _text(message.get("reasoning"))
         if text:
             self.text.append(text)
         if thinking:
             self.thinking.append(thinking)
-        if _text(said.get("refusal")):
-            self.refusal.append(said["refusal"])
-        for call in said.get("tool_calls") or []:
+        if _text(message.get("refusal")):
+            self.refusal.append(message["refusal"])
+        for call in message.get("tool_calls") or []:
             function = call.get("function") if isinstance(call, dict) else None
             if isinstance(function, dict) and function.get("name"):
                 self.tools.append(str(function["name"]))
