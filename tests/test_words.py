@@ -3,31 +3,49 @@
 from __future__ import annotations
 
 import ast
+import errno
 import gettext
+import os
 import string
+from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
 import jinja2
 import pytest
+import typer
 from babel.messages import pofile
+from hypothesis import given
+from hypothesis import strategies as st
 from jinja2 import nodes
 
 from arena_cli.protocol import Attachment, Status, StructuredContent
 from arena_cli.reports import lines
 from arena_cli.reports.lines import Words
 from arena_cli.transcript.events import End, ReplyStatus
-from arena_cli.util.language import choose_language
+from arena_cli.util.language import choose_language, translate_message
 
 REPORT = Path(lines.__file__).parent
 SOURCE = REPORT / "locale" / "zh" / "LC_MESSAGES" / "arena.po"
 with SOURCE.open("rb") as source:
     CATALOG = list(pofile.read_po(source, locale="zh"))
 CHINESE = {str(one.id): str(one.string) for one in CATALOG if one.id and one.context is None}
-# The commands' own words are English: theirs is another `say`.
 CLI = REPORT.parent / "cli"
-SPEAKERS = {*REPORT.rglob("*.py"), CLI / "context.py", CLI / "dry_run.py"}
+SPEAKERS = {*REPORT.rglob("*.py"), *CLI.glob("*.py")}
 SPEAK = {"say", "_say", "spans", "_phase"}
+# Errors, by their text: raised in English anywhere, translated where they are printed.
+MESSAGES = {str(one.id): str(one.string) for one in CATALOG if one.context == "message"}
+PUT_TOGETHER = {  # from parts of fewer than three words
+    "Missing argument '{name}'.",
+    "Missing option '{name}'.",
+    "an error, as scripted",
+    "is not UTF-8; it looks like {encoding}",
+    "its provider forbids it",
+    "overloaded, as scripted",
+    "refused to answer, as scripted",
+    "{name}: cannot read it: {reason}",
+}
+TYPER = Path(typer.__file__).parent
 
 
 def texts() -> tuple[set[str], set[str]]:
@@ -72,6 +90,58 @@ def test_every_text_has_its_chinese_and_nothing_else_has() -> None:
     assert set(CHINESE) <= standing
     for text, beside in CHINESE.items():
         assert fields(text) == fields(beside)
+
+
+def triples(text: str) -> Iterator[str]:
+    """Return every three words in a row between the values of a text, or fewer if that is all."""
+    for literal, _, _, _ in string.Formatter().parse(text):
+        words = literal.strip(" `'\"(),.:").split()
+        yield from (" ".join(words[at : at + 3]) for at in range(max(1, len(words) - 2)) if words)
+
+
+def test_every_translated_error_is_raised_somewhere() -> None:
+    """A reworded error loses its Chinese: this test finds it; some are put together from parts."""
+    raised = [os.strerror(number) for number in errno.errorcode]
+    for folder in (REPORT.parent, TYPER):
+        for path in folder.rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    raised.append(node.value)
+    code = "\n".join(raised)
+    kept = {text: [triple in code for triple in triples(text)] for text in MESSAGES}
+    lost = {text for text, found in kept.items() if 2 * sum(found) < len(found)}
+    assert lost == PUT_TOGETHER
+    assert len(MESSAGES) > 300
+
+
+@given(st.sampled_from(sorted(MESSAGES)), st.data())
+def test_a_translated_error_keeps_its_values(text: str, data: st.DataObject) -> None:
+    names = dict.fromkeys(fields(text))
+    values = {name: data.draw(st.from_regex(r"\A[a-zå文/.{}]{1,8}\Z")) for name in names}
+    assert sorted(names) == sorted(dict.fromkeys(fields(MESSAGES[text])))
+    filled = text.format(**values) if names else text
+    translated = MESSAGES[text].format(**values) if names else MESSAGES[text]
+    assert translate_message(filled, "zh") == translated
+    assert translate_message(filled, "en") == filled
+
+
+@pytest.mark.parametrize(
+    ("message", "chinese"),
+    [
+        (
+            "dev: no answer within 3 s; raise its timeout_s, or the team's turn_timeout_s, if it "
+            "needs longer",
+            "dev: 3 秒内没有回答；如果它需要更长时间，请调大它的 timeout_s 或团队的 turn_timeout_s",
+        ),
+        ("a b\n  remove it", "a b\n  请删掉它"),
+        ("must be a list, not the text `索引`", "应该是列表，不是文本 `索引`"),
+        ("unknown key: unknown", "unknown key: unknown"),
+        ("something new; asked: curl a: b", "something new；请求：curl a: b"),
+        ("", ""),
+    ],
+)
+def test_an_error_is_translated_part_by_part(message: str, chinese: str) -> None:
+    assert translate_message(message, "zh") == chinese
 
 
 def test_the_compiled_catalog_is_that_of_its_source() -> None:

@@ -24,8 +24,9 @@ from arena_cli.reports.lines import INDENT
 from arena_cli.scenarios import select
 from arena_cli.session import one_shot, store
 from arena_cli.session.one_shot import Trial
+from arena_cli.util import language
 from arena_cli.util.redaction import is_secret_key
-from arena_cli.util.text import escape_line, escape_text
+from arena_cli.util.text import display_width, escape_line, escape_text
 from arena_cli.workspace import agents as profiles
 from arena_cli.workspace import mentions, models, relevance, scaffold, workspace
 from arena_cli.workspace.agents import read_dotenv
@@ -34,6 +35,7 @@ from arena_cli.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from arena_cli.adapters.pricing import Known
+    from arena_cli.reports.lines import Words
     from arena_cli.workspace.models import AgentProfile
     from arena_cli.workspace.relevance import KeywordMatch
     from arena_cli.workspace.scaffold import Newcomer
@@ -139,13 +141,13 @@ def agents(context: typer.Context, as_json: ListAsJson = False) -> None:
 
 
 def _line_of(profile: AgentProfile, *columns: str) -> str:
-
+    say = lines.user_words()
     facts = [
         f"{profile.avatar} {profile.name or profile.agent_id}".strip(),
         f"@{profile.agent_id}",
         str(profile.adapter["type"]),
         ", ".join(profile.skills),
-        "" if profile.member else "not a member",
+        "" if profile.member else say("not a member"),
         *columns,
     ]
     return " · ".join(escape_line(fact) for fact in facts if fact)
@@ -172,22 +174,19 @@ def find(
                 for agent_match in matches
             ]
         )
+    say = lines.user_words()
     for agent_match in matches if not as_json else ():
-        common.print_line(
-            _line_of(
-                agent_match.profile,
-                f"found: {', '.join(map(_describe_match, agent_match.matches))}",
-            )
-        )
+        words = say(", ").join(_describe_match(match, say) for match in agent_match.matches)
+        common.print_line(_line_of(agent_match.profile, say("found: {words}", words=words)))
     if not matches:
         common.warn("no agent matches; `arena agents` lists all of them with their skills")
         raise typer.Exit(errors.EXIT_NOT_HELD)
 
 
-def _describe_match(match: KeywordMatch) -> str:
+def _describe_match(match: KeywordMatch, say: Words) -> str:
     if match.place == "role_prompt":
-        return f"{match.keyword} in its role prompt"
-    return f"{match.place} {match.text}"
+        return say("{word} in its role prompt", word=match.keyword)
+    return f"{say(match.place)} {match.text}"
 
 
 @agents_app.command("check")
@@ -231,7 +230,9 @@ def _tell_models(loaded: Workspace) -> None:
         if model_facts is None:
             continue
         agent, model = escape_line(agent_id), escape_line(model_facts.model)
-        common.print_line(f"       {agent} · model {model} · {_told_of(model_facts, profile)}")
+        say = lines.user_words()
+        facts = (agent, say("model {model}", model=model), _told_of(model_facts, profile, say))
+        common.print_line(f"       {' · '.join(facts)}")
         window_tokens = profile.context.window_tokens
         if model_facts.window_tokens is not None and window_tokens > model_facts.window_tokens:
             common.warn(
@@ -257,17 +258,19 @@ def _tell_windows(loaded: Workspace) -> None:
             )
 
 
-def _told_of(facts: Known, profile: AgentProfile) -> str:
+def _told_of(facts: Known, profile: AgentProfile, say: Words) -> str:
     """Describe the window that arena uses, the smaller of two, and the source of the price."""
     window_tokens, source = profile.context.window_tokens, "context.window_tokens"
     if facts.window_tokens is None:
-        source = "assumed, from its profile"
+        source = say("assumed, from its profile")
     elif facts.window_tokens < window_tokens:
-        window_tokens, source = facts.window_tokens, facts.window_from
-    window = f"window {window_tokens} tokens ({source})"
-    price = f"price from {facts.price_from}" if facts.price_from else "price unknown"
+        window_tokens, source = facts.window_tokens, say(facts.window_from)
+    window = say("window {count} tokens ({source})", count=window_tokens, source=source)
+    price = say("price unknown")
+    if facts.price_from:
+        price = say("price from {source}", source=say(facts.price_from))
     is_all = facts.window_from and facts.price_from
-    return f"{window} · {price}" + ("" if is_all else " (set `models` in arena.yaml)")
+    return f"{window} · {price}" + ("" if is_all else say(" (set `models` in arena.yaml)"))
 
 
 def print_health(loaded: Workspace, *agents: str, connect: bool) -> bool:
@@ -276,16 +279,18 @@ def print_health(loaded: Workspace, *agents: str, connect: bool) -> bool:
     To `connect`, the workspace must be trusted.
     """
     sound = True
+    say = lines.user_words()
     config = common.make_config(loaded, wait_s=0, connects=connect)
     checks = one_shot.check_health(
         config, [loaded.profiles[health] for health in agents or loaded.profiles]
     )
     for agent, health in common.run(checks, hint="").items():
         sound = sound and health.ok
-        state = "ok" if health.ok else "NOT OK"
-        problem = health.detail.removeprefix(f"{agent}: ")
+        state = say("ok") if health.ok else say("NOT OK")
+        problem = language.translate_message(health.detail.removeprefix(f"{agent}: "))
         detail = f" · {escape_line(problem)}" if problem else ""
-        common.print_line(f"{state:6} {escape_line(agent)}{detail}{_powers(loaded, agent)}")
+        state += " " * (6 - display_width(state))
+        common.print_line(f"{state} {escape_line(agent)}{detail}{_powers(loaded, agent)}")
     return sound
 
 
@@ -293,7 +298,7 @@ def _powers(loaded: Workspace, agent: str) -> str:
     """Return what an agent may do, as far as its kind can say it."""
     adapter = loaded.profiles[agent].adapter
     shape = base.settings_type(str(adapter["type"]))
-    text = shape.describe_powers(adapter) if shape else ""
+    text = language.translate_message(shape.describe_powers(adapter)) if shape else ""
     return f" · {escape_line(text)}" if text else ""
 
 
@@ -374,6 +379,7 @@ def _split_command(command: list[str] | None) -> list[str] | None:
 
 def _describe_key(new: Newcomer) -> str:
     """Return where the key of a new agent goes, "" if its profile names none."""
+    say = lines.user_words()
     adapter = new.workspace.profiles[new.agent_id].adapter
     environ = {**read_dotenv(new.workspace.root), **os.environ}
     env = adapter.get("env")
@@ -385,12 +391,13 @@ def _describe_key(new: Newcomer) -> str:
         shape = base.settings_type(program)
         if shape is not None and issubclass(shape, ProgramSettings):
             program = shape.command_line(adapter)[0]
-        server = without_login(environ.get(address, "")) if address else "its provider"
-        return f"{keys} goes to the program {program}, and from there to {server}"
+        server = without_login(environ.get(address, "")) if address else say("its provider")
+        text = "{keys} goes to the program {program}, and from there to {server}"
+        return say(text, keys=keys, program=program, server=server)
     variables = profiles.list_variables({"api_key": adapter.get("api_key", "")})
     if variables and adapter.get("base_url"):
         server = without_login(str(adapter["base_url"]))
-        return f"{', '.join(sorted(variables))} goes to {server}"
+        return say("{keys} goes to {server}", keys=", ".join(sorted(variables)), server=server)
     return ""
 
 
@@ -410,11 +417,13 @@ def _root_for_another(context: typer.Context) -> tuple[Path, bool]:
 
 def _tell_added(new: Newcomer, *, connect: bool) -> None:
     """Print the files that were written, what is missing, and how to send a message."""
+    say = lines.user_words()
     common.print_line(escape_line(new.path))
     for line in below(new.shown.rstrip()):
         common.print_line(line)
     if new.team_file:
-        common.print_line(f"{escape_line(new.team_file[0])}: {new.agent_id} is a member")
+        place = escape_line(new.team_file[0])
+        common.print_line(say("{place}: {agent} is a member", place=place, agent=new.agent_id))
     common.print_line("")
     print_health(new.workspace, new.agent_id, connect=connect)
     if goes_to := _describe_key(new):
@@ -435,7 +444,8 @@ def _tell_added(new: Newcomer, *, connect: bool) -> None:
     common.print_line("")
     common.print_line(f"  arena agents test {new.agent_id}")
     team_option = f" --team {new.team}" if new.team not in (None, new.workspace.file.team) else ""
-    common.print_line(f'  arena send{team_option} "@{new.agent_id} hello"')
+    hello = say("hello")
+    common.print_line(f'  arena send{team_option} "@{new.agent_id} {hello}"')
 
 
 @agents_app.command("test")
@@ -507,26 +517,27 @@ def trial_document(member: Member, trial: Trial) -> dict[str, Any]:
 
 def trial_lines(member: Member, trial: Trial) -> Iterator[str]:
     """Yield the call as text: the input, the answer, then status, time, tokens and cost."""
-    reply = trial.finished
+    say, reply = lines.user_words(), trial.finished
     reply_text = reply.message.content if reply.message else str(reply.metadata.get("partial", ""))
     sections = [
-        ("sent: system", trial.system),
-        ("sent: prompt", trial.prompt),
-        ("came", reply_text),
+        (say("sent: system"), trial.system),
+        (say("sent: prompt"), trial.prompt),
+        (say("came"), reply_text),
     ]
     for title, text in sections:
         if text.strip():
             yield f"── {title}"
             yield from below(text.rstrip())
-    state = "ok" if trial.works else "NOT OK"
-    columns = [f"{state} {escape_line(member.id)}", f"{reply.latency_ms / 1000:.1f} s"]
+    state = say("ok") if trial.works else say("NOT OK")
+    seconds = say("{seconds} s", seconds=f"{reply.latency_ms / 1000:.1f}")
+    columns = [f"{state} {escape_line(member.id)}", seconds]
     if reply.usage:
         columns.append(lines.tokens(reply.usage))
     if reply.status == "declined":
-        columns.append("it declined, which is a valid answer")
+        columns.append(say("it declined, which is a valid answer"))
     yield f"── {' · '.join(columns)}"
     if reply.error:
-        yield from below(reply.error.removeprefix(f"{member.id}: "))
+        yield from below(language.translate_message(reply.error.removeprefix(f"{member.id}: ")))
 
 
 def below(text: str) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import contextlib
+import dataclasses
 import json
 import locale
 import logging
@@ -29,7 +30,7 @@ from arena_cli.session import session as session_module
 from arena_cli.session import store
 from arena_cli.session.session import SessionConfig
 from arena_cli.transcript import queries
-from arena_cli.util import files, process_signals
+from arena_cli.util import files, language, process_signals
 from arena_cli.util.redaction import Redactor
 from arena_cli.util.text import escape_json, escape_line
 from arena_cli.workspace import agents
@@ -78,8 +79,15 @@ def find_root(context: typer.Context) -> Path:
 
 
 def _root_of(options: Options) -> Path:
+    """Return the workspace's folder; messages are in its language from now on."""
+    root = find_workspace(current_folder(), options.workspace, os.environ)
+    language.use_workspace(root)
+    return root
 
-    return find_workspace(current_folder(), options.workspace, os.environ)
+
+def find_workspace_language(options: Options) -> None:
+    """Use the language of the workspace before it is read. Raises UsageError without one."""
+    _root_of(options)
 
 
 def _warn_of_left(root: Path) -> bool:
@@ -163,7 +171,22 @@ def load_scenarios(context: typer.Context, selected: Selected) -> tuple[Workspac
 def warn_of_faults(faults: Iterable[Fault]) -> None:
     """Print each warning about files on stderr, once."""
     for fault in dict.fromkeys(faults):
-        warn(f"warning: {fault}")
+        print_error(f"{language.translate_message('warning')}: {translate_fault(fault)}")
+
+
+def translate_fault(fault: Fault) -> Fault:
+    """Return an error of a file in the user's language; the quoted line stays as it is."""
+    file, what, mend = map(language.translate_message, (fault.file, fault.what, fault.mend))
+    return dataclasses.replace(fault, file=file, what=what, mend=mend)
+
+
+def describe_error(error: ArenaError) -> str:
+    """Return the message of an error, and its hint, in the user's language."""
+    if isinstance(error, FileFaults):
+        return "\n".join(str(translate_fault(fault)) for fault in error.faults)
+    if language.current_language() == "en":
+        return str(error)
+    return "\n  ".join(filter(None, map(language.translate_message, (error.what, error.mend))))
 
 
 def find_session(context: typer.Context, session: str | None) -> Stored:
@@ -201,7 +224,12 @@ def make_config(loaded: Workspace, *, wait_s: float, connects: bool = False) -> 
 
 
 def warn(text: str) -> None:
-    """Print a line on stderr; continue if stderr cannot be written."""
+    """Print a message on stderr, in the user's language; continue if stderr cannot be written."""
+    print_error(language.translate_message(text))
+
+
+def print_error(text: str) -> None:
+    """Print a text on stderr as it is; continue if stderr cannot be written."""
     try:
         print(text, file=sys.stderr, flush=True)
     except OSError:
@@ -236,8 +264,9 @@ _BOMS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 
-# Of all wrong uses typer names only this one's children.
+# Of all wrong uses typer names only this one's children, and not the base of all its errors.
 _WrongUse = cast("type[Exception]", typer.BadParameter.__base__)
+CommandLineError = cast("type[Exception]", _WrongUse.__base__)
 
 
 class MessageCommand(TyperCommand):

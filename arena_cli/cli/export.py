@@ -19,6 +19,7 @@ from arena_cli.errors import DiskRefused, UsageError
 from arena_cli.protocol import Attachment
 from arena_cli.reports.audit import render
 from arena_cli.reports.audit.audit import AuditRecord, write_json, write_json_list
+from arena_cli.reports.lines import user_words
 from arena_cli.session import store
 from arena_cli.transcript import queries, reader
 from arena_cli.transcript.events import parse
@@ -123,7 +124,7 @@ def _write_several(records: Iterable[AuditRecord], chosen: Format, *, audit: boo
         return write_json_list(records)
     if chosen == "csv":
         return render.written_tables(records, audit=audit)
-    return (piece for record in records for piece in render.write_markdown(record))
+    return (piece for record in records for piece in render.write_markdown(record, user_words()))
 
 
 def _by_ending(output: Path | None) -> Format:
@@ -134,7 +135,7 @@ def _by_ending(output: Path | None) -> Format:
 
 def _writer(chosen: Format) -> Callable[[AuditRecord], Iterator[str]]:
     if chosen == "md":
-        return render.write_markdown
+        return lambda record: render.write_markdown(record, user_words())
     if chosen == "csv":
         return render.written_table
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
+import io
 import sys
 import traceback
 from collections.abc import Iterator, MutableMapping
@@ -17,7 +19,7 @@ from arena_cli import __version__, errors
 from arena_cli.cli import common, streams
 from arena_cli.cli.common import Interrupted, Options
 from arena_cli.errors import ArenaError, DiskRefused
-from arena_cli.util import process_signals
+from arena_cli.util import language, process_signals
 
 # Each command's module, its function or group there, and the class of a command that needs its own.
 _COMMANDS = {
@@ -168,12 +170,13 @@ def run() -> None:
     # a tenth of the time of a long run.
     gc.set_threshold(50_000, 20, 20)
     streams.prepare()
+    language.use_workspace(None)
     options = Options()
     try:
         common.install()
         try:
             # Also as `python -m arena_cli` it is called arena: completion goes by this name.
-            app(prog_name="arena", obj=options)
+            sys.exit(app(prog_name="arena", obj=options, standalone_mode=False))
         except Exception as error:  # noqa: BLE001 - a fault of arena is told in one line too
             if options.debug:
                 trace = "".join(traceback.format_exception(error))
@@ -187,8 +190,10 @@ def run() -> None:
 
 def _report_error(error: Exception, options: Options) -> int:
     """Report an error on stderr; return its exit code."""
+    if isinstance(error, common.CommandLineError):
+        return _report_wrong_use(error, options)
     if isinstance(error, ArenaError):
-        common.warn(f"arena: {error}")
+        common.print_error(f"arena: {common.describe_error(error)}")
         return error.exit_code
     if isinstance(error, OSError):
         # What stdout refused it refuses again, now, or at exit after the last word.
@@ -200,6 +205,16 @@ def _report_error(error: Exception, options: Options) -> int:
     common.warn(f"arena: internal error: {problem}")
     common.warn("  Run it again with --debug before the command to see the traceback.")
     return errors.EXIT_FAILED
+
+
+def _report_wrong_use(error: Any, options: Options) -> int:
+    """Report a command line that typer refuses, in the user's language; return its exit code."""
+    with contextlib.suppress(ArenaError):
+        common.find_workspace_language(options)
+    message = io.StringIO()
+    error.show(message)
+    common.warn(message.getvalue().removesuffix("\n"))
+    return int(error.exit_code)
 
 
 def _refused_by_stdout() -> DiskRefused | None:

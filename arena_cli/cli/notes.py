@@ -13,6 +13,7 @@ from arena_cli import errors
 from arena_cli.cli import common, complete
 from arena_cli.errors import UsageError
 from arena_cli.notes.model import KINDS, STATUSES
+from arena_cli.reports.lines import user_words
 from arena_cli.session import notes, store
 from arena_cli.session import shelves as shelves_module
 from arena_cli.session.notes import Keeper
@@ -22,6 +23,7 @@ from arena_cli.util.text import escape_line, escape_text
 
 if TYPE_CHECKING:
     from arena_cli.notes.model import Kind, Note, Status
+    from arena_cli.reports.lines import Words
     from arena_cli.session.shelves import Shelf
     from arena_cli.session.store import Stored
     from arena_cli.transcript.events import NoteEvent
@@ -122,41 +124,55 @@ def open_keeper(
 
 def line(note: Note) -> str:
     """Return a note as one line of a list."""
-    seen = f"seen {note.occurrences} times" if note.occurrences > 1 else ""
-    facts = (note.id, note.standing, note.title, ", ".join(note.tags), seen)
+    say = user_words()
+    seen = say("seen {count} times", count=note.occurrences) if note.occurrences > 1 else ""
+    facts = (note.id, _standing(note, say), note.title, ", ".join(note.tags), seen)
     return " · ".join(escape_line(fact) for fact in facts if fact)
+
+
+def _standing(note: Note, say: Words) -> str:
+    """Return the status of a note, and what is wrong with its approval."""
+    return say.enum(note.status) if note.standing == note.status else note.standing
 
 
 def whole(note: Note) -> Iterator[str]:
     """Yield the lines of a note with all its metadata."""
+    say = user_words()
     yield escape_line(note.title)
     source = note.source or ""
     if source and note.is_shared:
-        source = f"{source} of session {next(iter(note.related_sessions), '?')}"
+        session = next(iter(note.related_sessions), "?")
+        source = say("{message} of session {name}", message=source, name=session)
     facts = {
         "owner": note.owner,
         "tags": ", ".join(note.tags),
         "source": source,
         "sessions": ", ".join(note.related_sessions),
-        "seen": f"{note.occurrences} times" if note.occurrences > 1 else "",
+        "seen": say("{count} times", count=note.occurrences) if note.occurrences > 1 else "",
         "created": note.created,
         "updated": note.updated,
         "approved": " ".join(filter(None, (note.approved_by, note.approved_at))),
-        "approval": note.approval and f"`arena knowledge approve {note.id}` approves this text",
+        "approval": note.approval
+        and say("`{command}` approves this text", command=f"arena knowledge approve {note.id}"),
         "supersedes": note.supersedes,
         "superseded by": note.superseded_by,
         "file": note.file,
     }
-    yield escape_line(f"{note.id} · {note.kind} · {note.standing} · importance {note.importance:g}")
-    yield from (f"{name}: {escape_line(fact)}" for name, fact in facts.items() if fact)
+    importance = say("importance {value}", value=f"{note.importance:g}")
+    columns = (note.id, say.enum(note.kind), _standing(note, say), importance)
+    yield escape_line(" · ".join(columns))
+    yield from (
+        f"{say(name)}{say(': ')}{escape_line(fact)}" for name, fact in facts.items() if fact
+    )
     if note.body.strip():
         yield f"\n{escape_text(note.body.strip())}"
 
 
 def describe_note(event: NoteEvent) -> str:
     """Describe an act on a note in one line."""
-    source = f"from {event.message}" if event.message else ""
-    facts = (event.ts, event.note, event.act, event.by, event.reason, source)
+    say = user_words()
+    source = say("from {message}", message=event.message) if event.message else ""
+    facts = (event.ts, event.note, say.enum(event.act), event.by, event.reason, source)
     return " · ".join(escape_line(fact) for fact in facts if fact)
 
 

@@ -25,6 +25,7 @@ from arena_cli.session.doctor import examine
 from arena_cli.transcript import queries, reader
 from arena_cli.transcript.queries import Passage
 from arena_cli.transcript.state import Fold
+from arena_cli.util import language
 from arena_cli.util.clock import SystemClock
 from arena_cli.util.text import cut_text, escape_line, escape_text
 
@@ -285,11 +286,11 @@ def _print_context(recalled: Recalled, *, as_json: bool) -> None:
         common.print_json(planned.input.model_dump(mode="json"))
         return
     system, prompt = render_module.render(planned.input)
-    common.print_line(
-        f"{escape_line(planned.agent)} · turn {planned.turn} {planned.phase} · "
-        f"~{planned.input_tokens} tokens"
-    )
-    for name, text in (("system", system), ("prompt", prompt)):
+    say = user_words()
+    turn = say("turn {turn} {phase}", turn=planned.turn, phase=planned.phase)
+    tokens = say("~{count} tokens", count=planned.input_tokens)
+    common.print_line(f"{escape_line(planned.agent)} · {turn} · {tokens}")
+    for name, text in ((say("system"), system), (say("prompt"), prompt)):
         common.print_line(f"\n── {name}\n{escape_text(text.rstrip())}")
 
 
@@ -313,7 +314,12 @@ def sessions(
     say, now = user_words(), SystemClock().now()
     for row in rows:
         team = row["team"] or say("every agent")
-        facts = [row["session"], team, row["end"], _local_time(row["changed"] or "", now, say)]
+        facts = [
+            row["session"],
+            team,
+            say.enum(row["end"] or ""),
+            _local_time(row["changed"] or "", now, say),
+        ]
         facts += [cut_text(" ".join(row["first"].split()), _FIRST)] if row["first"] else []
         common.print_line(" · ".join(escape_line(str(fact)) for fact in facts))
 
@@ -370,8 +376,9 @@ def _check_workspace(context: typer.Context, connect: bool) -> bool:
     loaded = common.load_workspace(context)
     if connect:
         trust.require_agents(loaded)
-    common.print_line(f"workspace {loaded.root}")
-    common.print_line(f"sessions {len(store.stored(loaded.root))}")
+    say = user_words()
+    common.print_line(say("workspace {name}", name=loaded.root))
+    common.print_line(say("sessions {count}", count=len(store.stored(loaded.root))))
     return agents.print_health(loaded, connect=connect)
 
 
@@ -380,11 +387,17 @@ def _check_session(context: typer.Context, session: str) -> bool:
     stored = common.find_session(context, session)
     examined = examine(stored.transcript, common.find_root(context))
     common.print_line(
-        f"{stored.transcript}: {examined.lines} lines, {examined.events} events, "
-        f"{examined.chains} chains, {examined.replies} replies"
+        user_words()(
+            "{place}: {lines} lines, {events} events, {chains} chains, {replies} replies",
+            place=stored.transcript,
+            lines=examined.lines,
+            events=examined.events,
+            chains=examined.chains,
+            replies=examined.replies,
+        )
     )
     for remark in examined.notes:
-        common.print_line(f"  {remark}")
+        common.print_line(f"  {language.translate_message(remark)}")
     for problem in examined.problems:
         common.warn(problem)
     return not examined.problems

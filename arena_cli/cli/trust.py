@@ -12,6 +12,7 @@ import typer
 
 from arena_cli.cli import common
 from arena_cli.errors import DiskRefused, FileFaults, UsageError
+from arena_cli.reports.lines import user_words
 from arena_cli.session import trust_store
 from arena_cli.session.trust_store import find_contacts, merged, missing
 from arena_cli.util.text import escape_line
@@ -120,7 +121,8 @@ def require(loaded: Workspace, contacts_with: Callable[[Mapping[str, str]], list
         return
     new = missing(merged(_of_agents(loaded, dotenv), needed), trusted)
     state = "trusted, but it would now also" if trusted else "not trusted yet; it would"
-    message = "\n".join([f"the workspace {escape_line(str(loaded.root))} is {state}", *_lines(new)])
+    message = f"the workspace {escape_line(str(loaded.root))} is {state}"
+    message = "\n".join([message, *_lines(new)])
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         hint = f"look at its files, then run `arena trust`; scripts set {VARIABLE}=1"
         raise UsageError(message, hint)
@@ -163,12 +165,12 @@ def _trust(context: typer.Context) -> None:
     else:
         theirs = contacts.list_contacts(loaded, scenarios, scenarios, dotenv=dotenv)
         needed = merged(needed, theirs)
-    root = escape_line(str(loaded.root))
+    root, say = escape_line(str(loaded.root)), user_words()
     if not needed:
-        common.print_line(f"{root} starts and contacts nothing; it needs no trust")
+        common.print_line(say("{root} starts and contacts nothing; it needs no trust", root=root))
         return
     trust_store.add(loaded.root, needed, os.environ)
-    common.print_line(f"{root} is trusted; it may")
+    common.print_line(say("{root} is trusted; it may", root=root))
     for line in _lines(needed):
         common.print_line(line)
 
@@ -201,8 +203,8 @@ def _revoke(context: typer.Context, folder: Path | None) -> None:
     # A folder that is gone, or no workspace any more, can be named too.
     root = folder if folder is not None else common.find_root(context)
     was_trusted = trust_store.revoke(root, os.environ)
-    state = "no longer trusted" if was_trusted else "not trusted"
-    common.print_line(f"{escape_line(str(root.resolve()))} is {state}")
+    text = "{root} is no longer trusted" if was_trusted else "{root} is not trusted"
+    common.print_line(user_words()(text, root=escape_line(str(root.resolve()))))
 
 
 def _of_agents(loaded: Workspace, dotenv: Mapping[str, str]) -> list[Contact]:
@@ -213,7 +215,7 @@ def _of_agents(loaded: Workspace, dotenv: Mapping[str, str]) -> list[Contact]:
 
 def agrees(question: str) -> bool:
     """Ask on the terminal; return True only for yes."""
-    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.write(f"{user_words()(question)} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().casefold() in ("y", "yes")
 
@@ -225,11 +227,12 @@ def _lines(contacts: Iterable[Contact]) -> Iterator[str]:
 
 def _line(kind: str, name: str, variables: Sequence[str], agents: Sequence[str]) -> str:
     """Return a contact in one line: its name, its variables, and its agents."""
-    facts = [f"{_VERBS.get(kind, kind)} {name}"]
+    say = user_words()
+    facts = [f"{say(_VERBS.get(kind, kind))} {name}"]
     if "*" in variables:
-        facts.append("with every variable of the environment")
+        facts.append(say("with every variable of the environment"))
     elif variables:
-        facts.append(f"with {', '.join(variables)}")
+        facts.append(say("with {names}", names=say(", ").join(variables)))
     if agents:
-        facts.append(f"for {', '.join(agents)}")
+        facts.append(say("for {names}", names=say(", ").join(agents)))
     return f"  {' · '.join(map(escape_line, facts))}"

@@ -97,10 +97,11 @@ def teams(context: typer.Context, as_json: ListAsJson = False) -> None:
             ]
         )
         return
+    say = lines.user_words()
     if not found:
         common.warn("no team files; without one, every agent is in the team")
     for team in found:
-        mark = " (default)" if team.name == loaded.file.team else ""
+        mark = say(" (default)") if team.name == loaded.file.team else ""
         members = ", ".join(member.id for member in team.members)
         facts = [f"{team.name}{mark}", members, team.description]
         common.print_line(" · ".join(escape_line(fact) for fact in facts if fact))

@@ -103,7 +103,7 @@ class Report:
             if not to_fail:
                 yield from self._whole()
         if result.error:
-            yield from _block(result.error, INDENT)
+            yield from _block(self._say.message(result.error), INDENT)
         for session in result.sessions:
             told = self._say("the session is kept: {command}", command=_show(session))
             # As every command: it is never broken.
@@ -159,7 +159,7 @@ class Report:
         """Yield the reasons why a step did not pass, or its warnings."""
         if step.error:
             file, number = step.place()
-            yield from _block(f"{file}:{number}: {step.error}", INDENT * 2)
+            yield from _block(f"{file}:{number}: {self._say.message(step.error)}", INDENT * 2)
         for failure in step.failures:
             yield from self._failure(failure, step)
         yield from self.checks(step.checks)
@@ -197,7 +197,7 @@ class Report:
             status=self._say.enum(failure.status),
         )
         yield line(INDENT * 2, Span(problem, "strong"), hang=6)
-        yield from _block(failure.error, INDENT * 3)
+        yield from _block(self._say.message(failure.error), INDENT * 3)
         if (step.number, failure.agent) not in drift.missed(self._result):
             expect = f"expect outcome: {{{agent}: {failure.status}}}"
             told = self._say("if this is expected: {expect}", expect=expect)

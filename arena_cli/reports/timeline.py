@@ -323,7 +323,7 @@ class Timeline:
         if event.attempts > 1:
             told.append(Span(say("{count} attempts", count=event.attempts), "dim"))
         yield _heading(event.ts, [*self._face(event.agent), self._name(event.agent)], told)
-        yield from lines.draw_text(event.error or "", style="failed")
+        yield from lines.draw_text(say.message(event.error or ""), style="failed")
         if event.message:
             yield from lines.draw_message(event.message, say)
         if marker := event.metadata.get("silence"):
@@ -345,7 +345,7 @@ class Timeline:
                 say.spans(
                     "may not call {who}: {reason}",
                     who=[self._short(agent)],
-                    reason=escape_line(reason),
+                    reason=say.message(escape_line(reason)),
                 ),
             )
         yield from self._unresolved(event.unresolved)

@@ -48,6 +48,10 @@ class Texts:
                 return translated
         return self._catalog.gettext(text)
 
+    def message(self, text: str) -> str:
+        """Return an error or a hint in this language; see `translate_message`."""
+        return translate_message(text, self.language)
+
     def enum(self, word: str) -> str:
         """Return a word of a file's vocabulary: itself, followed by its translation."""
         meaning = self._catalog.pgettext(_WORD, word)
@@ -113,7 +117,7 @@ def _windows() -> Language:
     return "zh" if tag & _WINDOWS_PRIMARY == _WINDOWS_CHINESE else "en"
 
 
-class _Template(NamedTuple):
+class _MessagePattern(NamedTuple):
     """A message of the catalog: its literal parts, its pattern and its translation."""
 
     parts: tuple[str, ...]
@@ -122,11 +126,14 @@ class _Template(NamedTuple):
 
 
 # Values that are messages themselves; all others are kept as they are.
-_NESTED = frozenset({"problem", "hint", "reason", "detail"})
+_NESTED = frozenset({"actual", "expected", "hint", "problem", "reason", "scope"})
+
+# Other values that may contain what separates the parts of a message, `; ` and `: `.
+_LONG = frozenset({"command", "line", "request", "response", "text"})
 
 
 @lru_cache
-def _messages(language: Language) -> tuple[Mapping[str, str], tuple[_Template, ...]]:
+def _messages(language: Language) -> tuple[Mapping[str, str], tuple[_MessagePattern, ...]]:
     """Return the messages of the catalog: fixed ones, and those with values, the longest first."""
     fixed: dict[str, str] = {}
     templates = []
@@ -143,19 +150,20 @@ def _messages(language: Language) -> tuple[Mapping[str, str], tuple[_Template, .
     return fixed, tuple(sorted(templates, key=lambda one: -sum(map(len, one.parts))))
 
 
-def _compile(text: str, translation: str) -> _Template:
+def _compile(text: str, translation: str) -> _MessagePattern:
     parts, pattern, names = [], "", set()
     for literal, name, _, _ in string.Formatter().parse(text):
         parts.append(literal)
         pattern += re.escape(literal)
         if name is not None:
-            pattern += f"(?P={name})" if name in names else f"(?P<{name}>.+?)"
+            value = ".+?" if name in _NESTED | _LONG else "(?:(?![;:] ).)+?"
+            pattern += f"(?P={name})" if name in names else f"(?P<{name}>{value})"
             names.add(name)
-    return _Template(tuple(filter(None, parts)), pattern, translation)
+    return _MessagePattern(tuple(filter(None, parts)), pattern, translation)
 
 
 def translate_message(text: str, language: Language | None = None) -> str:
-    """Return a message in the user's language: as a whole, else line by line, else by clause.
+    """Return a message in the user's language: as a whole, else by lines, clauses and prefixes.
 
     What the catalog does not have stays English.
     """
@@ -173,7 +181,8 @@ def translate_message(text: str, language: Language | None = None) -> str:
     if "; " in text:
         clauses = [translate_message(clause, language) for clause in text.split("; ")]
         return "；".join(clauses) if clauses != text.split("; ") else text
-    return text
+    prefix, colon, problem = text.partition(": ")
+    return f"{prefix}{colon}{translate_message(problem, language)}" if problem else text
 
 
 def _translate_once(text: str, language: Language) -> str | None:
@@ -183,7 +192,7 @@ def _translate_once(text: str, language: Language) -> str | None:
     for template in templates:
         if not all(part in text for part in template.parts):
             continue
-        match = re.fullmatch(template.pattern, text, re.DOTALL)
+        match = re.fullmatch(template.pattern, text)
         if match:
             values = {
                 name: translate_message(value, language) if name in _NESTED else value

@@ -17,9 +17,11 @@ from typing import Any
 
 from arena_cli.context import tokens
 from arena_cli.reports.audit.audit import CALL, MESSAGE, AuditRecord, Entry
+from arena_cli.reports.lines import Words
 from arena_cli.util.text import cut_text, escape_line, escape_text
 
 BOM = "\ufeff"
+ENGLISH = Words()
 UNKNOWN = "unknown"
 
 _SAID = ("seq", "time", "turn", "message_id", "author_id", "author_name", "author_type", "kind")
@@ -147,12 +149,12 @@ _OF_CALLS = frozenset(
 _LEAST = 3
 
 
-def write_markdown(record: AuditRecord) -> Iterator[str]:
-    """Yield the record as markdown, piece by piece."""
-    yield from _facts(record)
+def write_markdown(record: AuditRecord, say: Words = ENGLISH) -> Iterator[str]:
+    """Yield the record as markdown, piece by piece; its headings are in the language of `say`."""
+    yield from _facts(record, say)
     for entry in record.entries():
-        yield _entry(entry) if record.audit else _said(entry)
-    yield _totals(record)
+        yield _entry(entry, say) if record.audit else _said(entry, say)
+    yield _totals(record, say)
 
 
 def newest(record: AuditRecord, most_bytes: int, most_tokens: int) -> str:
@@ -172,14 +174,14 @@ def newest(record: AuditRecord, most_bytes: int, most_tokens: int) -> str:
     size = 0.0
     left_out = 0
     for entry in record.entries():
-        text = _entry(entry, most_text)
+        text = _entry(entry, ENGLISH, most_text)
         pieces.append((text, share(text)))
         size += pieces[-1][1]
         while size > 1:
             size -= pieces.popleft()[1]
             left_out += 1
-    ends = _totals(record)
-    starts = "".join(_facts(record))
+    ends = _totals(record, ENGLISH)
+    starts = "".join(_facts(record, ENGLISH))
     around = share(f"{starts}{_left_out(left_out + len(pieces))}{ends}")
     while pieces and size + around > 1:
         size -= pieces.popleft()[1]
@@ -196,11 +198,11 @@ def _left_out(count: int) -> str:
     )
 
 
-def _facts(record: AuditRecord) -> Iterator[str]:
+def _facts(record: AuditRecord, say: Words) -> Iterator[str]:
     facts = record.facts()
-    title = "Audit" if record.audit else "Conversation"
-    yield f"# {title} of session {_plain(record.session)}\n\n"
-    lines = [f"- team: {_plain(facts['team'] or 'every agent')}"]
+    title = "Audit of session {name}" if record.audit else "Conversation of session {name}"
+    yield f"# {say(title, name=_plain(record.session))}\n\n"
+    lines = [f"- team: {_plain(facts['team'] or say('every agent'))}"]
     for member in facts["members"]:
         role = f", {_plain(member['role'])}" if member["role"] else ""
         lines.append(f"- member: {_plain(member['id'])} ({_plain(member['name'])}{role})")
@@ -209,17 +211,18 @@ def _facts(record: AuditRecord) -> Iterator[str]:
     yield "\n".join(lines) + "\n\n"
 
 
-def _said(entry: Entry) -> str:
+def _said(entry: Entry, say: Words) -> str:
     """Return a message of a conversation, with its author, recipients, time and text."""
     name, author_id = entry["author_name"], entry["author_id"]
     author = _plain(name if name == author_id else f"{name} ({author_id})")
-    to = f" to {', '.join(map(_plain, entry['to']))}" if entry["to"] else ""
+    if entry["to"]:
+        author = say("{who} to {whom}", who=author, whom=say(", ").join(map(_plain, entry["to"])))
     bare = {key: value for key, value in entry.items() if key not in _OF_CALLS}
-    return _draw_entry(f"{author}{to} · {_plain(entry['time'])}", bare)
+    return _draw_entry(f"{author} · {_plain(entry['time'])}", bare)
 
 
-def _entry(entry: Entry, most_text: int | None = None) -> str:
-    return _draw_entry(_heading(entry), entry, most_text)
+def _entry(entry: Entry, say: Words, most_text: int | None = None) -> str:
+    return _draw_entry(_heading(entry, say), entry, most_text)
 
 
 def _draw_entry(heading: str, entry: Entry, most_text: int | None = None) -> str:
@@ -234,14 +237,16 @@ def _draw_entry(heading: str, entry: Entry, most_text: int | None = None) -> str
     return "\n".join(lines) + "\n\n"
 
 
-def _heading(entry: Entry) -> str:
+def _heading(entry: Entry, say: Words) -> str:
     kind = entry["entry"]
-    facts = [kind]
+    facts = [say.enum(kind)]
     if kind == MESSAGE:
         facts.append(_plain(entry["author_name"]))
     elif kind == CALL:
-        facts += [_plain(entry["agent"]), f"turn {entry['turn']} {entry['phase']}", entry["status"]]
-    return " · ".join([*facts, _plain(entry["time"]), f"event {entry['seq']}"])
+        turn = say("turn {turn} {phase}", turn=entry["turn"], phase=entry["phase"])
+        facts += [_plain(entry["agent"]), turn, say.enum(entry["status"])]
+    facts += [_plain(entry["time"]), say("event {seq}", seq=entry["seq"])]
+    return " · ".join(facts)
 
 
 def _values(name: str, value: Any, entry: Entry) -> Iterator[str]:
@@ -265,10 +270,10 @@ def _values(name: str, value: Any, entry: Entry) -> Iterator[str]:
         yield _plain(str(value))
 
 
-def _totals(record: AuditRecord) -> str:
+def _totals(record: AuditRecord, say: Words) -> str:
     if not record.audit and not record.unreadable:
         return ""
-    lines = ["## Sums", ""]
+    lines = [f"## {say('Sums')}", ""]
     if record.audit:
         sums = {**record.totals.agents(), "all": record.totals.total()}
         for agent, figures in sums.items():

@@ -305,7 +305,7 @@ def _scenario(result: ScenarioResult, number: int, causes: _Causes, say: Words) 
         mode=word(result),
         facts=facts,
         reason=escape_line(result.reason or ""),
-        error=components.of_text(result.error) if result.error else None,
+        error=components.of_text(say.message(result.error)) if result.error else None,
         recording=escape_line(result.recording or ""),
         written=result.written,
         unkept=why_unkept(result, say),
@@ -390,7 +390,7 @@ class _Steps:
             status=step.status,
             place=escape_line(f"{file}:{line}"),
             end=step.end,
-            error=components.of_text(step.error) if step.error else None,
+            error=components.of_text(self._say.message(step.error)) if step.error else None,
             tokens=_tokens(step.usage),
             failures=[self._failed(failure, step) for failure in step.failures],
             checks=[_check(check) for check in step.checks],
@@ -410,7 +410,7 @@ class _Steps:
             agent=agent,
             turn=failure.turn,
             status=failure.status,
-            error=components.of_text(failure.error),
+            error=components.of_text(self._say.message(failure.error)),
             remedy="" if is_missed else f"expect outcome: {{{agent}: {failure.status}}}",
         )
 

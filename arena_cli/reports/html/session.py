@@ -220,7 +220,7 @@ class _Table:
             ts=done.ts,
             clock=lines.clock(done.ts),
             by=by,
-            error=components.of_text(done.error) if done.error else None,
+            error=components.of_text(self._say.message(done.error)) if done.error else None,
             text=self._text(message) if message else None,
             calls=[self._cast.who(agent) for agent in done.next_mentions],
             humans=[

@@ -1,0 +1,178 @@
+"""What a Chinese user sees: commands and errors in the language of the workspace."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from program import Program
+
+from arena_cli.util import language
+
+DBA = "agent_id: dba\nname: 数据库管理员\n"
+
+
+@pytest.fixture
+def chinese(tmp_path: Path) -> Program:
+    """Return a Chinese workspace with two agents, for a user with an English locale."""
+    program = Program(tmp_path, env={"ARENA_LANG": "", "LANG": "en_GB.UTF-8"})
+    program.file("arena.yaml", "language: zh\n")
+    program.agent("dev", {"say": "好的"}, name="开发", skills=["认证"])
+    program.agent("ops", {"say": "收到"}, name="运维")
+    return program
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["send"], 2, "arena: 消息是空的\n  请写一条消息，或附上文件。\n"),
+        (["send", ""], 2, "arena: 消息是空的\n  请写一条消息，或附上文件。\n"),
+        (["show", "没有"], 2, "arena: 没有会话 '没有'\n  `arena sessions` 列出所有会话。\n"),
+        (["show"], 2, "arena: 没有可以继续的会话\n  先发一条消息：`arena send MESSAGE`。\n"),
+        (
+            ["send", "--strict", "@开法 你好"],
+            2,
+            "arena: 团队里没有叫 @开法 的成员\n  没有发送。请改正，或去掉 --strict。\n",
+        ),
+        (
+            ["send", "--to", "x", "hi"],
+            2,
+            "arena: 团队里没有叫 'x' 的成员\n  可用的有：dev, ops\n",
+        ),
+        (
+            ["agents", "test", "xx"],
+            2,
+            "arena: 没有名为 `xx` 的智能体\n  可用的有：dev, 开发, ops, 运维\n",
+        ),
+        (["agents", "find", "数学"], 1, "没有匹配的智能体；`arena agents` 列出全部及其技能\n"),
+        (["run", "没有"], 2, "arena: 没有场景 `没有`\n"),
+        (["sessions"], 0, '还没有会话；发一条消息开始：arena send "你好"\n'),
+        (["export"], 2, "arena: 没有可以继续的会话\n  先发一条消息：`arena send MESSAGE`。\n"),
+        (
+            ["sen"],
+            2,
+            "用法：arena [OPTIONS] COMMAND [ARGS]...\n查看帮助：arena -h\n\n"
+            "错误：没有命令 sen。你是想写 send 吗？\n",
+        ),
+        (
+            ["send", "你好", "大家"],
+            2,
+            "用法：arena send [OPTIONS] [message]\n查看帮助：arena send -h\n\n"
+            '错误：多余的参数：大家\n  有空格的消息要加引号：arena send "大家好 早上好"\n',
+        ),
+    ],
+)
+def test_errors_follow_the_language_of_the_workspace(
+    arguments: list[str], code: int, message: str, chinese: Program
+) -> None:
+    done = chinese.run(*arguments)
+    assert (done.stderr, done.code) == (message, code)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            f"{DBA}adapter: {{type: scripted, replies: [好]}}\nrespone: {{}}\n",
+            "arena: agents/dba.yaml:4: respone: 没有这个键\n"
+            "  respone: {}\n  ^\n  你是想写 `response` 吗？\n",
+        ),
+        (
+            f"{DBA}adapter: {{type: scriptd}}\n",
+            "arena: agents/dba.yaml:3: adapter.type: 没有 `scriptd` 这种适配器\n"
+            "  adapter: {type: scriptd}\n                  ^\n  你是想写 `scripted` 吗？\n",
+        ),
+        (
+            "agent_id：dba\nadapter: {type: scripted, replies: [好]}\n",
+            "arena: agents/dba.yaml:1: `agent_id` 后面是全角冒号（：），YAML 要用半角冒号加空格\n"
+            "  agent_id：dba\n          ^\n  应写成：agent_id: dba\n",
+        ),
+        (
+            f"{DBA}adapter: {{type: scripted, replies: [{{say: 好}}]}}\nskills: unknown key\n",
+            "arena: agents/dba.yaml:4: skills: 应该是列表，不是文本 `unknown key`\n"
+            "  skills: unknown key\n          ^\n  应写成：skills: [unknown key]\n",
+        ),
+    ],
+)
+def test_an_error_of_a_file_is_chinese_and_quotes_the_line_as_it_is(
+    text: str, message: str, chinese: Program
+) -> None:
+    chinese.file("agents/dba.yaml", text)
+    chinese.run("agents", "check").check(code=2, stderr=message)
+
+
+def test_a_workspace_that_cannot_be_read_still_has_its_language(chinese: Program) -> None:
+    chinese.file("arena.yaml", "language: zh\nteem: x\n")
+    done = chinese.run("doctor")
+    assert done.stderr == (
+        "arena: arena.yaml:2: teem: 没有这个键\n  teem: x\n  ^\n  你是想写 `team` 吗？\n"
+    )
+
+
+def test_the_commands_of_a_chinese_workspace(chinese: Program) -> None:
+    chinese.agent("bad", adapter={"type": "cli", "command": ["no-such-program"]}, name="机器人")
+    done = chinese.run("agents", "check")
+    assert done.code == 1
+    assert done.stdout == (
+        "有问题 bad · PATH 里没有程序 no-such-program；请安装它，或在 `command` 里写它的路径\n"
+        "正常   dev\n正常   ops\n"
+    )
+    chinese.run("send", "-s", "s", "@开发 决定：登录用 OIDC", "--quiet").check()
+    assert chinese.run("agents", "find", "认证").stdout == (
+        "开发 · @dev · scripted · 认证 · 命中：技能 认证\n"
+    )
+    assert "s · 所有成员 · quiet（无人待回复） · " in chinese.run("sessions").stdout
+    listed = chinese.run("knowledge", "list").stdout
+    assert listed == "decision-登录用-oidc · draft（草稿） · 登录用 OIDC\n"
+    shown = chinese.run("knowledge", "show", "decision").stdout
+    assert "重要性 " in shown
+    assert "\n来源：m2\n" in shown
+    exported = chinese.run("export").stdout
+    assert exported.startswith("# 会话 s 的对话\n\n- team: 所有成员\n")
+    assert "\n## user 对 dev · " in exported
+    assert "\n## 合计\n" in chinese.run("export", "--audit").stdout
+    assert chinese.run("doctor").stdout.splitlines()[2] == "会话 1 个"
+
+
+def test_a_failed_call_is_chinese_on_the_screen_and_english_in_the_transcript(
+    chinese: Program,
+) -> None:
+    chinese.agent("slow", {"fail": "timeout"}, name="慢")
+    done = chinese.run("send", "-s", "s", "@slow 在吗")
+    assert "  slow: 没有及时回答（按脚本）\n" in done.stdout
+    transcript = chinese.run("show", "s", "--json").stdout
+    finished = [json.loads(line) for line in transcript.splitlines()]
+    errors = [event["error"] for event in finished if event.get("status") == "timeout"]
+    assert errors == ["slow: no answer in time, as scripted"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "environ", "expected"),
+    [
+        ("zh", {"LANG": "en_GB"}, "zh"),
+        ("en", {"LANG": "zh_CN"}, "en"),
+        ("", {"LANG": "zh_CN"}, "zh"),
+        ("", {"LANG": "C"}, "en"),
+        ("zh", {"ARENA_LANG": "en", "LANG": "zh_CN"}, "en"),
+        ("en", {"ARENA_LANG": "zh", "LANG": "en_GB"}, "zh"),
+    ],
+)
+def test_the_workspace_comes_before_the_locale(
+    setting: str,
+    environ: dict[str, str],
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = f'# language: x\nteam: a\nlanguage: "{setting}" # b\n' if setting else "team: a\n"
+    (tmp_path / "arena.yaml").write_text(text, encoding="utf-8")
+    for name in ("ARENA_LANG", "LC_ALL", "LC_MESSAGES", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    language.use_workspace(tmp_path)
+    try:
+        assert language.current_language() == expected
+    finally:
+        language.use_workspace(None)
