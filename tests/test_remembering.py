@@ -311,6 +311,59 @@ def test_the_extracting_agent_that_fails_stops_nothing(tmp_path: Path) -> None:
     assert talk.of("extracted")
 
 
+DECISION = "@dev Decision: we keep Postgres. He said we must leave AWS."
+
+
+@pytest.mark.parametrize("confirms", [True, False])
+def test_an_extracting_agent_decides_on_the_notes_that_rules_propose(
+    tmp_path: Path, confirms: bool
+) -> None:
+    confirmed = [{"kind": "decision", "title": "we keep Postgres", "source": "m2"}]
+    answer = json.dumps(confirmed if confirms else [])
+    talk, puppets = memories(tmp_path, {"dev": lambda _: "ok", "scribe": lambda _: answer})
+    talk.extractor = puppet("scribe")
+    talk.send(DECISION)
+    (asked,) = puppets.inputs["scribe"]
+    proposal = '{"kind": "decision", "title": "we keep Postgres", "source": "m2"}'
+    assert proposal in asked.messages[0].content
+    assert list(talk.notes()) == ["decision-we-keep-postgres"] * confirms
+    assert [event.by for event in talk.of("note")] == ["scribe"] * confirms
+
+
+@pytest.mark.parametrize("answer", ["no list at all", '[{"kind": "decision", "title": "x"}]', None])
+def test_the_rules_decide_where_the_extracting_agent_does_not(
+    tmp_path: Path, answer: str | None
+) -> None:
+    def extract(_: AgentInput) -> str:
+        if answer is None:
+            raise RuntimeError("out of order")
+        return answer
+
+    talk, _ = memories(tmp_path, {"dev": lambda _: "ok", "scribe": extract})
+    talk.extractor = puppet("scribe")
+    talk.send(DECISION)
+    assert list(talk.notes()) == ["decision-we-keep-postgres"]
+    (event,) = talk.of("extracted")
+    assert (event.notes, bool(event.error)) == (0, True)
+
+
+def test_the_rules_decide_on_messages_that_the_extracting_agent_has_no_room_for(
+    tmp_path: Path,
+) -> None:
+    talk, puppets = memories(
+        tmp_path,
+        {"dev": lambda _: "word " * 300, "scribe": lambda _: "[]"},
+        memory={"extract_every": 6},
+    )
+    talk.extractor = puppet("scribe", context=SMALL)
+    talk.send(DECISION)
+    talk.send("@dev and then?")
+    talk.send("@dev Decision: the last one is not confirmed.")
+    (asked,) = puppets.inputs["scribe"]
+    assert "we keep Postgres" not in asked.messages[0].content
+    assert list(talk.notes()) == ["decision-we-keep-postgres"]
+
+
 def test_approved_only_shows_no_drafts(tmp_path: Path) -> None:
     talk, _ = memories(tmp_path, {"dev": lambda _: "word " * 60}, memory={"approved_only": True})
     talk.send("@dev Blocker: the staging certificate is expired.")

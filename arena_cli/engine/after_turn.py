@@ -18,7 +18,7 @@ from arena_cli.engine import call, compaction
 from arena_cli.engine.plan import Room
 from arena_cli.engine.recall import Recollection
 from arena_cli.errors import ArenaError, DiskRefused, Fault
-from arena_cli.notes import compliance, extraction, lifecycle, staging
+from arena_cli.notes import agent_extraction, compliance, extraction, lifecycle, staging
 from arena_cli.notes.model import Draft, Kind, Note
 from arena_cli.notes.staging import NoteChange, Staged, StagedFile
 from arena_cli.notes.store import Folder
@@ -133,20 +133,33 @@ def _take_notes(room: Room, recollection: Recollection, chain: Chain) -> None:
             drafts += written.drafts
             if written.problems:
                 _tell_refused("; ".join(written.problems), message, room)
-        if settings.rules:
-            drafts += extraction.extract_by_rules(
-                message.content,
-                by=lifecycle.RULES,
-                source=message.id,
-                patterns=settings.patterns,
-                roster=room.roster,
-            )
+        if room.extractor is None:
+            drafts += _propose([message], room, recollection)
         _make_notes(drafts, room, recollection)
     for error in extraction.slow_patterns(settings.patterns):
         team = room.scene.team.name
         file = "arena.yaml" if team is None else f"agents/teams/{team}.yaml"
         problem = f"{error.what}; it is skipped from now on"
         recollection.tell(Fault(file, 0, "config.memory.patterns", problem, error.mend))
+
+
+def _propose(
+    messages: Iterable[Message | ShownMessage], room: Room, recollection: Recollection
+) -> list[Draft]:
+    """Return the notes that the rules find in messages; none if the team switched them off."""
+    settings = recollection.rules
+    return [
+        draft
+        for message in messages
+        if settings.rules and message.author_type != "system"
+        for draft in extraction.extract_by_rules(
+            message.content,
+            by=lifecycle.RULES,
+            source=message.id,
+            patterns=settings.patterns,
+            roster=room.roster,
+        )
+    ]
 
 
 def _unnoted(room: Room, chain: Chain) -> Iterator[Message]:
@@ -274,20 +287,26 @@ async def _extract(room: Room, recollection: Recollection) -> None:
     """Ask the extracting agent about the messages since its last call."""
     extractor = room.extractor
     assert extractor is not None
-    messages = _unextracted(room, extractor)
-    if not messages:
+    pending = room.scene.history.after(parse_seq(room.scene.fold.extracted_upto))
+    if not pending:
         return
+    messages = _choose_fitting(pending, room, extractor)
     texts = [(message.id, render.frame(message)) for message in messages]
     index = recollection.index()
     notes = index.notes(session=room.scene.session_id) if index else ()
     living_notes = [note for note in notes if note.is_living]
-    answer = await call.ask(extractor, extraction.question(texts, living_notes), room)
-    error, count = answer.error, 0
-    if not error:
-        contents = {message.id: message.content for message in messages}
-        extracted = extraction.read_extraction(answer.text, contents, by=extractor.id)
-        count = _make_notes(extracted.drafts, room, recollection)
-        error = "; ".join(extracted.problems)
+    proposals = _propose(messages, room, recollection)
+    question = agent_extraction.question(texts, living_notes, proposals)
+    answer = await call.ask(extractor, question, room)
+    contents = {message.id: message.content for message in messages}
+    extracted = agent_extraction.read_extraction(answer.text, contents, by=extractor.id)
+    error = answer.error or "; ".join(extracted.problems)
+    # Where the agent decided nothing, the rules decide.
+    undecided = pending[: len(pending) - len(messages)]
+    _make_notes(_propose(undecided, room, recollection), room, recollection)
+    if error and not extracted.drafts:
+        _make_notes(proposals, room, recollection)
+    count = _make_notes(extracted.drafts, room, recollection)
     upto = max(messages, key=lambda message: message.seq).id
     room.journal.write(
         Extracted,
@@ -300,18 +319,19 @@ async def _extract(room: Room, recollection: Recollection) -> None:
     )
 
 
-def _unextracted(room: Room, extractor: Member) -> list[ShownMessage]:
-    """Return the messages since the last extraction, the newest that fit into the window."""
-    history, fold = room.scene.history, room.scene.fold
+def _choose_fitting(
+    messages: Sequence[ShownMessage], room: Room, extractor: Member
+) -> Sequence[ShownMessage]:
+    """Return the newest messages that fit into the extracting agent's window, at least one."""
     head = window.Head.of(room.scene.team, extractor, room.scene.windows.get(extractor.id))
     tokens_left = (head.room - head.tokens) * _QUESTION_SHARE
-    chosen: list[ShownMessage] = []
-    for message in reversed(history.after(parse_seq(fold.extracted_upto))):
-        tokens_left -= history.weight_of(message)
-        if tokens_left < 0 and chosen:
+    count = 0
+    for message in reversed(messages):
+        tokens_left -= room.scene.history.weight_of(message)
+        if tokens_left < 0 and count:
             break
-        chosen.append(message)
-    return chosen[::-1]
+        count += 1
+    return messages[len(messages) - count :]
 
 
 Append = Callable[[Sequence[Mapping[str, Any]], Callable[[], None]], list[NoteEvent]]

@@ -27,7 +27,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Literal, NamedTuple
 
-from arena_cli.notes import contradictions, phrases
+from arena_cli.notes import assertion, contradictions
 from arena_cli.notes.contradictions import Claim
 from arena_cli.notes.model import Note
 from arena_cli.notes.text import Sentence, shared, significant_words, split
@@ -204,7 +204,7 @@ def _contradiction(note: Note, text: _FoldedText) -> str | None:
     if not claim.about or _names(note, text.folded):
         return None
     for sentence in text.sentences:
-        if sentence.asks or phrases.supposed().search(sentence.shown):
+        if sentence.asks or assertion.is_supposed(sentence.shown):
             continue
         for clause in dict.fromkeys([sentence.shown, *_CLAUSE.split(sentence.shown)]):
             if _contradicts(clause.replace("’", "'"), claim):

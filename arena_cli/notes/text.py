@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from arena_cli.notes import assertion
 from arena_cli.workspace import visible_text
 from arena_cli.workspace.visible_text import blank_hidden
 
@@ -71,13 +72,20 @@ def split(text: str) -> Iterator[Sentence]:
     """
     text = text[:LONGEST_TEXT]
     visible = blank_hidden(text)
-    for wrapped in reversed(list(_WRAPPED.finditer(visible))):
-        start, end = wrapped.span()
-        blanks = " " * (end - start)
-        visible = visible[:start] + blanks + visible[end:]
-        text = text[:start] + blanks + text[end:]
+    spans = [match.span() for match in _WRAPPED.finditer(visible)]
+    visible, text = _blank_line_ends(visible, spans), _blank_line_ends(text, spans)
     for line in _LINE.finditer(visible):
-        yield from _of_line(text, visible, line.start(), line.end())
+        if not assertion.is_code(line[0]):
+            yield from _of_line(text, visible, line.start(), line.end())
+
+
+def _blank_line_ends(text: str, spans: Sequence[tuple[int, int]]) -> str:
+    pieces: list[str] = []
+    done = 0
+    for start, end in spans:
+        pieces += (text[done:start], " " * (end - start))
+        done = end
+    return "".join((*pieces, text[done:]))
 
 
 def _of_line(text: str, visible: str, start: int, end: int) -> Iterator[Sentence]:
