@@ -14,7 +14,7 @@ from program import SPEAK, Program
 
 from arena_cli import errors
 from arena_cli.adapters import base
-from arena_cli.adapters.acp import presets
+from arena_cli.adapters.coding_clis import kinds
 from arena_cli.adapters.openai.presets import PRESETS
 from arena_cli.workspace import scaffold, workspace
 from arena_cli.yamlio import loader
@@ -321,7 +321,7 @@ def test_the_file_of_the_team_is_put_in_its_place_whole(
 
 def test_every_kind_and_preset_is_named_in_its_help(program: Program) -> None:
     words = program.run("agents", "add", "--help").check(stdout=None).stdout
-    names = [*base.list_kinds(), *PRESETS, *presets.PRESETS]
+    names = [*base.list_kinds(), *PRESETS, *kinds.PRESETS]
     assert {*names} <= {*re.findall(r"\w+", words)}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support import Puppets, Talk, member, puppet, team
 
-from arena_cli.adapters import claude_usage
+from arena_cli.adapters import claude_turn
 from arena_cli.protocol import MOST_COST_USD, AgentOutput, Usage
 from arena_cli.reports import lines, timeline
 
@@ -80,7 +80,7 @@ def test_a_cost_that_can_be_is_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cost", ["NaN", "-1", "1e400", "1" * 400])
 def test_a_session_of_claude_code_with_such_a_cost(cost: str) -> None:
     result = json.loads(f'{{"total_cost_usd": {cost}, "usage": {{"output_tokens": 7}}}}')
-    assert claude_usage.read_spending(result) is None
-    usage, refused = claude_usage.read_turn_usage(result, None).of_one_call()
+    assert claude_turn.read_spending(result) is None
+    usage, refused = claude_turn.read_turn_usage(result, None).of_one_call()
     assert (usage.output_tokens, usage.cost_usd) == (7, None)
     assert refused is not None

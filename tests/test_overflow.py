@@ -15,11 +15,11 @@ from agent_programs import Played
 from odd_server import OddServer
 from scripted_api import ScriptedApi, failure
 
-from arena_cli.adapters import claude_code, http
+from arena_cli.adapters import http
 from arena_cli.adapters.acp import turn as turn_module
 from arena_cli.adapters.acp.turn import RemoteError
 from arena_cli.adapters.anthropic import AnthropicAdapter, AnthropicSettings
-from arena_cli.adapters.claude_code import TurnTracker
+from arena_cli.adapters.claude_turn import ClaudeTurn, TurnTracker
 from arena_cli.adapters.coding_clis.kinds import CodexAdapter
 from arena_cli.adapters.openai.adapter import OpenAIAdapter
 from arena_cli.adapters.openai.request import OpenAISettings
@@ -168,7 +168,7 @@ def test_c27_agents_of_the_protocol_say_that_it_is_too_much() -> None:
 
 def test_c27_claude_code_says_that_it_is_too_much() -> None:
     asked = http.HttpRequest("bot", "claude")
-    turn = claude_code.ClaudeTurn(asked, Heard(), TurnTracker(), Path())
+    turn = ClaudeTurn(asked, Heard(), TurnTracker(), Path())
     with pytest.raises(AgentRefused) as caught:
         turn.read_result({"type": "result", "is_error": True, "result": "Prompt is too long"}, None)
     assert caught.value.overflow

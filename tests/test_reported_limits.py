@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from program import Program
 
-from arena_cli.adapters import error_words
+from arena_cli.adapters.process import diagnosis
 from arena_cli.errors import (
     AgentError,
     AgentOverloaded,
@@ -51,7 +51,7 @@ def program(tmp_path: Path) -> Program:
     ],
 )
 def test_words_name_the_class_of_an_error(words: str, error_type: type[AgentError]) -> None:
-    assert error_words.find_error_type(words) is error_type
+    assert diagnosis.find_error_type(words) is error_type
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from adapter_setups import PROGRAMS, Heard, an_input
 from program import Program
 
-from arena_cli.adapters.claude_tools import permission_options
+from arena_cli.adapters.claude_code import permission_options
 from arena_cli.adapters.coding_clis import kinds as clis
 from arena_cli.adapters.coding_clis.adapter import ProgramAdapter
 from arena_cli.protocol import RefusedAction

@@ -13,25 +13,24 @@ import json
 import os
 import shlex
 import sys
-import time
-import uuid
 from collections.abc import Mapping, Sequence
-from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from arena_cli.adapters import error_words, http
+from arena_cli.adapters import http
 from arena_cli.adapters.base import Health, Settings, Setup
-from arena_cli.adapters.claude_tools import ClaudeToolUses, describe_tools, permission_options
-from arena_cli.adapters.claude_usage import (
+from arena_cli.adapters.claude_turn import (
+    LOGIN_HINT,
+    LOST_SESSION,
     ClaudeSession,
-    Spending,
+    ClaudeTurn,
+    SessionLostError,
+    TurnTracker,
     dict_or_empty,
     list_or_empty,
     read_spending,
-    read_turn_usage,
 )
 from arena_cli.adapters.coding_agents import (
     AttachedFile,
@@ -41,15 +40,12 @@ from arena_cli.adapters.coding_agents import (
     report_lost_session,
 )
 from arena_cli.adapters.coding_clis import adapter
-from arena_cli.adapters.pricing import Pricing, given_pricing
+from arena_cli.adapters.pricing import given_pricing
 from arena_cli.adapters.process import run
 from arena_cli.adapters.process.run import KeptProgram, ProgramSettings
 from arena_cli.adapters.process.spawn import Program
 from arena_cli.errors import (
     AgentError,
-    AgentOverloaded,
-    AgentProtocolError,
-    AgentRefused,
     AgentUnavailable,
 )
 from arena_cli.protocol import (
@@ -57,268 +53,60 @@ from arena_cli.protocol import (
     AgentOutput,
     CallNote,
     Emit,
-    StatusEvent,
-    TextDelta,
 )
-from arena_cli.util.text import clean_text, clean_value, cut_text
+
+_READING_TOOLS = frozenset({"Read", "Glob", "Grep", "LS"})
+_EDITING_TOOLS = frozenset({"Edit", "Write", "MultiEdit", "NotebookEdit"})
+_PERMISSION_OPTIONS = frozenset(
+    {
+        "--allowedTools",
+        "--allowed-tools",
+        "--permission-mode",
+        "--permission-prompt-tool",
+        "--dangerously-skip-permissions",
+    }
+)
 
 
-class TurnTracker:
-    """Follow the turns of one process, to find the `result` that answers the message.
+def permission_options(
+    tools: Sequence[str], mode: str | None, args: Sequence[str], readable: Path
+) -> list[str]:
+    """Return the options that let it use `tools` as they are written, unless the profile decides.
 
-    Claude Code also runs turns of its own, when a task in the background has ended for example,
-    before it reads a message or between two of them. Each ends with a `result`, too. Newer versions
-    name in a result the messages that it answers (`user_message_uuids`) and its cause (`origin`);
-    of older ones only the order of the events is known: `task_notification`, `init`, ..., `result`.
-
-    `observe` must get all that the process writes, in order.
-    is_own_turn: the running turn is Claude Code's own, as far as is known yet.
+    A profile decides by a permission `mode`, or by options of its own in `args`. Tools for files
+    are not allowed by name, which would allow them everywhere: in `cwd`, Claude Code lets it read
+    in any mode, and edit in the mode `acceptEdits`. It may also read the files in `readable`, those
+    of messages.
     """
-
-    def __init__(self) -> None:
-        self.is_own_turn = False
-        self._message_id = ""
-        self._is_running = False
-        self._was_notified_before = False
-        self._was_notified_within = False
-
-    def expect(self) -> str:
-        """Return the uuid for the next message."""
-        self._message_id = str(uuid.uuid4())
-        return self._message_id
-
-    def mark_sent(self, is_new: bool) -> None:
-        """Record that the message was sent, to a new process if `is_new`."""
-        if is_new:
-            self._reset()
-        self.is_own_turn = self._is_running
-
-    def observe(self, event: dict[str, Any]) -> None:
-        """Update the turns by an object that Claude Code wrote."""
-        kind = (event.get("type"), event.get("subtype"))
-        if event.get("parent_tool_use_id") is not None:
-            return
-        if kind[0] == "result":
-            self._reset()
-        elif kind == ("system", "task_notification"):
-            self._was_notified_before = self._was_notified_before or not self._is_running
-            self._was_notified_within = self._is_running
-        elif kind == ("system", "init") and not self._is_running:
-            self._is_running = True
-            self.is_own_turn = self._was_notified_before
-            self._was_notified_before = False
-        elif self._message_id in _message_ids(event):
-            self.is_own_turn = False
-
-    def is_answer(self, result: dict[str, Any]) -> bool:
-        """Return True if this result, not yet observed, ends the turn of the message."""
-        message_ids = _message_ids(result)
-        if message_ids:
-            return self._message_id in message_ids
-        origin = result.get("origin")
-        cause = origin.get("kind") if isinstance(origin, dict) else None
-        if cause == "human":
-            return True
-        if cause is not None and not self._was_notified_within:
-            return False
-        return not self.is_own_turn and not self._was_notified_before
-
-    def _reset(self) -> None:
-        self._is_running = self.is_own_turn = False
-        self._was_notified_before = self._was_notified_within = False
+    if _decides_permissions(args):
+        return ["--permission-mode", mode] if mode else []
+    attached = [f"Read(/{readable.as_posix()}/**)"] if "Read" in tools else []
+    if mode:
+        return ["--permission-mode", mode, *(("--allowedTools", *attached) if attached else ())]
+    allowed = [tool for tool in tools if tool not in _READING_TOOLS | _EDITING_TOOLS] + attached
+    options = ["--allowedTools", ",".join(allowed)] if allowed else []
+    if _EDITING_TOOLS & set(tools):
+        options += ["--permission-mode", "acceptEdits"]
+    return options
 
 
-def _message_ids(event: dict[str, Any]) -> list[Any]:
-    """Return the uuids of the messages that caused an event, if it names any."""
-    several = event.get("user_message_uuids")
-    message_ids = several if isinstance(several, list) else []
-    return [each for each in (*message_ids, event.get("user_message_uuid")) if each]
+def describe_tools(tools: Sequence[str], mode: str | None, args: Sequence[str], cwd: str) -> str:
+    """Return what it may do: the tools that it may use, and how far."""
+    if not tools:
+        return "may use no tools"
+    text = f"may use {', '.join(tools)}"
+    if mode:
+        return f"{text}, as far as `permission_mode: {mode}` allows"
+    if _decides_permissions(args):
+        return f"{text}, as far as `args` allow"
+    files = (_READING_TOOLS | _EDITING_TOOLS) & set(tools)
+    limits = [f"files in {cwd}"] if files else []
+    limits += ["any command"] if "Bash" in tools else []
+    return "; ".join([text, ", ".join(limits)]) if limits else text
 
 
-LOST_SESSION = "No conversation found"
-LOGIN_HINT = "run `claude` once to log in, or pass a key on: env: {ANTHROPIC_API_KEY: inherit}"
-
-_MAX_SHOWN_CHARACTERS = 600
-
-_UNREACHED = ("connection", "timed out", "network", "dns")
-
-
-class SessionLostError(Exception):
-    """The session to resume is gone."""
-
-
-class ClaudeTurn:
-    """Read the objects of one turn as they come, and emit the text and status in them.
-
-    The shapes are those of `--output-format stream-json` captured from 2.1.197 and 2.1.332.
-    `is_error` marks a turn that failed; `subtype` is `success` for most failures too. `has_begun`:
-    the model has answered something. `folder` is where the program runs; `rates` are the prices of
-    its model in `arena.yaml`.
-    """
-
-    def __init__(
-        self,
-        request: http.HttpRequest,
-        emit: Emit,
-        tracker: TurnTracker,
-        folder: Path,
-        rates: Pricing | None,
-    ) -> None:
-        self._request = request
-        self._emit = emit
-        self._tracker = tracker
-        self._tools = ClaudeToolUses(emit, folder)
-        self._rates = rates
-        self._thinking: list[str] = []
-        self._message_id: Any = None
-        self._texts: list[str] = []
-        self._own_results: list[dict[str, Any]] = []
-        self._resets_at: float | None = None
-        self.has_begun = False
-        self._is_generating = False
-
-    def is_end(self, event: dict[str, Any]) -> bool:
-        """Return True if an object is the result of this turn, and not of one in between."""
-        if event.get("type") != "result":
-            return False
-        is_answer = self._tracker.is_answer(event)
-        self._tracker.observe(event)
-        if not is_answer:
-            self._own_results.append(event)
-            self._thinking, self._texts, self._message_id = [], [], None
-        return is_answer
-
-    def read_event(self, event: dict[str, Any]) -> None:
-        """Read one object that is not the last. Text of subagents is not part of the reply."""
-        self._tracker.observe(event)
-        kind = event.get("type")
-        self.has_begun = self.has_begun or kind in ("assistant", "stream_event")
-        is_main = event.get("parent_tool_use_id") is None
-        if kind == "rate_limit_event":
-            info = dict_or_empty(event.get("rate_limit_info"))
-            if info.get("status") == "rejected" and isinstance(info.get("resetsAt"), (int, float)):
-                self._resets_at = info["resetsAt"]
-        elif kind == "stream_event" and is_main and not self._tracker.is_own_turn:
-            self._read_delta(dict_or_empty(dict_or_empty(event.get("event")).get("delta")))
-        elif kind == "assistant" and not self._tracker.is_own_turn:
-            self._read_message(dict_or_empty(event.get("message")), is_main)
-        elif kind == "user":
-            self._tools.read_results(event)
-
-    def read_result(self, result: dict[str, Any], earlier: Spending | None) -> AgentOutput:
-        """Return the reply; `earlier` is the session's spending before this turn.
-
-        Raises AgentError if there is none, SessionLostError if the session to resume is gone.
-        """
-        result, has_replaced = clean_value(result)
-        self._tools.read_denials(result)
-        usage = read_turn_usage(result, earlier, self._own_results, self._rates)
-        if usage.input_tokens or usage.output_tokens:
-            self._emit(usage)
-        if result.get("is_error") or not isinstance(result.get("result"), str):
-            raise self._failure(result)
-        metadata: dict[str, Any] = {"raw": result}
-        if self._own_results:
-            metadata["unasked_results"] = len(self._own_results)
-        if self._thinking:
-            metadata["thinking"] = clean_text("\n\n".join(self._thinking))[0]
-        if has_replaced:
-            metadata["replaced_bytes"] = True
-        content = clean_text("".join(self._texts))[0]
-        if result["result"] not in content:
-            content = result["result"]
-        return AgentOutput(content=content, usage=usage, metadata=metadata)
-
-    def _read_delta(self, delta: dict[str, Any]) -> None:
-        text = delta.get("text")
-        if delta.get("type") == "text_delta" and isinstance(text, str):
-            if not self._is_generating:
-                self._is_generating = True
-                self._emit(StatusEvent(status="generating"))
-            self._emit(TextDelta(text))
-
-    def _read_message(self, message: dict[str, Any], is_main: bool) -> None:
-        """Read a message, or the next part of one: a message may come in several events.
-
-        The last message's texts are the reply; `result` has only one of them in some versions.
-        """
-        if is_main and (message.get("id") is None or message.get("id") != self._message_id):
-            self._message_id, self._texts = message.get("id"), []
-        for block in map(dict_or_empty, list_or_empty(message.get("content"))):
-            kind = block.get("type")
-            if kind == "thinking" and block.get("thinking"):
-                self._thinking.append(str(block["thinking"]))
-            elif kind == "tool_use":
-                self._is_generating = False
-                self._tools.begin(block)
-            if is_main and kind == "text":
-                self._texts.append(str(block.get("text", "")))
-            elif is_main and "tool" in str(kind):
-                self._texts = []  # text before a tool's call is no part of the reply
-
-    def _failure(self, result: dict[str, Any]) -> AgentError | SessionLostError:
-        raw_errors = result.get("errors")
-        errors = [str(error) for error in raw_errors] if isinstance(raw_errors, list) else []
-        message = str(result.get("result") or " | ".join(errors) or result.get("subtype", ""))
-        if any(LOST_SESSION in error for error in errors):
-            return SessionLostError(message)
-        status = result.get("api_error_status")
-        if status is None and http.is_too_long(0, message):
-            status = 400
-        if isinstance(status, int) and not isinstance(status, bool):
-            headers = {}
-            if self._resets_at is not None:
-                headers["retry-after"] = f"{max(0.0, self._resets_at - time.time()):.0f}"
-            error = http.status_failure(self._request, status, headers, message)
-            if status == 404:
-                error.mend = "see `model` in its profile"
-        else:
-            error_type, summary, hint = _explain_failure(result, message)
-            is_max_turns = result.get("subtype") == "error_max_turns"
-            error = error_type(
-                self._request.agent_id,
-                summary,
-                asked=self._request.url,
-                came=cut_text(" ".join(message.split()), _MAX_SHOWN_CHARACTERS),
-                mend=hint,
-                again=not (error_words.is_cut_off(message) or is_max_turns),
-            )
-        error.metadata["raw"] = result
-        return error
-
-
-def _explain_failure(result: dict[str, Any], message: str) -> tuple[type[AgentError], str, str]:
-    """Return the class of the error, what happened and a hint, if no HTTP status is reported."""
-    subtype, folded = result.get("subtype"), message.casefold()
-    status = error_words.find_status(message)
-    error_type: type[AgentError] = AgentProtocolError
-    summary, hint = "Claude Code failed", "run `claude` by hand to see more"
-    if result.get("stop_reason") == "refusal":
-        error_type, summary = AgentRefused, "the model refused to answer this"
-        hint = "rephrase the message, or ask another agent"
-    elif subtype == "error_max_turns":
-        summary = "it reached its limit of turns before it answered"
-        hint = "raise --max-turns in `args`, or give it fewer tools"
-    elif subtype == "error_max_budget_usd":
-        error_type, summary = AgentRefused, "its budget is spent"
-        hint = "raise --max-budget-usd in `args`"
-    elif error_words.is_cut_off(message):
-        summary = "its answer was cut off at the length limit"
-        hint = (
-            "raise it with env: {CLAUDE_CODE_MAX_OUTPUT_TOKENS: ...}, or ask for a shorter answer"
-        )
-    elif status == HTTPStatus.UNAUTHORIZED:
-        error_type, summary, hint = AgentRefused, "Claude Code is not logged in", LOGIN_HINT
-    elif status == HTTPStatus.PAYMENT_REQUIRED:
-        error_type, summary = AgentRefused, "its provider reports that no credit is left"
-        hint = "top up the account that its key belongs to"
-    elif status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
-        error_type, summary = AgentOverloaded, "its provider is overloaded, or limits requests"
-        hint = "try again later"
-    elif status or any(words in folded for words in _UNREACHED):
-        error_type, summary = AgentUnavailable, "Claude Code could not reach its provider"
-        hint = "check the network, and ANTHROPIC_BASE_URL if `env` sets it"
-    return error_type, summary, hint
+def _decides_permissions(args: Sequence[str]) -> bool:
+    return any(word.partition("=")[0] in _PERMISSION_OPTIONS for word in args)
 
 
 INSTALL = (

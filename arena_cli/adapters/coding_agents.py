@@ -13,7 +13,8 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from arena_cli.adapters import error_words, http
+from arena_cli.adapters import http
+from arena_cli.adapters.process import diagnosis
 from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused
 from arena_cli.protocol import NOT_SHOWN, AgentInput, CallNote, Emit, RefusedAction, StatusEvent
 from arena_cli.util.text import cut_text
@@ -34,7 +35,7 @@ def is_dead_session(error: AgentError) -> bool:
     """
     if isinstance(error, AgentRefused):
         return not error.overflow and error.metadata.get("http_status") == HTTPStatus.BAD_REQUEST
-    is_unexplained = error_words.find_error_type(error.came) is AgentProtocolError
+    is_unexplained = diagnosis.find_error_type(error.came) is AgentProtocolError
     return isinstance(error, AgentProtocolError) and error.again and is_unexplained
 
 

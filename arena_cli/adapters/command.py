@@ -13,9 +13,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from arena_cli.adapters import error_words, http
+from arena_cli.adapters import http
 from arena_cli.adapters.base import Health, Settings, Setup
-from arena_cli.adapters.process import run, scripts
+from arena_cli.adapters.process import diagnosis, run
 from arena_cli.adapters.process.output import (
     AnswerFormat,
     NotAnAnswerError,
@@ -131,7 +131,7 @@ class CliAdapter:
                 "argument contains",
                 "set `prompt: stdin` or `prompt: file`",
             )
-        if problem := scripts.find_script_problem(program, key="command"):
+        if problem := diagnosis.find_script_problem(program, key="command"):
             raise self._unavailable(*problem)
         if not run.may_run_in(self._setup.workspace, self._settings.cwd):
             folder = self._setup.workspace / self._settings.cwd
@@ -232,8 +232,8 @@ class CliAdapter:
         error_type: type[AgentError] = AgentProtocolError
         is_cut_off = is_too_long = False
         if isinstance(error, FailedExitError):
-            error_type = error_words.find_error_type(came)
-            is_cut_off = error_words.is_cut_off(came)
+            error_type = diagnosis.find_error_type(came)
+            is_cut_off = diagnosis.is_cut_off(came)
             is_too_long = not is_cut_off and http.is_too_long(0, came)
         failure = (AgentRefused if is_too_long else error_type)(
             self._setup.agent_id,

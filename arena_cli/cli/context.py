@@ -12,7 +12,8 @@ from arena_cli.cli.notes import Connect
 from arena_cli.cli.sessions import OneSession
 from arena_cli.context import render
 from arena_cli.reports.lines import user_words
-from arena_cli.session import preview, trust_store
+from arena_cli.session import preview
+from arena_cli.session.trust_store import find_contacts
 from arena_cli.util.text import escape_line, escape_text
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def context(
     team = common.find_team(loaded, stored)
     if connect:
         embedding = loaded.file.memory.embedding
-        trust.require(loaded, lambda env: trust_store.find_contacts((), embedding, dotenv=env))
+        trust.require(loaded, lambda env: find_contacts((), embedding, dotenv=env))
     config = common.make_config(loaded, wait_s=0, connects=connect)
     explained = preview.explain_context(config, stored, team, agent)
     if as_json:

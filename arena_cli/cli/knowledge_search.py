@@ -15,8 +15,9 @@ from arena_cli.notes import review
 from arena_cli.notes.index import Index
 from arena_cli.reports import lines
 from arena_cli.session import notes as notes_module
-from arena_cli.session import shelves, store, trust_store
+from arena_cli.session import shelves, store
 from arena_cli.session.session import INDEX, own_notes, shared_notes
+from arena_cli.session.trust_store import find_contacts
 from arena_cli.util.clock import SystemClock
 from arena_cli.util.text import escape_line
 from arena_cli.workspace import agents
@@ -68,7 +69,7 @@ def search(
     embedding = loaded.file.memory.embedding
     notes.finish(context, [shelves.open_shelf(root, stored) for stored in (*sessions, None)])
     if connect:
-        trust.require(loaded, lambda env: trust_store.find_contacts((), embedding, dotenv=env))
+        trust.require(loaded, lambda env: find_contacts((), embedding, dotenv=env))
     index = Index(
         store.sessions_folder(root) / INDEX,
         [*folders, shared_notes(root)],

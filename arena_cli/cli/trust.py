@@ -14,7 +14,7 @@ from arena_cli.cli import common
 from arena_cli.errors import DiskRefused, FileFaults, UsageError
 from arena_cli.reports.lines import user_words
 from arena_cli.session import trust_store
-from arena_cli.session.trust_store import find_contacts, merged, missing
+from arena_cli.session.trust_store import Contact, find_contacts, list_untrusted, merge_contacts
 from arena_cli.util.text import escape_line
 from arena_cli.workspace.agents import read_dotenv
 
@@ -117,9 +117,9 @@ def require(loaded: Workspace, contacts_with: Callable[[Mapping[str, str]], list
     if not needed:
         return
     trusted = trust_store.load(loaded.root, os.environ).contacts
-    if not missing(needed, trusted):
+    if not list_untrusted(needed, trusted):
         return
-    new = missing(merged(_of_agents(loaded, dotenv), needed), trusted)
+    new = list_untrusted(merge_contacts(_of_agents(loaded, dotenv), needed), trusted)
     state = "trusted, but it would now also" if trusted else "not trusted yet; it would"
     message = f"the workspace {escape_line(str(loaded.root))} is {state}"
     message = "\n".join([message, *_lines(new)])
@@ -144,7 +144,7 @@ def add_written(loaded: Workspace, agent_id: str, written: AgentProfile) -> bool
         _keep(loaded, added)
     needed = find_contacts([loaded.profiles[agent_id]], dotenv=read_dotenv(loaded.root))
     trusted = trust_store.load(loaded.root, os.environ).contacts if needed else {}
-    return not missing(needed, trusted)
+    return not list_untrusted(needed, trusted)
 
 
 def is_given() -> bool:
@@ -164,7 +164,7 @@ def _trust(context: typer.Context) -> None:
         common.warn(f"warning: what the scenarios need is not trusted: {error}")
     else:
         theirs = contacts.list_contacts(loaded, scenarios, scenarios, dotenv=dotenv)
-        needed = merged(needed, theirs)
+        needed = merge_contacts(needed, theirs)
     root, say = escape_line(str(loaded.root)), user_words()
     if not needed:
         common.print_line(say("{root} starts and contacts nothing; it needs no trust", root=root))

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from arena_cli.scenarios import lint
 from arena_cli.scenarios.expect import model
 from arena_cli.scenarios.model import Scenario
-from arena_cli.session import trust_store
-from arena_cli.session.trust_store import Contact
+from arena_cli.session.trust_store import Contact, find_contacts, merge_contacts
 from arena_cli.workspace.models import AgentProfile
 from arena_cli.workspace.workspace import Workspace
 
@@ -23,11 +22,11 @@ def list_contacts(
     """Return the contacts of `live` scenarios, and the functions in checks of `checked` ones."""
     live = list(live)
     functions = dict.fromkeys(target for scenario in checked for target in _functions(scenario))
-    return trust_store.merged(
-        trust_store.find_contacts((), functions=functions),
+    return merge_contacts(
+        find_contacts((), functions=functions),
         # A scenario may have an agent of that id with another adapter.
         *(
-            trust_store.find_contacts(
+            find_contacts(
                 _profiles(scenario, workspace), workspace.file.memory.embedding, dotenv=dotenv
             )
             for scenario in live

@@ -1,8 +1,8 @@
-"""List what a workspace would start or contact, and remember which of it the user trusts.
+"""List what a workspace would start or contact, and remember which of it this user trusts.
 
 The list is computed from the loaded profiles and `arena.yaml` alone: no placeholder is filled from
-the environment, nothing is started or contacted. Trust is a small file for each workspace, outside
-of it.
+the environment, nothing is started or contacted. The trust is a small file for each workspace,
+outside of it.
 """
 
 from __future__ import annotations
@@ -66,30 +66,30 @@ def find_contacts(
     for profile in profiles:
         variables = list_variables(profile.adapter)
         for endpoint in _endpoints(profile, variables, dotenv):
-            _add(by_key, endpoint, {*variables, *endpoint.variables}, profile.agent_id)
+            _add_contact(by_key, endpoint, {*variables, *endpoint.variables}, profile.agent_id)
     if embedding is not None and embedding.base_url:
         from arena_cli.adapters import http  # noqa: PLC0415 - most workspaces have none
 
         variables = list_variables({"api_key": embedding.api_key})
-        _add(by_key, http.endpoint(embedding.base_url), variables, EMBEDDING)
+        _add_contact(by_key, http.endpoint(embedding.base_url), variables, EMBEDDING)
     for target in functions:
-        _add(by_key, Endpoint("function", target), {EVERYTHING}, "checks")
+        _add_contact(by_key, Endpoint("function", target), {EVERYTHING}, "checks")
     if dotenv and any(contact.endpoint.type in ("program", "kind") for contact in by_key.values()):
         for endpoint in _settings_of_programs(dotenv):
-            _add(by_key, endpoint, (), "every program")
+            _add_contact(by_key, endpoint, (), "every program")
     return list(by_key.values())
 
 
-def merged(*lists: Iterable[Contact]) -> list[Contact]:
+def merge_contacts(*lists: Iterable[Contact]) -> list[Contact]:
     """Return the contacts of all lists, each once."""
     by_key: dict[str, Contact] = {}
     for contact in itertools.chain(*lists):
         for agent in contact.agents:
-            _add(by_key, contact.endpoint, contact.variables, agent)
+            _add_contact(by_key, contact.endpoint, contact.variables, agent)
     return list(by_key.values())
 
 
-def missing(contacts: Iterable[Contact], trusted: Trusted) -> list[Contact]:
+def list_untrusted(contacts: Iterable[Contact], trusted: Trusted) -> list[Contact]:
     """Return the contacts that are not trusted, or not with all of their variables."""
     return [
         contact
@@ -134,7 +134,7 @@ def _filled(value: object, dotenv: Mapping[str, str]) -> object:
     return fill_template(value, known.get)
 
 
-def _add(
+def _add_contact(
     by_key: dict[str, Contact], endpoint: Endpoint, variables: Iterable[str], agent: str
 ) -> None:
     new = Contact(endpoint._replace(variables=()), frozenset(variables), (agent,))

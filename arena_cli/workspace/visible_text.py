@@ -104,7 +104,7 @@ def _particles() -> re.Pattern[str]:
 
 
 def has_only_particles(text: str, index: int) -> bool:
-    """Return True if the Korean word continues at `index` with particles only, if at all."""
+    """Return True if the rest of the Korean word, from `index` on, is only particles, or empty."""
     return _particles().match(text, index) is not None
 
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from arena_cli.adapters import http
-from arena_cli.adapters.acp.presets import PRESETS, AcpPreset
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.adapters.coding_agents import is_dead_session, report_lost_session
-from arena_cli.adapters.process import run, scripts
+from arena_cli.adapters.coding_clis.kinds import PRESETS, AcpPreset
+from arena_cli.adapters.process import diagnosis, run
 from arena_cli.adapters.process.run import ProgramSettings
 from arena_cli.adapters.process.spawn import Program
 from arena_cli.errors import AgentError, AgentProtocolError, AgentUnavailable
@@ -228,7 +228,7 @@ class AcpAdapter:
                 name, workspace=setup.workspace, key="command", install=self._preset.install
             )
             raise self._unavailable(what, mend)
-        if problem := scripts.find_script_problem(found, key="command"):
+        if problem := diagnosis.find_script_problem(found, key="command"):
             raise self._unavailable(*problem)
         if not run.may_run_in(setup.workspace, settings.cwd):
             folder = (setup.workspace / settings.cwd).resolve()

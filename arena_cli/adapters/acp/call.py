@@ -20,7 +20,6 @@ from pydantic import ValidationError
 from arena_cli.adapters import http
 from arena_cli.adapters.acp import turn as turn_module
 from arena_cli.adapters.acp.client import AgentLink
-from arena_cli.adapters.acp.presets import AcpPreset
 from arena_cli.adapters.acp.turn import AUTH_REQUIRED, PromptTurn, RemoteError
 from arena_cli.adapters.coding_agents import (
     AttachedFile,
@@ -29,6 +28,7 @@ from arena_cli.adapters.coding_agents import (
     list_new_files,
     report_lost_session,
 )
+from arena_cli.adapters.coding_clis.kinds import AcpPreset
 from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused
 from arena_cli.protocol import AgentInput, AgentOutput, Emit, Render, SessionId
 from arena_cli.util.text import clean_text, cut_text

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 from acp import schema
 from pydantic import BaseModel
 
-from arena_cli.adapters import error_words, http
-from arena_cli.adapters.acp.presets import AcpPreset
+from arena_cli.adapters import http
 from arena_cli.adapters.coding_agents import ToolUse, describe_tool_use, shorten_path
+from arena_cli.adapters.coding_clis.kinds import AcpPreset
 from arena_cli.adapters.http import HttpRequest
+from arena_cli.adapters.process import diagnosis
 from arena_cli.adapters.process.output import get_at_path
 from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused
 from arena_cli.protocol import (
@@ -293,7 +294,7 @@ def failure(asked: HttpRequest, said: RemoteError, says: Mapping[str, int]) -> A
     status = _status(said, says)
     kind: type[AgentError] = AgentProtocolError
     problem, mend = "it answered with an error", ""
-    is_cut_off = error_words.is_cut_off(said.text)
+    is_cut_off = diagnosis.is_cut_off(said.text)
     if is_cut_off:
         problem = "its answer was cut off"
         mend = "raise the limit in the agent's own settings, or ask for a shorter answer"
@@ -326,4 +327,4 @@ def _status(said: RemoteError, says: Mapping[str, int]) -> int | None:
         return int(found[1])
     if http.is_too_long(0, said.text):
         return 400
-    return error_words.find_status(said.cause or said.text)
+    return diagnosis.find_status(said.cause or said.text)

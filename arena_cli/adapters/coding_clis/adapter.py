@@ -7,6 +7,7 @@ program defines how to start it; `parsers` reads its output.
 from __future__ import annotations
 
 import contextlib
+import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from pydantic import create_model
 
-from arena_cli.adapters import error_words, http
+from arena_cli.adapters import http
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.adapters.coding_agents import (
     AttachedFile,
@@ -26,9 +27,8 @@ from arena_cli.adapters.coding_clis.parsers import (
     CodingParser,
     ReportedFailure,
 )
-from arena_cli.adapters.coding_clis.session import ProgramSession
+from arena_cli.adapters.process import diagnosis
 from arena_cli.adapters.process import run as run_module
-from arena_cli.adapters.process import scripts
 from arena_cli.adapters.process.output import NotAnAnswerError
 from arena_cli.adapters.process.run import ProgramCommand, ProgramSettings
 from arena_cli.errors import (
@@ -41,7 +41,10 @@ from arena_cli.errors import (
 from arena_cli.protocol import (
     AgentInput,
     AgentOutput,
+    AgentSession,
     Emit,
+    SessionId,
+    Usage,
 )
 
 
@@ -62,7 +65,7 @@ def find_program(
             name, workspace=setup.workspace, key="program", install=install
         )
         raise AgentUnavailable(setup.agent_id, problem, asked=name, mend=hint)
-    if script_problem := scripts.find_script_problem(path, key="program"):
+    if script_problem := diagnosis.find_script_problem(path, key="program"):
         problem, hint = script_problem
         raise AgentUnavailable(setup.agent_id, problem, asked=name, mend=hint)
     if not run_module.may_run_in(setup.workspace, setup.settings.cwd):
@@ -165,6 +168,41 @@ class CodingSettings(ProgramSettings):
         if has_login:
             return {}
         return suggest_env(cls.adapter.keys, environ, addresses=cls.adapter.addresses)
+
+
+_SESSION_ID = re.compile(r"\w[\w.:-]{0,199}")  # none that could be an option of a program
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+
+
+class ProgramSession(NamedTuple):
+    """The program's own session, and its usage so far if the program reports only that sum."""
+
+    id: str
+    used: Usage | None = None
+
+    @classmethod
+    def load(cls, session: AgentSession | None) -> ProgramSession | None:
+        """Return the session of an earlier call; None if there is none that can be resumed."""
+        if session is None or not _SESSION_ID.fullmatch(session.id):
+            return None
+        counts = {name: session.state.get(name) for name in _COUNTS}
+        is_known = all(isinstance(count, int) for count in counts.values())
+        return cls(session.id, Usage.model_validate(counts) if is_known else None)
+
+    def dump(self) -> SessionId | None:
+        """Return the session for the next call to load; None if its id cannot be kept."""
+        if not _SESSION_ID.fullmatch(self.id):
+            return None
+        return SessionId(
+            self.id, {name: getattr(self.used, name) for name in _COUNTS} if self.used else {}
+        )
+
+    def usage_since(self, total: Usage) -> Usage | None:
+        """Return the difference to the session's new `total`; None if that is not known."""
+        if self.used is None:
+            return None
+        counts = {name: getattr(total, name) - getattr(self.used, name) for name in _COUNTS}
+        return Usage(**counts) if min(counts.values()) >= 0 else None
 
 
 class RunInput(NamedTuple):
@@ -364,7 +402,7 @@ class ProgramAdapter:
             content = run.output.reply()
         except NotAnAnswerError as error:
             came = run.output.last_words()
-            raise error_words.find_error_type(came)(
+            raise diagnosis.find_error_type(came)(
                 self._setup.agent_id,
                 f"{self.name} {error.what}",
                 asked=run.command,
@@ -379,7 +417,7 @@ class ProgramAdapter:
     def _agent_error(self, run: _ProgramRun, failure: ReportedFailure) -> AgentError:
         overflows = http.is_too_long(failure.status or 0, failure.message)
         error_type, summary, hint = self._explain(failure.status or 0, run.exit_code)
-        is_cut_off = not overflows and error_words.is_cut_off(failure.message)
+        is_cut_off = not overflows and diagnosis.is_cut_off(failure.message)
         if overflows:
             error_type, summary = AgentRefused, "the prompt is too long for the model"
             hint = "lower `context.window_tokens` in its profile"

@@ -14,12 +14,13 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from arena_cli.adapters import error_words, http
+from arena_cli.adapters import http
 from arena_cli.adapters.coding_agents import (
     ToolUses,
     describe_codex_item,
     describe_tool_use,
 )
+from arena_cli.adapters.process import diagnosis
 from arena_cli.adapters.process.output import (
     MISSING,
     JsonObjects,
@@ -138,8 +139,8 @@ class CodingParser:
         stderr = self._stderr.text
         status = status or self._find_status(message) or self._find_status(stderr)
         status = status or self.exit_statuses.get(exit_code or 0)
-        message = message or error_words.list_last_lines(stderr)
-        return ReportedFailure(message, status or error_words.find_status(message))
+        message = message or diagnosis.list_last_lines(stderr)
+        return ReportedFailure(message, status or diagnosis.find_status(message))
 
     def is_session_lost(self, exit_code: int | None) -> bool:
         """Return True if the program cannot resume its session.
@@ -154,14 +155,14 @@ class CodingParser:
         failure = self.failure(exit_code)
         if failure is None:
             return exit_code == 0 and not self._has_end
-        if error_words.is_cut_off(failure.message):
+        if diagnosis.is_cut_off(failure.message):
             return False
         is_too_long = http.is_too_long(failure.status or 0, failure.message)
         return failure.status in (None, HTTPStatus.BAD_REQUEST) and not is_too_long
 
     def last_words(self) -> str:
         """Return the last lines of stderr, in which programs name their error."""
-        return error_words.list_last_lines(self._stderr.text)
+        return diagnosis.list_last_lines(self._stderr.text)
 
     def notes(self) -> dict[str, Any]:
         """Return the program's output other than the reply, for the reply's metadata."""
@@ -252,7 +253,7 @@ class CodingParser:
 
     def report_trouble(self, value: Any) -> None:
         """Keep and emit a message about an error that the program tries to recover from."""
-        if message := error_words.simplify_message(_text(value)):
+        if message := diagnosis.simplify_message(_text(value)):
             self._trouble = message
             detail = cut_text(message, _MAX_DETAIL_CHARACTERS)
             self._emit(StatusEvent(status="waiting", detail=detail))
@@ -268,7 +269,7 @@ class CodingParser:
         self._raw = event
         if message is not MISSING:
             plain, code = (
-                error_words.simplify_message(_text(message) or json.dumps(message)),
+                diagnosis.simplify_message(_text(message) or json.dumps(message)),
                 int(_count(status) or 0),
             )
             code = code if code >= HTTPStatus.BAD_REQUEST else 0  # some report 200 for a lost link
@@ -298,7 +299,7 @@ class CodingParser:
             status = next((group for group in match.groups() if group and group.isdecimal()), None)
             message = match.groupdict().get("message") or message
             self._failure = ReportedFailure(
-                error_words.simplify_message(message), int(status) if status else None
+                diagnosis.simplify_message(message), int(status) if status else None
             )
             raise NotAnAnswerError("would keep retrying")
 

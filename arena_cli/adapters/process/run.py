@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-from arena_cli.adapters import error_words
 from arena_cli.adapters.base import Endpoint, Settings
-from arena_cli.adapters.process import scripts, spawn
+from arena_cli.adapters.process import diagnosis, spawn
 from arena_cli.adapters.process.output import LineSplitter, NotAnAnswerError, Source, parse_line
 from arena_cli.adapters.process.spawn import ByteTail, Process, ProcessEvent, Program, Tail
 from arena_cli.errors import AgentError, AgentProtocolError, AgentUnavailable
@@ -261,7 +260,7 @@ def explain_missing(name: str, *, workspace: Path, key: str, install: str = "") 
     return (
         f"{workspace / name} cannot be executed",
         f"make it executable (chmod +x {name}), or name the program that runs it: "
-        f"[{scripts.suggest_runner(Path(name))}, {name}]",
+        f"[{diagnosis.suggest_runner(Path(name))}, {name}]",
     )
 
 
@@ -323,7 +322,7 @@ def is_always_given(name: str) -> bool:
 def join_last_lines(text: str) -> str:
     """Return the last lines of a program's output, as one line."""
     lines = [line for line in text.splitlines() if line.strip()]
-    joined = " | ".join(error_words.drop_usage_hints(lines)[-_LINES_SHOWN:])
+    joined = " | ".join(diagnosis.drop_usage_hints(lines)[-_LINES_SHOWN:])
     return cut_start(joined, _CHARACTERS_SHOWN)
 
 
