@@ -84,6 +84,18 @@ ok     bot
     assert program.finished() == [("bot", "success")]
 
 
+def test_a_new_workspace_has_the_language_of_the_locale(tmp_path: Path) -> None:
+    program = Program(tmp_path, env={"ARENA_LANG": "", "LANG": "zh_CN.UTF-8"})
+    words = ("agents", "add", "bot", "--adapter", "cli", "--", *SPEAK, "read", "args")
+    added = program.run(*words)
+    assert (added.code, added.stdout.splitlines()[:2]) == (0, ["arena.yaml", "  language: zh"])
+    program.run("send", "-s", "s", "@bot 你好").check(stdout=None)
+    assert program.finished() == [("bot", "success")]
+    program.env = {}
+    program.run(*words[:2], "second", *words[3:]).check(stdout=None)
+    assert (tmp_path / "arena.yaml").read_text("utf-8") == "language: zh\n"
+
+
 def test_a_program_is_what_stands_after_two_dashes(program: Program) -> None:
     words = [*SPEAK, "read", "args", "--model", "-x", "two words"]
     program.run("agents", "add", "bot", "--adapter", "cli", "--", *words).check(stdout=None)

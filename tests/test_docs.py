@@ -467,8 +467,6 @@ def program_words(line: str) -> list[str]:
 def test_what_shells_on_windows_pass_arrives(
     shell: str, words: Callable[[str], list[str]], reader: Reader
 ) -> None:
-    from typer.testing import CliRunner
-
     reader.prepare()
     table = rows(SHELLS, QUOTED, under=shell)
     assert len(table) > 5
@@ -476,9 +474,16 @@ def test_what_shells_on_windows_pass_arrives(
         (line,), (message,) = spans(left), spans(right)
         program, command, *rest = words(line)
         assert (program, command) == ("arena", "send")
-        given = ["-w", str(reader.folder), "send", "--dry-run", "--json", *rest]
-        done = CliRunner().invoke(main.app, given)
-        assert json.loads(done.stdout)["message"]["content"] == message, line
+        assert received_message(reader, rest) == message, line
+
+
+def received_message(reader: Reader, arguments: list[str]) -> str:
+    """Return the message that `arena send` receives with these arguments."""
+    from typer.testing import CliRunner
+
+    options = ["-w", str(reader.folder), "send", "--dry-run", "--json"]
+    done = CliRunner().invoke(main.app, [*options, *arguments])
+    return str(json.loads(done.stdout)["message"]["content"])
 
 
 @pytest.mark.parametrize(
@@ -503,12 +508,14 @@ def test_what_shells_pass_arrives(shell: str, reader: Reader) -> None:
     table = rows(SHELLS, QUOTED, under="bash, zsh, fish")
     assert len(table) > 5
     script = ["set -o history -o histexpand"] if shell == "bash" else []
-    for left, _ in table:
-        script += [spans(left)[0].replace("arena send", "arena send --dry-run --json", 1)]
+    script += ["arena() { printf '%s\\0' \"$@\"; printf '\\n'; }"]
+    script += [spans(left)[0] for left, _ in table]
     (reader.folder / "typed.sh").write_text("\n".join(script) + "\n", encoding="utf-8")
-    done = reader.shell(f"{shell} typed.sh 2>/dev/null")
-    found = re.findall(r'^    "content": (".*"),$', done.output, re.MULTILINE)
-    assert [json.loads(content) for content in found] == [spans(right)[0] for _, right in table]
+    lines = reader.shell(f"{shell} typed.sh 2>/dev/null").output.splitlines()
+    for line, (_, right) in zip(lines, table, strict=True):
+        command, *arguments = line.removesuffix("\0").split("\0")
+        assert command == "send"
+        assert received_message(reader, arguments) == spans(right)[0], line
 
 
 @needs_sh

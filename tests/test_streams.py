@@ -54,10 +54,8 @@ def test_closed_and_full_streams(program: Program) -> None:
         assert len(program.finished()) == 3
         assert program.records()[-1]["type"] == "chain_finished"
         assert shell("arena show >/dev/full") == (full, 5)
-        assert shell("arena agents >/dev/full") == (full, 5)
         assert shell("arena --version >/dev/full") == (full, 5)
         assert shell("arena --help >/dev/full") == (full, 5)
-        assert shell("arena run --help >/dev/full") == (full, 5)
         assert shell("arena show nobody 2>/dev/full") == ("", 2)
     assert shell("arena show --json | head -n 1 >/dev/null; exit ${PIPESTATUS[0]}") == ("", 0)
     assert shell("arena schema agent | true; exit ${PIPESTATUS[0]}") == ("", 0)
