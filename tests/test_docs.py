@@ -373,7 +373,7 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_files_load_and_commands_run(page: Path, reader: Reader) -> None:
     reader.language = "zh" if page.stem.endswith("zh-CN") else "en"
-    reader.newcomer = page.name.startswith("README")
+    reader.newcomer = page.name.startswith(("README", "your-scripts"))
     reader.prepare(BEGINS_WITH.get(page.name, "arena init"))
     for block in blocks(page):
         reader.take(block)
