@@ -746,6 +746,11 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in [_anchor(heading) for heading in headings], target
 
 
+def test_the_index_has_every_page() -> None:
+    links = (DOCS / target for target in _LINK.findall(text_of(DOCS / "README.md")))
+    assert {*DOCS.glob("*/*.md")} <= {link.resolve() for link in links}
+
+
 def _anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
