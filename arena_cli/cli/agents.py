@@ -25,7 +25,6 @@ from arena_cli.scenarios import select
 from arena_cli.session import one_shot, store
 from arena_cli.session.one_shot import Trial
 from arena_cli.util import language
-from arena_cli.util.files import create_file
 from arena_cli.util.redaction import is_secret_key
 from arena_cli.util.text import display_width, escape_line, escape_text
 from arena_cli.workspace import agents as profiles
@@ -358,9 +357,8 @@ def add(
     if is_new:
         common.warn(f"{root} is now a workspace: there was none in it or above it")
         if user_language != "en":
-            create_file(root / "arena.yaml", f"language: {user_language}\n".encode())
             common.print_line("arena.yaml")
-            common.print_line(f"{INDENT}language: {user_language}")
+            common.print_line(f"{INDENT}{scaffold.write_language(root, user_language)}")
     may_connect = trust.add_written(new.workspace, new.agent_id, new.written)
     _tell_added(new, connect=may_connect)
 

@@ -460,6 +460,14 @@ def write_new_agent(new: Newcomer) -> None:
         raise
 
 
+def write_language(root: Path, language: TemplateLanguage) -> str:
+    """Write an `arena.yaml` with the language of a new workspace; return its line."""
+    line = f"language: {language}"
+    with _report_refusals(root / "arena.yaml"):
+        create_file(root / "arena.yaml", f"{line}\n".encode())
+    return line
+
+
 def _is_written(path: Path, text: str) -> bool:
     """Return True if an `agents add` that was killed has written the profile already."""
     return path.is_file() and path.read_bytes() == text.encode("utf-8")
