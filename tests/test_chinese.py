@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from program import Program
 
+from arena_cli.context import render
+from arena_cli.protocol import ShownMessage
 from arena_cli.util import language
 
 DBA = "agent_id: dba\nname: 数据库管理员\n"
@@ -176,3 +181,68 @@ def test_the_workspace_comes_before_the_locale(
         assert language.current_language() == expected
     finally:
         language.use_workspace(None)
+
+
+SHOWN = """\
+scenario: 部署
+steps:
+  - send: "@dev 部署"
+    expect: {shown: {dev: [{contains: %s}]}}
+"""
+
+
+def test_agents_read_arenas_own_texts_in_the_language_of_the_workspace(chinese: Program) -> None:
+    chinese.run("send", "-s", "s", "@开发 @运维 决定：登录用 OIDC", "--quiet").check()
+    shown = chinese.run("show", "s", "--context", "--agent", "dev").stdout
+    assert '\n你是 "开发" (@dev)，团队的一员。\n' in shown
+    assert '\n# 团队\n- "运维" (@ops)\n' in shown
+    assert '\n用户 "user" (@user)\n> @开发 @运维 决定：登录用 OIDC\n' in shown
+    assert "\n你必须回复。请写出你的回复。\n" in shown
+    chinese.file("arena.yaml", "redact: []\n")
+    english = chinese.run("show", "s", "--context", "--agent", "dev").stdout
+    assert '\nYou are "开发" (@dev), one of a team.\n' in english
+    assert re.findall(r"[\u4e00-\u9fff]+", english.partition("# How to read")[2]) == [
+        "开发",
+        "运维",
+        "决定",
+        "登录用",
+    ]
+
+
+@given(frame=st.sampled_from(["agent", "human", "system"]), own=st.booleans(), data=st.data())
+def test_a_message_has_one_line_of_arenas_in_each_language(
+    frame: str, own: bool, data: st.DataObject
+) -> None:
+    text = data.draw(st.text(min_size=1))
+    message = ShownMessage(
+        id="m1",
+        session_id="s",
+        author_id="dev",
+        author_name="开发",
+        author_type=frame,
+        content=text,
+        timestamp="2026-01-01T00:00:00Z",
+        role="assistant" if own else "user",
+    )
+    english, chinese = (render.frame(message, code).partition("\n") for code in ("en", "zh"))
+    assert english[1:] == chinese[1:]
+    assert english[0].partition(" ")[2] == chinese[0].partition(" ")[2]
+    author = {"agent": "成员", "human": "用户", "system": "系统"}[frame]
+    assert chinese[0].partition(" ")[0] == ("你" if own else author)
+
+
+def test_a_recording_keeps_the_language_it_was_recorded_with(chinese: Program) -> None:
+    """A recording that names none is English, as all were before."""
+    chinese.file("scenarios/d.yaml", SHOWN % "你必须回复")
+    chinese.run("run", "d", "--record").check(stdout=None)
+    (recording,) = (chinese.folder / "scenarios").rglob("*.jsonl")
+    text = recording.read_text(encoding="utf-8")
+    assert '"frame":"zh"' in text
+    chinese.run("run", "d", "--replay").check()
+    chinese.file("arena.yaml", "language: en\n")
+    chinese.run("run", "d", "--replay").check()
+    chinese.file("scenarios/d.yaml", SHOWN % "Write your reply")
+    chinese.run("run", "d", "--record").check()
+    assert '"frame"' not in recording.read_text(encoding="utf-8")
+    chinese.file("arena.yaml", "language: zh\n")
+    chinese.run("run", "d", "--replay").check()

@@ -19,6 +19,7 @@ from arena_cli.util.text import escape_line, escape_text
 if TYPE_CHECKING:
     from arena_cli.reports.lines import Words
     from arena_cli.session.preview import Explained
+    from arena_cli.util.language import Language
 
 
 Agent = Annotated[
@@ -52,7 +53,7 @@ def context(
     if as_json:
         common.print_json(context_document(explained))
         return
-    for line in context_lines(explained, user_words()):
+    for line in context_lines(explained, user_words(), loaded.file.language):
         common.print_line(line)
 
 
@@ -95,7 +96,7 @@ def context_document(explained: Explained) -> dict[str, Any]:
     }
 
 
-def context_lines(explained: Explained, say: Words) -> Iterator[str]:
+def context_lines(explained: Explained, say: Words, language: Language = "en") -> Iterator[str]:
     """Yield the context as text: each layer with its tokens and the reason, then the input."""
     yield say(
         "{who} would be shown {tokens} of {room} tokens (window {window}, {reserved} "
@@ -113,7 +114,7 @@ def context_lines(explained: Explained, say: Words) -> Iterator[str]:
             yield f"    {sign} {escape_line(note)} · {escape_line(reason)}"
     if explained.built.input.prefer_concise:
         yield f"  {say('asked to be concise: its window is filling up')}"
-    system, prompt = render.render(explained.built.input)
+    system, prompt = render.render(explained.built.input, language)
     for name, text in (("system", system), ("prompt", prompt)):
         yield ""
         yield f"── {say(name)}"

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from arena_cli.session.preview import Recalled
     from arena_cli.session.store import Stored
     from arena_cli.transcript.events import Event
+    from arena_cli.util.language import Language
 
 
 STDOUT = "-"
@@ -271,10 +272,10 @@ def _show_context(
     loaded = common.load_workspace(context)
     config = common.make_config(loaded, wait_s=0)
     recalled = preview.recall_call(stored, agent, number, config=config, team_of=loaded.team)
-    _print_context(recalled, as_json=as_json)
+    _print_context(recalled, loaded.file.language, as_json=as_json)
 
 
-def _print_context(recalled: Recalled, *, as_json: bool) -> None:
+def _print_context(recalled: Recalled, frame_language: Language, *, as_json: bool) -> None:
     """Print an agent's input: the system text and the prompt, or the input as JSON."""
     planned = recalled.planned
     if not recalled.same:
@@ -285,7 +286,7 @@ def _print_context(recalled: Recalled, *, as_json: bool) -> None:
     if as_json:
         common.print_json(planned.input.model_dump(mode="json"))
         return
-    system, prompt = render_module.render(planned.input)
+    system, prompt = render_module.render(planned.input, frame_language)
     say = user_words()
     turn = say("turn {turn} {phase}", turn=planned.turn, phase=planned.phase)
     tokens = say("~{count} tokens", count=planned.input_tokens)

@@ -264,13 +264,13 @@ def stable(summary: str, summarised: int, titles: Sequence[Note]) -> str:
     """Return the text before the messages; it only changes with the summary and pinned messages."""
     paragraphs = []
     if summary:
-        paragraphs.append(f"Of the {summarised} messages before those shown here:\n{summary}")
+        paragraphs.append(f"{render.SUMMARISED.format(count=summarised)}\n{summary}")
     if titles:
         listed = [f"- {_headline(note)}" for note in titles[-MOST_TITLES:]]
         omitted = len(titles) - len(listed)
         listed += [f"- and {omitted} older"] if omitted else []
         listing = "\n".join(listed)
-        paragraphs.append(f"Also said before, there is no room for more than its title:\n{listing}")
+        paragraphs.append(f"{render.TITLES_ONLY}\n{listing}")
     return "\n\n".join(paragraphs)
 
 

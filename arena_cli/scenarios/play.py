@@ -51,6 +51,7 @@ from arena_cli.transcript.events import (
     SessionEvent,
 )
 from arena_cli.util.clock import HastyClock
+from arena_cli.util.language import Language
 from arena_cli.util.text import cut_text
 from arena_cli.util.user_pattern import PatternTimeout
 from arena_cli.yamlio.loader import find_holder
@@ -111,14 +112,15 @@ def _unused(scenario: Scenario, agent: str, index: int, entry: object) -> CheckR
 class Watching:
     """Keeps, while a scenario is played, the data that its expectations need.
 
-    `inputs` and `noted` as in `CheckContext`.
+    `inputs` and `noted` as in `CheckContext`; inputs are in the language of the workspace.
     """
 
-    def __init__(self, file: ScenarioFile, workspace: Path) -> None:
+    def __init__(self, file: ScenarioFile, workspace: Path, language: Language = "en") -> None:
         expected = [expect for _, expect in lint.expects(file)]
         self._of_inputs = any("shown" in expect.model_fields_set for expect in expected)
         self._of_notes = any(map(_looks_at_notes, expected))
         self._workspace = workspace
+        self._language = language
         self.inputs: dict[str, str] = {}
         self.noted: dict[NoteEvent, str] = {}
 
@@ -132,7 +134,7 @@ class Watching:
         An agent that continues its own session was shown the rest there.
         """
         if request.input.turn_id != call.ASIDE:
-            prompt = "\n\n".join(render.render(request.input.afresh()))
+            prompt = "\n\n".join(render.render(request.input.afresh(), self._language))
             self.inputs[request.input.input_hash] = request.redactor.text(prompt)
         return await call_next(request)
 
@@ -187,7 +189,8 @@ class Playing:
         )
         self._place = config
         self._redactor = make_redactor(config)
-        self._watching = Watching(scenario.file, config.workspace)
+        language = self._take.frame_language(config.language)
+        self._watching = Watching(scenario.file, config.workspace, language)
         self._keep = keep
         self._detail = detail
         self._sessions: dict[str | None, Session] = {}

@@ -27,6 +27,7 @@ from arena_cli.transcript import log
 from arena_cli.transcript.events import Event, ReplyFinished
 from arena_cli.transcript.log import Journal, NullLog
 from arena_cli.transcript.state import Fold
+from arena_cli.util.language import Texts
 from arena_cli.util.text import clean_text
 from arena_cli.workspace import mentions
 from arena_cli.workspace.models import AgentProfile, Member, Team, TeamConfig
@@ -184,8 +185,8 @@ async def call_once(config: SessionConfig, member: Member, limit_s: float) -> Tr
     """
     once = member.profile.model_copy(update={"on_failure": "skip", "timeout_s": limit_s})
     async with Aside(config) as aside:
-        answer = await aside.ask(member._replace(profile=once), QUESTION)
-    return Trial(*render.render(answer.input), answer.finished)
+        answer = await aside.ask(member._replace(profile=once), Texts(config.language)(QUESTION))
+    return Trial(*render.render(answer.input, config.language), answer.finished)
 
 
 async def check_health(

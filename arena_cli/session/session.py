@@ -409,7 +409,10 @@ def make_runtime(
         workspace=config.workspace,
         scratch=scratch,
         records=process_records_folder(config),
-        renderer=Renderer(render.render, render.chat),
+        renderer=Renderer(
+            partial(render.render, language=config.language),
+            partial(render.chat, language=config.language),
+        ),
         redactor=redactor,
         environ=config.environ,
         models=config.models,

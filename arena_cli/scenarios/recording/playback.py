@@ -23,6 +23,7 @@ from arena_cli.scenarios.result import (
 )
 from arena_cli.session.session import SessionConfig, make_redactor
 from arena_cli.transcript.events import Event
+from arena_cli.util.language import Language
 
 
 class Take:
@@ -122,6 +123,14 @@ class Take:
             drifts = [difference.model_copy(update={"follows": True}) for difference in drifts]
         self.drift += drifts
 
+    def frame_language(self, language: Language) -> Language:
+        """Return the language of arena's own texts in inputs: that of a recording it replays."""
+        tape = self._tape
+        if tape is None or not tape.replays or tape.recorded is None:
+            return language
+        recorded = tape.recorded.workspace or {}
+        return "zh" if recorded.get(settings.FRAME) == "zh" else "en"
+
     def _record_workspace(self, tape: Tape) -> None:
         if self._place is not None:
             tape.workspace = settings.record_workspace(
@@ -129,6 +138,7 @@ class Take:
                 self._place.models,
                 self._place.memory,
                 tape.redactor,
+                self.frame_language(self._place.language),
             )
 
     def lines(self) -> list[dict[str, Any]] | None:

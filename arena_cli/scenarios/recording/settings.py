@@ -19,6 +19,7 @@ from arena_cli.adapters import base
 from arena_cli.scenarios.model import Scenario
 from arena_cli.scenarios.recording import agent_files
 from arena_cli.scenarios.result import Drift
+from arena_cli.util.language import Language
 from arena_cli.util.redaction import Redactor
 from arena_cli.util.text import iter_texts
 from arena_cli.workspace import agents
@@ -109,13 +110,20 @@ def record_called(
     return {"filled": filled, **hashes._asdict()}
 
 
+FRAME = "frame"
+
+
 def record_workspace(
     ignore: Sequence[str],
     models: Mapping[str, ModelFacts],
     memory: WorkspaceMemory,
     redactor: Redactor,
+    frame: Language = "en",
 ) -> dict[str, Any]:
-    """Return the settings of `arena.yaml`, and `ignore`, that affect the inputs of agents."""
+    """Return the settings of `arena.yaml`, and `ignore`, that affect the inputs of agents.
+
+    `frame` is the language of arena's own texts in them; a recording without it is English.
+    """
     embedding = memory.embedding
     fields = {
         "summarizer": memory.summarizer,
@@ -127,6 +135,7 @@ def record_workspace(
         "ignore": list(ignore),
         "models": {name: model.model_dump(exclude_none=True) for name, model in models.items()},
         "memory": {name: value for name, value in fields.items() if value},
+        FRAME: "" if frame == "en" else frame,
     }
     return dict(redactor.value({name: value for name, value in settings.items() if value}))
 
