@@ -246,3 +246,23 @@ def test_a_recording_keeps_the_language_it_was_recorded_with(chinese: Program) -
     assert '"frame"' not in recording.read_text(encoding="utf-8")
     chinese.file("arena.yaml", "language: zh\n")
     chinese.run("run", "d", "--replay").check()
+
+
+def test_a_failing_scenario_says_in_chinese_what_was_expected(chinese: Program) -> None:
+    chinese.file(
+        "scenarios/d.yaml",
+        "scenario: 部署\nsteps:\n"
+        '  - send: "@dev 部署"\n'
+        "    expect: {replies: {dev: [{contains: contains 好}, {max_chars: 1}]}}\n",
+    )
+    done = chinese.run("run", "d", "--html", "page.html")
+    assert done.code == 1
+    page = (chinese.folder / "page.html").read_text(encoding="utf-8")
+    for text in (
+        '包含 "contains 好"',
+        'dev，第 1 轮：没有 "contains 好"："好的"',
+        "最多 1 个字符",
+        'dev，第 1 轮：2 个字符："好的"',
+    ):
+        assert text in done.stdout
+        assert text.replace('"', "&#34;") in page or text in page

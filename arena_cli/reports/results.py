@@ -214,8 +214,8 @@ class Report:
             place.append(Span(f" {self._say('(level: warn)')}", "warned"))
         yield line(INDENT * 2, place, hang=6)
         yield from columns.draw_columns(
-            check.expected,
-            check.actual,
+            self._say.check(check.expected),
+            self._say.check(check.actual),
             self._say,
             width=self._width,
             indent=INDENT * 3,

@@ -13,7 +13,7 @@ import os
 import re
 import string
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -26,6 +26,7 @@ _WINDOWS_PRIMARY = 0x3FF
 
 _WORD = "word"
 _MESSAGE = "message"
+_CHECK = "check"
 
 
 class Texts:
@@ -51,6 +52,10 @@ class Texts:
     def message(self, text: str) -> str:
         """Return an error or a hint in this language; see `translate_message`."""
         return translate_message(text, self.language)
+
+    def check(self, text: str) -> str:
+        """Return what a check expected or found in this language; texts of agents stay."""
+        return _translate_check(text, self.language)
 
     def enum(self, word: str) -> str:
         """Return a word of a file's vocabulary: itself, followed by its translation."""
@@ -133,11 +138,13 @@ _LONG = frozenset({"command", "line", "request", "response", "text"})
 
 
 @lru_cache
-def _messages(language: Language) -> tuple[Mapping[str, str], tuple[_MessagePattern, ...]]:
+def _messages(
+    language: Language, context: str
+) -> tuple[Mapping[str, str], tuple[_MessagePattern, ...]]:
     """Return the messages of the catalog: fixed ones, and those with values, the longest first."""
     fixed: dict[str, str] = {}
     templates = []
-    prefix = f"{_MESSAGE}\x04"  # between a context and its text, in the format of gettext
+    prefix = f"{context}\x04"  # between a context and its text, in the format of gettext
     entries: Mapping[Any, str] = getattr(_catalog(language), "_catalog", {})
     for key, translation in entries.items():
         if not isinstance(key, str) or not key.startswith(prefix):
@@ -170,7 +177,7 @@ def translate_message(text: str, language: Language | None = None) -> str:
     language = language or current_language()
     if language == "en":
         return text
-    translated = _translate_once(text, language)
+    translated = _translate_once(text, language, _MESSAGE, translate_message)
     if translated is not None:
         return translated
     if "\n" in text:
@@ -185,8 +192,15 @@ def translate_message(text: str, language: Language | None = None) -> str:
     return f"{prefix}{colon}{translate_message(problem, language)}" if problem else text
 
 
-def _translate_once(text: str, language: Language) -> str | None:
-    fixed, templates = _messages(language)
+def _translate_check(text: str, language: Language) -> str:
+    return _translate_once(text, language, _CHECK, _translate_check) or text
+
+
+def _translate_once(
+    text: str, language: Language, context: str, translate: Callable[[str, Language], str]
+) -> str | None:
+    """Return a text of that context as a whole; `translate` is for the messages in its values."""
+    fixed, templates = _messages(language, context)
     if text in fixed:
         return fixed[text]
     for template in templates:
@@ -195,7 +209,7 @@ def _translate_once(text: str, language: Language) -> str | None:
         match = re.fullmatch(template.pattern, text)
         if match:
             values = {
-                name: translate_message(value, language) if name in _NESTED else value
+                name: translate(value, language) if name in _NESTED else value
                 for name, value in match.groupdict().items()
             }
             return template.translation.format(**values)

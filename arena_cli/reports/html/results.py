@@ -314,7 +314,7 @@ def _scenario(result: ScenarioResult, number: int, causes: _Causes, say: Words) 
         findings=[_finding(finding, number, result, say) for finding in _reasons(result, say)],
         drift=[_drifted(difference, causes, say) for difference in ordered(result)],
         steps=[steps.view(step) for step in result.steps],
-        checks=[_check(check) for check in result.checks],
+        checks=[_check(check, say) for check in result.checks],
     )
 
 
@@ -393,7 +393,7 @@ class _Steps:
             error=components.of_text(self._say.message(step.error)) if step.error else None,
             tokens=_tokens(step.usage),
             failures=[self._failed(failure, step) for failure in step.failures],
-            checks=[_check(check) for check in step.checks],
+            checks=[_check(check, self._say) for check in step.checks],
             talk=self._talk(step),
         )
 
@@ -419,8 +419,11 @@ def _tokens(usage: Usage | None) -> str:
     return lines_module.tokens(usage) if usage else ""
 
 
-def _check(check: CheckResult) -> CheckView:
-    expected_lines, actual_lines = check.expected.splitlines(), check.actual.splitlines()
+def _check(check: CheckResult, say: Words) -> CheckView:
+    expected_lines, actual_lines = (
+        say.check(check.expected).splitlines(),
+        say.check(check.actual).splitlines(),
+    )
     numbered = max(len(expected_lines), len(actual_lines)) > 1
     # As in `reports.columns`: a last line in parentheses tells of all of it.
     note = (
