@@ -214,11 +214,11 @@ def test_what_contradicts_says_in_what() -> None:
     ]
     assert reasons == [
         "another choice for the same thing (PostgreSQL and MySQL)",
-        "they differ in a number (15 and 60)",
+        "they differ in a number (15 minutes and 60 minutes)",
         "one denies what the other says",
     ]
     decisions = [note("decision", title) for title in AT_ODDS[5]]
-    assert found(*decisions, language="zh")[0].reason == "数字不同（15 与 60）"
+    assert found(*decisions, language="zh")[0].reason == "数字不同（15 minutes 与 60 minutes）"
 
 
 def test_notes_that_no_longer_count_are_not_looked_at() -> None:

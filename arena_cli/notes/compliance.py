@@ -28,7 +28,7 @@ from functools import cache
 from typing import Literal, NamedTuple
 
 from arena_cli.notes import assertion, contradictions
-from arena_cli.notes.contradictions import Claim
+from arena_cli.notes.claims import Claim, read_claim
 from arena_cli.notes.model import Note
 from arena_cli.notes.text import Sentence, shared, significant_words, split
 from arena_cli.util.text import cut_text
@@ -200,8 +200,8 @@ def _quote(text: str) -> str:
 
 def _contradiction(note: Note, text: _FoldedText) -> str | None:
     """Return the part of a sentence that contradicts the conclusion, if there is one."""
-    claim = Claim.of(note.title)
-    if not claim.about or _names(note, text.folded):
+    claim = read_claim(note.title)
+    if not claim.words or _names(note, text.folded):
         return None
     for sentence in text.sentences:
         if sentence.asks or assertion.is_supposed(sentence.shown):
@@ -213,13 +213,12 @@ def _contradiction(note: Note, text: _FoldedText) -> str | None:
 
 
 def _contradicts(clause: str, claim: Claim) -> bool:
-    other = Claim.of(clause)
-    difference = contradictions.find_difference(claim, other)
+    difference = contradictions.find_difference(claim, read_claim(clause), within=True)
     if difference is None:
         return False
     if difference.type != "negation":
         return True
-    return claim.about <= other.about and not _compiled(_DENIES_A_PROBLEM).search(clause)
+    return not _compiled(_DENIES_A_PROBLEM).search(clause)
 
 
 def says_solved(notes: Sequence[Note], text: str) -> Iterator[tuple[Note, str]]:

@@ -277,7 +277,7 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
             r"timing out|(?:down|red)(?= since| again| for))\b",
             r"\b(?:crashes|freezes|hangs|fails|breaks|times out|leaks|panics|returns? (?:a |"
             r"an )?(?:http )?"
-            r"[45]\d\d)\b(?=.*\b(?:when|if|after|on|with|for|because|every|whenever|at|"
+            r"[45]\d\d)\b(?=.*\b(?:when|if|after|on|with|because|every|whenever|at|"
             r"under)\b)",
             r"\b(?:does not|doesn't|do not|don't) (?:work|build|start|compile|load|respond|open|"
             r"render)\b|"

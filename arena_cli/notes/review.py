@@ -6,9 +6,10 @@
   (`compliance.says_solved`). Proposed are a conclusion, and archiving the blocker.
 - *stale*: a next action that was not changed for more than 30 days. Proposed is archiving it.
 - *duplicate*: two notes of one kind whose titles say the same; the approved one is kept, else the
-  earlier. Compared are the significant words in order, the numbers and a negation.
-- *contradiction*: two decisions or requirements about the same thing that differ in a negation, in
-  a number, or in the choice. It is only reported: people decide which one is valid.
+  earlier. Compared are the words of the claim in order, or in the passive, and a denial.
+- *contradiction*: two decisions or requirements about the same thing that differ in a denial, in an
+  amount, or in the choice (`notes.contradictions`). It is only reported: people decide which one
+  is valid.
 
 Only living notes are reviewed: not archived, not superseded.
 """
@@ -21,8 +22,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple
 
-from arena_cli.notes import compliance, contradictions, extraction, lifecycle, phrases, staging
+from arena_cli.notes import (
+    claims,
+    compliance,
+    contradictions,
+    extraction,
+    lifecycle,
+    phrases,
+    staging,
+)
 from arena_cli.notes import text as text_module
+from arena_cli.notes.claims import Claim
 from arena_cli.notes.model import PINNING_KINDS, Draft, Note
 from arena_cli.protocol import Message, parse_seq
 
@@ -30,11 +40,8 @@ STALE_AFTER = timedelta(days=30)
 
 _MOST_SLIPS = 2  # words that two titles may write differently and still say the same
 
-_DECIDED = re.compile(
-    r"\A\s*(?:(?:we|the team|it)(?:'ve| have| has| was| is)? (?:decided|agreed)"
-    r"(?: that| to| on)?\b|"
-    r"(?:我们|团队|大家|会议)?(?:最终|已经?|一致)?(?:决定|商定|约定|同意))",
-    re.IGNORECASE,
+_PASSIVE = re.compile(
+    r"\b(?:is|are|be|been|gets?)\s+(?:\w+ )?\w+(?:ed|en|t|ne)\b|[被由]", re.IGNORECASE
 )
 
 _WHY = {
@@ -97,7 +104,7 @@ def inspect(
     """
     reason = _WHY.get(language, _WHY["en"])
     living = [note for note in notes if note.is_living]
-    claims = [
+    approvals = [
         NoteFinding("approval", note, _claim(note, reason)) for note in living if note.approval
     ]
     findings = [*_solved(living, messages, seen or {}, reason), *_stale(living, now, reason)]
@@ -106,7 +113,7 @@ def inspect(
     findings += _duplicates(remaining, reason)
     done = {finding.note.id for finding in findings}
     findings += _contradictions([note for note in remaining if note.id not in done], reason)
-    return [*claims, *findings]
+    return [*approvals, *findings]
 
 
 def _claim(note: Note, reason: Mapping[str, str]) -> str:
@@ -167,18 +174,21 @@ def _time(text: str) -> datetime | None:
 def _duplicates(notes: Sequence[Note], reasons: Mapping[str, str]) -> list[NoteFinding]:
     """Return a finding for each duplicate; all duplicates of a note refer to the same one."""
     by_note: dict[str, NoteFinding] = {}
-    alike: defaultdict[tuple[str, int, frozenset[str]], list[_Titled]] = defaultdict(list)
-    by_words: dict[tuple[str, bool, tuple[str, ...]], Note] = {}
+    alike: defaultdict[tuple[object, ...], list[_Titled]] = defaultdict(list)
+    by_words: defaultdict[tuple[object, ...], list[_Titled]] = defaultdict(list)
     for note in sorted(notes, key=lambda note: (note.status != "approved", note.created, note.id)):
         titled = _Titled.of(note)
-        near = alike[note.kind, len(titled.words), text_module.numbers(note.title)]
-        telling = (note.kind, contradictions.denies(note.title), _telling(note.title))
-        same = by_words.get(telling) if telling[2] else None
-        same = same or next(
-            (candidate.note for candidate in near if _says_the_same(candidate, titled)), None
-        )
+        claim = titled.claim
+        numbers = text_module.numbers(note.title)
+        near = alike[note.kind, len(titled.words), numbers, claim.periods]
+        with_same_words = by_words[
+            note.kind, claim.denies, claim.rejected, frozenset(claim.stems), len(claim.stems)
+        ]
+        same = next(
+            (other.note for other in with_same_words if _is_restated(other, titled)), None
+        ) or next((other.note for other in near if _says_the_same(other, titled)), None)
         if same is None:
-            by_words[telling] = note
+            with_same_words.append(titled)
             near.append(titled)
         else:
             reason = reasons["duplicate"].format(other=same.id)
@@ -186,22 +196,26 @@ def _duplicates(notes: Sequence[Note], reasons: Mapping[str, str]) -> list[NoteF
     return [by_note[note.id] for note in notes if note.id in by_note]
 
 
-def _telling(title: str) -> tuple[str, ...]:
-    """Return the significant words, in order, without an introduction such as `we decided`."""
-    return tuple(text_module.of_question(_DECIDED.sub("", title)))
-
-
 class _Titled(NamedTuple):
-    """A note, the words of its title, and the set of these words."""
+    """A note, the words of its title, the set of these words, and the claim of the title."""
 
     note: Note
     words: tuple[str, ...]
     each: frozenset[str]
+    claim: Claim
 
     @classmethod
     def of(cls, note: Note) -> _Titled:
         words = lifecycle.words(note.title)
-        return cls(note, words, frozenset(words))
+        return cls(note, words, frozenset(words), claims.read_claim(note.title))
+
+
+def _is_restated(first: _Titled, second: _Titled) -> bool:
+    """Return True if two titles with the same words say the same: in order, or in the passive."""
+    if not first.claim.words or first.claim.stems == second.claim.stems:
+        return bool(first.claim.words)
+    passives = [_PASSIVE.search(titled.note.title) is None for titled in (first, second)]
+    return passives[0] != passives[1]
 
 
 def _says_the_same(first: _Titled, second: _Titled) -> bool:
@@ -211,8 +225,8 @@ def _says_the_same(first: _Titled, second: _Titled) -> bool:
 
 
 def _contradictions(notes: Sequence[Note], reasons: Mapping[str, str]) -> Iterator[NoteFinding]:
-    claims = (note for note in notes if note.kind in PINNING_KINDS)
-    for earlier, later, difference in contradictions.find_contradictions(claims):
+    pinning = (note for note in notes if note.kind in PINNING_KINDS)
+    for earlier, later, difference in contradictions.find_contradictions(pinning):
         reason = reasons[difference.type].format(ours=difference.first, theirs=difference.second)
         yield NoteFinding("contradiction", later, reason, earlier)
 

@@ -212,7 +212,7 @@ class Stems:
     def of(self, words: Iterable[str]) -> list[str]:
         """Return the stem of each word; a word that is not English is unchanged."""
         words = list(words)
-        new = [word for word in set(words) - self._known.keys() if _may_have_a_stem(word)]
+        new = [word for word in set(words) - self._known.keys() if _may_have_astem(word)]
         if new:
             self._connection.execute("INSERT INTO stems VALUES (?)", (" ".join(new),))
             rows = self._connection.execute("SELECT term FROM stem ORDER BY offset")
@@ -221,11 +221,11 @@ class Stems:
         return [self._known.get(word, word) for word in words]
 
 
-def _may_have_a_stem(word: str) -> bool:
+def _may_have_astem(word: str) -> bool:
     return word.isascii() and word.isalpha()
 
 
-_ENDING = re.compile(r"(?:ments?|ations?|ions?|ings?|ers?|ed|es|s|e)\Z")
+_ENDING = re.compile(r"(?:ments?|ages?|ations?|ions?|ings?|ers?|ed|es|s|e)\Z")
 _SHORTEST_STEM = 3
 
 _STATE = (
@@ -251,14 +251,15 @@ def _state() -> re.Pattern[str]:
 def significant_words(text: str) -> frozenset[str]:
     """Return the significant words of a text, folded."""
     plain = _state().sub(" ", visible_text.fold_text(text))
-    return frozenset(_stem(word) for word in of_question(plain) if _tells(word))
+    return frozenset(stem(word) for word in of_question(plain) if _tells(word))
 
 
 def _tells(word: str) -> bool:
     return len(word) > 1 or not word.isascii()
 
 
-def _stem(word: str) -> str:
+def stem(word: str) -> str:
+    """Return an English word without its ending; others unchanged."""
     if not word.isascii() or not word.isalpha():
         return word
     stem = _ENDING.sub("", word)
@@ -276,9 +277,3 @@ def shared(words: frozenset[str], others: Iterable[str]) -> float:
         return 0.0
     common = len(words.intersection(others))
     return common / len(words) if common >= min(2, len(words)) else 0.0
-
-
-def likeness(first: frozenset[str], second: frozenset[str]) -> float:
-    """Return the similarity of two sets, from 0 to 1 (Dice)."""
-    both = len(first) + len(second)
-    return 2 * len(first & second) / both if both else 0.0

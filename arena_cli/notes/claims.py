@@ -1,0 +1,205 @@
+"""Read a title or a sentence as a claim: its words in order, what it denies and rules out. Pure.
+
+Two claims can then be compared word by word, in English and Chinese. Words of grammar and modality
+are left out, a denial is a property of the claim, numbers are digits with their unit, and times are
+seconds, so that `60 minutes` and `1 hour` are equal.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache, lru_cache
+from typing import NamedTuple
+
+from arena_cli.notes import text as text_module
+from arena_cli.workspace import visible_text
+
+_DENIALS = (
+    r"\b(?:not|never|no|without|nothing|cannot|forbid\w*|forbidden|prohibit\w*|ban(?:s|ned)?|"
+    r"disabled?|"
+    r"disallow\w*|(?:drop|remove|stop)s? (?:the )?support(?:ing)?(?: of| for)?|out of(?= scope)|"
+    r"optional)\b|n't\b|"
+    r"不再|不(?!但|仅|同|过|断|错|少于|超过)|禁止|严禁|没有|无需|无须|勿|未|停用|关闭|禁用|放弃|"
+    r"停止"
+)
+_AFFIRMATIONS = (
+    r"\b(?:allow(?:s|ed)?|enabled?|in(?= scope)|required?|requires)\b|允许|可以|启用|开启|打开|"
+    r"必须|需要|不得不|已经?|"
+    r"应当?|应该|[须要能可得将把被都均的了再里]|所有|一律|统一|我们|决定|进行"
+)
+_REJECTED = re.compile(
+    r"(?:\b(?:instead of|rather than|in place of|replac(?:es|ing))\s+|[,，;；]\s*not\s+|而不是|"
+    r"而非|代替|替换|"
+    r"[,，]\s*不(?:再)?用|不(?:再)?用)\s*(?:on |in |with |the )*(?P<words>[^,，。;；]+?)"
+    r"(?=\s+(?:for|as|to|in|on|from|any)\b|[,，。;；了]|\Z)",
+    re.IGNORECASE,
+)
+
+
+def _list(words: str) -> tuple[str, ...]:
+    return tuple(words.split())
+
+
+_ARTICLES = ("the", "a", "an")
+_CUES = frozenset(
+    _list(
+        "by through via in on with to is are from at as into use uses used using adopt adopts "
+        "choose chose 用 走 是 为 到 在 由 放 存 发 属"
+    )
+)
+_GRAMMAR = _CUES - frozenset("走放存发属") | frozenset(
+    _list(
+        "a an the all every each any per of for and or that this these those it its be been we i "
+        "our you will shall must should may can could has have had having need needs do does done "
+        "let now just only also always there my your their decided decide agreed built so coded "
+        "wrote happen happens"
+    )
+)
+_NUMBER_WORDS = {
+    word: str(number)
+    for number, word in enumerate(
+        _list("one two three four five six seven eight nine ten eleven twelve"), 1
+    )
+}
+_NUMBER_WORD = rf"\b(?:{'|'.join(_NUMBER_WORDS)})\b"
+_DIGITS = {char: number for number, char in enumerate("零一二三四五六七八九")} | {"两": 2}
+_CHINESE_NUMBER = re.compile(
+    r"(?<=[周第])[一二三四五六七八九十]|(?<=星期|礼拜)[一二三四五六]|"
+    r"[一二两三四五六七八九十百]+(?=个?[天秒周年月元条次人个位名倍份台页期小分毫星版万亿])"
+)
+_SECONDS = (
+    (r"milliseconds?|ms|毫秒", 0.001),
+    (r"seconds?|secs?|s|秒钟?", 1.0),
+    (r"minutes?|mins?|分钟", 60.0),
+    (r"hours?|hrs?|h|个?小时", 3600.0),
+    (r"days?|天", 86_400.0),
+    (r"weeks?|个?星期", 604_800.0),
+)
+_TOKEN = re.compile(
+    r"(?<![a-z\d.])(?P<number>\d+(?:\.\d+)?)\s*(?:"
+    + "|".join(f"(?P<u{index}>{unit})" for index, (unit, _) in enumerate(_SECONDS))
+    + rf")(?![a-z])|\d+(?:[.,]\d+)*|[^\W\d_{visible_text.UNSPACED}][\w.+#-]*[\w+#]|"
+    rf"[^\W_{visible_text.UNSPACED}]|[{visible_text.UNSPACED}]",
+    re.IGNORECASE,
+)
+_UNIT = re.compile(
+    r"(?:%|percent|[kmgt]i?b|users?|people|requests?|rows?|items?|times|reviewers?|characters?|"
+    r"dollars?|euros?|years?|months?|jan\w*|feb\w*|mar\w*|apr\w*|may|june?|july?|aug\w*|sep\w*|"
+    r"oct\w*|nov\w*|dec\w*|[周年月元条次人个位名倍份台页期号日点万亿])"
+)
+_DAYS = ("mon", "tues", "wednes", "thurs", "fri", "satur", "sun")
+_PERIODS = frozenset(
+    (
+        *(f"{day}day{ending}" for day in _DAYS for ending in ("", "s")),
+        *_list("january february march april may june july august september october november"),
+        *_list("december hourly daily nightly weekly monthly quarterly yearly"),
+    )
+)
+
+
+class Word(NamedTuple):
+    """A word of a claim: its stem, and the words of grammar and the word before it.
+
+    `follows_cue`: a word such as `use`, `in` or `是` comes before it, after which a thing has one
+    value.
+    """
+
+    stem: str
+    shown: str
+    follows_cue: bool
+
+    @property
+    def is_number(self) -> bool:
+        """True if it is an amount, or a part of a date."""
+        return self.stem[0].isdigit()
+
+    @property
+    def is_period(self) -> bool:
+        """True if it is a day of the week, a month, or how often something happens."""
+        return self.stem in _PERIODS
+
+
+class Claim(NamedTuple):
+    """The words that a text states, without those of grammar; `rejected` are what it rules out."""
+
+    words: tuple[Word, ...]
+    denies: bool
+    rejected: frozenset[str]
+
+    @property
+    def periods(self) -> frozenset[str]:
+        """The days, months and frequencies in it: a small difference between them is no typo."""
+        return frozenset(word.stem for word in self.words if word.is_period)
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """The stems of the words, in order."""
+        return tuple(word.stem for word in self.words)
+
+
+@lru_cache(maxsize=4096)
+def read_claim(text: str) -> Claim:
+    """Return the claim in a title or a sentence."""
+    composed = visible_text.compose_text(text).replace("’", "'")
+    rejected = frozenset(
+        word.stem for match in _REJECTED.finditer(composed) for word in _words(match["words"])
+    )
+    plain = _REJECTED.sub(" ", composed)
+    return Claim(tuple(_words(plain)), denies(plain), rejected)
+
+
+def denies(text: str) -> bool:
+    """Return True if a text contains a negation or a prohibition."""
+    return _compiled(_DENIALS).search(text.replace("’", "'")) is not None
+
+
+def _words(text: str) -> list[Word]:
+    for pattern in (_DENIALS, _AFFIRMATIONS):
+        text = _compiled(pattern).sub(" ", text)
+    text = _CHINESE_NUMBER.sub(lambda match: str(_to_number(match[0])), text)
+    text = _compiled(_NUMBER_WORD).sub(lambda match: _NUMBER_WORDS[match[0].lower()], text)
+    matches = list(_TOKEN.finditer(text))
+    folded = [visible_text.fold_text(match[0]) for match in matches] + [""]
+    words: list[Word] = []
+    before = ""
+    for index, match in enumerate(matches):
+        token = folded[index]
+        if words and token.isdigit() and _names_previous(before, folded[index + 1]):
+            words[-1] = Word(
+                words[-1].stem + token, f"{words[-1].shown} {token}", words[-1].follows_cue
+            )
+        elif token not in _GRAMMAR or (token == "may" and before in _CUES):
+            words.append(Word(_stem(match, token), match[0], before in _CUES))
+        before = before if token in _ARTICLES else token
+    return words
+
+
+def _stem(match: re.Match[str], token: str) -> str:
+    """Return the form in which two words are equal: a time in seconds, or the word's stem."""
+    for index, (_, factor) in enumerate(_SECONDS):
+        if match[f"u{index}"] is not None:
+            return f"{float(match['number']) * factor:.10g}s"
+    return token if token in _PERIODS else text_module.stem(token)
+
+
+def _names_previous(before: str, following: str) -> bool:
+    """Return True if a number tells things apart, as in `step 2`, and is no amount."""
+    is_amount = _UNIT.fullmatch(following) or _UNIT.fullmatch(before) or before in _GRAMMAR | _CUES
+    return not (is_amount or before[:1].isdigit())
+
+
+def _to_number(digits: str) -> int:
+    """Return the value of a Chinese number below a thousand."""
+    total = current = 0
+    for digit in digits:
+        if digit in "十百":
+            total += (current or 1) * (10 if digit == "十" else 100)
+            current = 0
+        else:
+            current = _DIGITS[digit]
+    return total + current
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
