@@ -57,14 +57,12 @@ def chinese(tmp_path: Path) -> Program:
         (
             ["sen"],
             2,
-            "用法：arena [OPTIONS] COMMAND [ARGS]...\n查看帮助：arena -h\n\n"
-            "错误：没有命令 sen。你是想写 send 吗？\n",
+            "arena: 没有命令 sen\n  你是想写 `send` 吗？\n",
         ),
         (
             ["send", "你好", "大家"],
             2,
-            "用法：arena send [OPTIONS] [message]\n查看帮助：arena send -h\n\n"
-            '错误：多余的参数：大家\n  有空格的消息要加引号：arena send "大家好 早上好"\n',
+            'arena: 多余的参数：大家\n  有空格的消息要加引号：arena send "大家好 早上好"\n',
         ),
     ],
 )

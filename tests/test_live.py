@@ -231,3 +231,81 @@ def test_a_pipe_pays_nothing_for_terminals(program: Program, watch: Watch) -> No
     assert "arena_cli.reports.timeline" in imported
     assert " rich" not in imported
     assert "arena_cli.reports.terminal" not in imported
+
+
+PAGED = "paged.txt"
+
+
+@pytest.fixture
+def talk(program: Program) -> Program:
+    """A session that is higher than a terminal of 24 lines."""
+    program.agent("dev", {"say": "甲 " * 40 + "."})
+    for number in range(8):
+        program.run("send", "-s", "s", f"@dev {number}", "-q").check()
+    program.env["ARENA_PAGER"] = f"tee {PAGED}"
+    return program
+
+
+def test_what_is_higher_than_the_terminal_goes_to_the_pager(talk: Program, watch: Watch) -> None:
+    plain = talk.run("show", "s").check().stdout
+    paged = talk.folder / PAGED
+    assert not paged.exists()
+    watched = watch("show", "s", columns=200)
+    assert watched.end() == 0
+    text = re.sub("\x1b\\[[0-9;]*m", "", paged.read_text(encoding="utf-8"))
+    assert text == plain
+    assert watched.screen.text == plain.rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    ("args", "env"),
+    [
+        (("show", "s", "--no-pager"), {}),
+        (("--no-pager", "show", "s"), {}),
+        (("show", "s", "--last", "1"), {}),
+        (("show", "s"), {"ARENA_PAGER": ""}),
+        (("show", "s"), {"ARENA_PAGER": "cat", "PAGER": f"tee {PAGED}"}),
+        (("show", "s"), {"ARENA_PAGER": "no-such-program-anywhere"}),
+    ],
+)
+def test_no_pager(talk: Program, watch: Watch, args: tuple[str, ...], env: dict[str, str]) -> None:
+    plain = talk.run(*args).check().stdout
+    talk.env |= env
+    watched = watch(*args, columns=200)
+    assert watched.end() == 0
+    assert watched.screen.text == plain.rstrip("\n")
+    assert not (talk.folder / PAGED).exists()
+
+
+def test_the_user_may_leave_the_pager_early(talk: Program, watch: Watch) -> None:
+    talk.env["ARENA_PAGER"] = "head -n 1"
+    watched = watch("show", "s", columns=200)
+    assert watched.end() == 0
+    assert watched.screen.text == "session s · team crew"
+
+
+def test_lists_and_errors_break_between_words(program: Program, watch: Watch) -> None:
+    program.agent(
+        "dev", {"say": "hi"}, name="全栈开发工程师", skills=["Python", "PostgreSQL", "数据建模"]
+    )
+    program.run("send", "-s", "s", "@dev 请拆解需求：做一个登录页").check()
+    for args, code in (
+        (("sessions",), 0),
+        (("agents",), 0),
+        (("teams",), 0),
+        (("show", "s", "--no-pager", "--turn", "1"), 0),
+        (("send", "--to", "somebody else", "x"), 2),
+        (("run", "--jobs", "x"), 2),
+    ):
+        plain = program.run(*args)
+        watched = watch(*args, columns=40)
+        assert watched.end() == code
+        rows = watched.screen.rows
+        words = set(re.sub(r"\(\d+ s", "(0 s", plain.stdout + plain.stderr).split())
+        shown = re.sub(r"\(\d+ s", "(0 s", "\n".join(rows))
+        ascii_words = {word for word in shown.split() if word.isascii()}
+        assert ascii_words <= words
+        assert max(map(len, rows)) > 20
+    path = watch("path", columns=20)
+    assert path.end() == 0
+    assert str(program.folder) in path.text

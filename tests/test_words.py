@@ -36,8 +36,8 @@ SPEAK = {"say", "_say", "spans", "_phase"}
 # Errors, by their text: raised in English anywhere, translated where they are printed.
 MESSAGES = {str(one.id): str(one.string) for one in CATALOG if one.context == "message"}
 PUT_TOGETHER = {  # from parts of fewer than three words
-    "Missing argument '{name}'.",
-    "Missing option '{name}'.",
+    "missing argument '{name}'",
+    "missing option '{name}'",
     "an error, as scripted",
     "is not UTF-8; it looks like {encoding}",
     "its provider forbids it",
@@ -106,7 +106,7 @@ def test_every_translated_error_is_raised_somewhere() -> None:
         for path in folder.rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    raised.append(node.value)
+                    raised += [node.value, node.value[:1].lower() + node.value[1:]]
     code = "\n".join(raised)
     kept = {text: [triple in code for triple in triples(text)] for text in MESSAGES}
     lost = {text for text, found in kept.items() if 2 * sum(found) < len(found)}

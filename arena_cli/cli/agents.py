@@ -15,7 +15,7 @@ from arena_cli import errors
 from arena_cli.adapters import base, pricing
 from arena_cli.adapters.http import without_login
 from arena_cli.adapters.process.run import ProgramSettings
-from arena_cli.cli import common, complete, trust
+from arena_cli.cli import command_line, common, complete, trust
 from arena_cli.context import tokens
 from arena_cli.context.window import sizes
 from arena_cli.errors import FileFaults, UsageError
@@ -42,12 +42,14 @@ if TYPE_CHECKING:
 
 
 ListAsJson = Annotated[bool, typer.Option("--json", help="Print one JSON list.")]
-NewId = Annotated[str, typer.Argument(metavar="ID", help="Agent id; mention it as @ID.")]
+NewId = Annotated[
+    str, typer.Argument(metavar="ID", help="Name the agent by this id; mention it as @ID.")
+]
 Command = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="-- COMMAND",
-        help="The program and its arguments, after `--`, for the kinds cli and acp.",
+        help="Run this program with its arguments, after `--`, for the kinds cli and acp.",
     ),
 ]
 Kind = Annotated[
@@ -58,21 +60,31 @@ Kind = Annotated[
         help="Use this kind of adapter: anthropic, openai, claude_code, codex, gemini, "
         "cursor, opencode, pi, acp, cli, python or scripted.",
         autocompletion=complete.complete_kinds,
+        rich_help_panel="Adapter",
     ),
 ]
-Model = Annotated[str | None, typer.Option("--model", help="Use this model.")]
+Model = Annotated[
+    str | None, typer.Option("--model", help="Use this model.", rich_help_panel="Adapter")
+]
 Preset = Annotated[
     str | None,
     typer.Option(
         "--preset",
         help="Use this known server (openai: ollama, vllm, llamacpp, lmstudio, deepseek, "
         "qwen, openrouter) or program (acp: claude, codex, gemini, cursor, opencode).",
+        rich_help_panel="Adapter",
     ),
 ]
 Name = Annotated[
-    str, typer.Option("--name", help="Show this name; it can be mentioned like the id.")
+    str,
+    typer.Option(
+        "--name", help="Show this name; it can be mentioned like the id.", rich_help_panel="Profile"
+    ),
 ]
-Role = Annotated[str, typer.Option("--role", metavar="TEXT", help="Set the role prompt.")]
+Role = Annotated[
+    str,
+    typer.Option("--role", metavar="TEXT", help="Set the role prompt.", rich_help_panel="Profile"),
+]
 Setting = Annotated[
     list[str] | None,
     typer.Option(
@@ -80,6 +92,7 @@ Setting = Annotated[
         metavar="KEY=VALUE",
         help="Set another key of the adapter, with dots for nested keys; the value is "
         "YAML; repeatable.",
+        rich_help_panel="Adapter",
     ),
 ]
 Cwd = Annotated[
@@ -89,6 +102,7 @@ Cwd = Annotated[
         metavar="DIR",
         help="Run its program in this folder, relative to the workspace; by default "
         "`work/ID`, created when needed.",
+        rich_help_panel="Adapter",
     ),
 ]
 NewTeam = Annotated[
@@ -98,13 +112,14 @@ NewTeam = Annotated[
         "-t",
         help="Add it to this team; by default the team of arena.yaml.",
         autocompletion=complete.complete_teams,
+        rich_help_panel="Profile",
     ),
 ]
 OneAgent = Annotated[
     str,
     typer.Argument(
         metavar="AGENT",
-        help="The agent, by id or name.",
+        help="Call this agent, by id or name.",
         autocompletion=complete.complete_agents,
     ),
 ]
@@ -116,8 +131,11 @@ Connect = Annotated[
 ]
 TriedAsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
-agents_app = typer.Typer(
-    add_completion=False, help="List, find, add, check or test agents.", rich_markup_mode=None
+agents_app = command_line.App(
+    cls=command_line.Group,
+    add_completion=False,
+    help="List, find, add, check or test agents.",
+    rich_markup_mode=None,
 )
 
 
@@ -158,7 +176,9 @@ def find(
     context: typer.Context,
     keywords: Annotated[
         list[str],
-        typer.Argument(metavar="KEYWORD", help="A skill, keyword, name or word of a role prompt."),
+        typer.Argument(
+            metavar="KEYWORD", help="Search for this skill, keyword, name or word of a role prompt."
+        ),
     ],
     as_json: ListAsJson = False,
 ) -> None:

@@ -17,14 +17,14 @@ from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
-from typer.core import TyperCommand
 
 from arena_cli import errors
 from arena_cli.adapters import base
 from arena_cli.cli import streams
+from arena_cli.cli.command_line import Command
 from arena_cli.errors import ArenaError, Fault, FileFaults, UsageError
 from arena_cli.session import session as session_module
 from arena_cli.session import store
@@ -59,8 +59,17 @@ class Options:
     workspace: Path | None = None
     debug: bool = False
     allow_outside: bool = False
+    pager: bool = True
     has_left: bool | None = None
 
+
+NoPager = Annotated[
+    bool,
+    typer.Option(
+        "--no-pager",
+        help="Print long output without a pager; ARENA_PAGER or PAGER names the pager.",
+    ),
+]
 
 # These call agents; before they do, what a killed arena left running is ended.
 _CALLING = frozenset({"send", "resume", "run", "promote", "test"})
@@ -231,15 +240,18 @@ def warn(text: str) -> None:
 def print_error(text: str) -> None:
     """Print a text on stderr as it is; continue if stderr cannot be written."""
     try:
-        print(text, file=sys.stderr, flush=True)
+        print(streams.wrap(text, sys.stderr), file=sys.stderr, flush=True)
     except OSError:
         streams.drop(sys.stderr)
 
 
-def print_line(text: str) -> None:
-    """Print a line on stdout. Raises DiskRefused; a closed pipe is not an error."""
+def print_line(text: str, *, is_data: bool = False) -> None:
+    """Print a line on stdout, wrapped on a terminal unless it is data to be copied.
+
+    Raises DiskRefused; a closed pipe is not an error.
+    """
     output = streams.Stdout()
-    output.write(f"{text}\n")
+    output.write(f"{text if is_data else streams.wrap(text, sys.stdout)}\n")
     output.check()
 
 
@@ -247,7 +259,7 @@ def print_json(value: Any) -> None:
     """Print a value as JSON on stdout; see `print_line`."""
     streams.speak_utf8()
 
-    print_line(escape_json(json.dumps(value, ensure_ascii=False, indent=2)))
+    print_line(escape_json(json.dumps(value, ensure_ascii=False, indent=2)), is_data=True)
 
 
 def warn_of_problems(transcript: Path, problems: Iterable[Problem]) -> None:
@@ -265,18 +277,18 @@ _BOMS = {
 }
 
 # Of all wrong uses typer names only this one's children, and not the base of all its errors.
-_WrongUse = cast("type[Exception]", typer.BadParameter.__base__)
-CommandLineError = cast("type[Exception]", _WrongUse.__base__)
+WrongUse = cast("type[Exception]", typer.BadParameter.__base__)
+CommandLineError = cast("type[Exception]", WrongUse.__base__)
 
 
-class MessageCommand(TyperCommand):
+class MessageCommand(Command):
     """A command that takes a message; its errors explain how to quote one."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments, with the special cases of this command."""
         try:
             return super().parse_args(ctx, args)
-        except _WrongUse as error:
+        except WrongUse as error:
             wrong: Any = error
             hint = _hint(wrong)
             if hint:
@@ -285,7 +297,7 @@ class MessageCommand(TyperCommand):
 
 
 def _hint(wrong: Any) -> str:
-    if type(wrong) is _WrongUse:  # too many arguments
+    if type(wrong) is WrongUse:  # too many arguments
         return 'Quote a message of several words: arena send "hello there"'
     if not getattr(wrong, "possibilities", True):  # an option that is like no other
         return 'Put `--` before a message that begins with `-`: arena send -- "- hello"'

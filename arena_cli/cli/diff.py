@@ -262,7 +262,7 @@ OneSide = Annotated[
     str,
     typer.Argument(
         metavar="A",
-        help="A session, a scenario (its recording is compared; `NAME::CASE` selects one "
+        help="Compare this session, scenario (its recording; `NAME::CASE` selects one "
         "case), or a file: a transcript, a recording, or the output of `arena run "
         "--json`.",
         autocompletion=_names,
@@ -273,7 +273,7 @@ OtherSide = Annotated[
     str,
     typer.Argument(
         metavar="B",
-        help="The session, scenario or file to compare with.",
+        help="Compare it with this session, scenario or file.",
         autocompletion=_names,
         show_default=False,
     ),
@@ -281,7 +281,13 @@ OtherSide = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print the differences as one JSON document.")]
 
 
-def diff(context: typer.Context, a: OneSide, b: OtherSide, as_json: AsJson = False) -> None:
+def diff(
+    context: typer.Context,
+    a: OneSide,
+    b: OtherSide,
+    as_json: AsJson = False,
+    no_pager: common.NoPager = False,
+) -> None:
     """Compare two sessions, recordings, or results of `arena run`. Exits 1 if they differ."""
     with ExitStack() as opened:
         finder = Finder(context, opened)
@@ -290,7 +296,7 @@ def diff(context: typer.Context, a: OneSide, b: OtherSide, as_json: AsJson = Fal
     if as_json:
         common.print_json(difference.model_dump(mode="json"))
     else:
-        _print(difference)
+        _print(difference, pages=context.obj.pager and not no_pager)
     if not difference.same:
         raise typer.Exit(errors.EXIT_NOT_HELD)
 
@@ -371,14 +377,17 @@ def _which(side: DiffSide, available: Sequence[ComparedConversation]) -> str:
     return f"name one: {', '.join(ways)}"
 
 
-def _print(difference: Difference | RunDifference) -> None:
+def _print(difference: Difference | RunDifference, *, pages: bool) -> None:
 
-    out, say = Stdout(), lines.user_words()
+    out, say = Stdout(pages=pages), lines.user_words()
     screen = Screen(out, say)
-    for line in _lines(difference, say):  # one by one: there may be many, and nobody reads on
-        screen.show([line])
-        if not out.is_read:
-            break
+    try:
+        for line in _lines(difference, say):  # one by one: there may be many, and nobody reads on
+            screen.show([line])
+            if not out.is_read:
+                break
+    finally:
+        out.close()
     out.check()
 
 

@@ -39,8 +39,8 @@ _CHUNK = 65_536  # characters that are written at once
 Sessions = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[SESSION]...",
-        help="The sessions; by default the last one.",
+        metavar="SESSION",
+        help="Write these sessions; by default the last one.",
         autocompletion=complete.complete_sessions,
     ),
 ]
@@ -63,11 +63,18 @@ InFormat = Annotated[
         metavar="md|csv|json",
         case_sensitive=False,
         help="Use this format; by default the one that the name of --output ends in, else md.",
+        rich_help_panel="Output",
     ),
 ]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of stdout."),
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write to this file instead of stdout.",
+        rich_help_panel="Output",
+    ),
 ]
 
 

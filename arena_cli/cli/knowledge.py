@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
-from arena_cli.cli import common, knowledge_search, notes
+from arena_cli.cli import command_line, common, knowledge_search, notes
 from arena_cli.cli.notes import (
     AKind,
     AsJson,
@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from arena_cli.session.shelves import NoteReference
 
 
-knowledge_app = typer.Typer(
+knowledge_app = command_line.App(
+    cls=command_line.Group,
     add_completion=False,
     help="Manage the notes of the team: write, approve, search and trace them.",
     rich_markup_mode=None,

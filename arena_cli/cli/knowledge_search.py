@@ -31,17 +31,32 @@ if TYPE_CHECKING:
 
 
 Question = Annotated[
-    str, typer.Argument(metavar="QUERY", help="Words, or a question in any language.")
+    str,
+    typer.Argument(
+        metavar="QUERY", help="Search for these words, or for a question in any language."
+    ),
 ]
 Kinds = Annotated[
     list[str] | None,
-    typer.Option("--kind", metavar="KIND", help="Find only notes of this kind; repeatable."),
+    typer.Option(
+        "--kind",
+        metavar="KIND",
+        help="Find only notes of this kind; repeatable.",
+        rich_help_panel="Selection",
+    ),
 ]
 AllTags = Annotated[
     list[str] | None,
-    typer.Option("--tag", metavar="TAG", help="Find only notes with this tag; repeatable."),
+    typer.Option(
+        "--tag",
+        metavar="TAG",
+        help="Find only notes with this tag; repeatable.",
+        rich_help_panel="Selection",
+    ),
 ]
-Archived = Annotated[bool, typer.Option("--all", help="Include archived notes.")]
+Archived = Annotated[
+    bool, typer.Option("--all", help="Include archived notes.", rich_help_panel="Selection")
+]
 
 
 def search(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
-import io
 import sys
 import traceback
 from collections.abc import Iterator, MutableMapping
@@ -13,15 +12,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from arena_cli import __version__, errors
-from arena_cli.cli import common, streams
+from arena_cli.cli import command_line, common, streams
 from arena_cli.cli.common import Interrupted, Options
 from arena_cli.errors import ArenaError, DiskRefused
 from arena_cli.util import language, process_signals
 
-# Each command's module, its function or group there, and the class of a command that needs its own.
+# Each command's module, its function or group there, and the class of a command that needs its own;
+# below, the commands under their headings.
 _COMMANDS = {
     "init": ("arena_cli.cli.workspace", "init", ""),
     "send": ("arena_cli.cli.send", "send", "SendCommand"),
@@ -42,6 +41,13 @@ _COMMANDS = {
     "knowledge": ("arena_cli.cli.knowledge", "knowledge_app", ""),
     "agents": ("arena_cli.cli.agents", "agents_app", ""),
 }
+_SECTIONS = {
+    "Set up": ("init", "agents", "teams", "trust", "doctor"),
+    "Converse": ("send", "resume", "show", "sessions", "export", "usage"),
+    "Test": ("run", "promote", "diff"),
+    "Remember": ("knowledge", "context"),
+    "Files": ("schema", "path"),
+}
 
 
 class _ImportedCommands(MutableMapping[str, Any]):
@@ -59,7 +65,7 @@ class _ImportedCommands(MutableMapping[str, Any]):
         command = getattr(module, attribute)
         if not isinstance(command, typer.Typer):
             function = command
-            command = typer.Typer(rich_markup_mode=None, add_completion=False)
+            command = command_line.App(rich_markup_mode=None, add_completion=False)
             options = {"cls": getattr(module, class_name)} if class_name else {}
             command.command(name, **options)(function)
         loaded = typer.main.get_command(command)
@@ -94,8 +100,10 @@ _MEANT = {
 }
 
 
-class Commands(TyperGroup):
+class Commands(command_line.Group):
     """The group of all commands."""
+
+    sections = _SECTIONS
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command of the arguments; `help COMMAND` is that command with --help."""
@@ -105,7 +113,7 @@ class Commands(TyperGroup):
                 common.print_line(ctx.get_help())
                 raise typer.Exit
         elif args[0] in _MEANT:
-            ctx.fail(f"No such command {args[0]!r}. Use {_MEANT[args[0]]}.")
+            ctx.fail(f"No such command '{args[0]}'\nuse {_MEANT[args[0]]}")
         return super().resolve_command(ctx, args)
 
     def __init__(self, **options: Any) -> None:
@@ -153,6 +161,7 @@ def options(
             "ARENA_ALLOW_OUTSIDE=1 does the same.",
         ),
     ] = False,
+    no_pager: common.NoPager = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[  # noqa: ARG001 - handled by its callback
         bool,
@@ -162,6 +171,7 @@ def options(
     """Options that every command takes."""
     asked = context.ensure_object(Options)
     asked.workspace, asked.debug, asked.allow_outside = workspace, debug, allow_outside
+    asked.pager = not no_pager
 
 
 def run() -> None:
@@ -176,7 +186,8 @@ def run() -> None:
         common.install()
         try:
             # Also as `python -m arena_cli` it is called arena: completion goes by this name.
-            sys.exit(app(prog_name="arena", obj=options, standalone_mode=False))
+            code = app(prog_name="arena", obj=options, standalone_mode=False)
+            sys.exit(code if isinstance(code, int) else 0)
         except Exception as error:  # noqa: BLE001 - a fault of arena is told in one line too
             if options.debug:
                 trace = "".join(traceback.format_exception(error))
@@ -195,6 +206,9 @@ def _report_error(error: Exception, options: Options) -> int:
     if isinstance(error, ArenaError):
         common.print_error(f"arena: {common.describe_error(error)}")
         return error.exit_code
+    if isinstance(error, typer.Abort):
+        common.warn("arena: aborted")
+        return errors.EXIT_NOT_HELD
     if isinstance(error, OSError):
         # What stdout refused it refuses again, now, or at exit after the last word.
         refused = _refused_by_stdout()
@@ -211,9 +225,7 @@ def _report_wrong_use(error: Any, options: Options) -> int:
     """Report a command line that typer refuses, in the user's language; return its exit code."""
     with contextlib.suppress(ArenaError):
         common.find_workspace_language(options)
-    message = io.StringIO()
-    error.show(message)
-    common.warn(message.getvalue().removesuffix("\n"))
+    common.warn(command_line.explain_wrong_use(error))
     return int(error.exit_code)
 
 

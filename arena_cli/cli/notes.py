@@ -176,12 +176,19 @@ def describe_note(event: NoteEvent) -> str:
     return " · ".join(escape_line(fact) for fact in facts if fact)
 
 
-Title = Annotated[str, typer.Argument(help="The note in a few words.")]
+Title = Annotated[str, typer.Argument(help="Write the note in a few words.")]
 OneNote = Annotated[
-    str, typer.Argument(metavar="NOTE", help="The note, by id, beginning of an id, or file.")
+    str,
+    typer.Argument(
+        metavar="NOTE", help="Choose the note by its id, the beginning of its id, or its file."
+    ),
 ]
 SomeNotes = Annotated[
-    list[str], typer.Argument(metavar="NOTE...", help="Notes, by id, beginning of an id, or file.")
+    list[str],
+    typer.Argument(
+        metavar="NOTE",
+        help="Choose notes by their ids, the beginnings of their ids, or their files.",
+    ),
 ]
 MayBeNote = Annotated[
     str | None, typer.Argument(metavar="NOTE", help="Print only the history of this note.")
@@ -193,15 +200,29 @@ InSession = Annotated[
         "-s",
         help="Use the notes of this session.",
         autocompletion=complete.complete_sessions,
+        rich_help_panel="Notes",
     ),
 ]
 OfLast = Annotated[
-    bool, typer.Option("--continue", "-c", help="Use the notes of the last session.")
+    bool,
+    typer.Option(
+        "--continue", "-c", help="Use the notes of the last session.", rich_help_panel="Notes"
+    ),
 ]
-Shared = Annotated[bool, typer.Option("--shared", help="Use the notes that every session shares.")]
+Shared = Annotated[
+    bool,
+    typer.Option(
+        "--shared", help="Use the notes that every session shares.", rich_help_panel="Notes"
+    ),
+]
 AKind = Annotated[
     str | None,
-    typer.Option("--kind", metavar="KIND", help="Use this kind: decision, pit, blocker, ..."),
+    typer.Option(
+        "--kind",
+        metavar="KIND",
+        help="Use this kind: decision, pit, blocker, ...",
+        rich_help_panel="Content",
+    ),
 ]
 AStatus = Annotated[
     str | None,
@@ -211,12 +232,19 @@ AStatus = Annotated[
         help="List only notes with this status: draft, pending_user, approved or archived.",
     ),
 ]
-Tags = Annotated[list[str] | None, typer.Option("--tag", help="Use this tag; repeatable.")]
+Tags = Annotated[
+    list[str] | None,
+    typer.Option("--tag", help="Use this tag; repeatable.", rich_help_panel="Content"),
+]
 Text = Annotated[
-    str | None, typer.Option("--text", help="Use this text; `-` reads standard input.")
+    str | None,
+    typer.Option(
+        "--text", help="Use this text; `-` reads standard input.", rich_help_panel="Content"
+    ),
 ]
 FromFile = Annotated[
-    Path | None, typer.Option("--file", "-f", help="Read the text from this file.")
+    Path | None,
+    typer.Option("--file", "-f", help="Read the text from this file.", rich_help_panel="Content"),
 ]
 Importance = Annotated[
     float,
@@ -225,18 +253,29 @@ Importance = Annotated[
         min=0,
         max=1,
         help="Set the importance, from 0 to 1; from 0.8 the note pins its source message.",
+        rich_help_panel="Content",
     ),
 ]
-Owner = Annotated[str, typer.Option("--owner", help="Name who is responsible.")]
+Owner = Annotated[
+    str, typer.Option("--owner", help="Name who is responsible.", rich_help_panel="Content")
+]
 Supersedes = Annotated[
     str | None,
     typer.Option(
-        "--supersedes", metavar="NOTE", help="Archive this note once the new one is approved."
+        "--supersedes",
+        metavar="NOTE",
+        help="Archive this note once the new one is approved.",
+        rich_help_panel="Content",
     ),
 ]
 Source = Annotated[
     str | None,
-    typer.Option("--source", metavar="MESSAGE", help="Name the source message, such as m7."),
+    typer.Option(
+        "--source",
+        metavar="MESSAGE",
+        help="Name the source message, such as m7.",
+        rich_help_panel="Content",
+    ),
 ]
 By = Annotated[
     str | None,
@@ -267,4 +306,4 @@ Connect = Annotated[
         help="Contact the embedding server of arena.yaml; requires a trusted workspace.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel="Output")]

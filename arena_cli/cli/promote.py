@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 ItsSession = Annotated[
-    str, typer.Argument(help="The session.", autocompletion=complete.complete_sessions)
+    str, typer.Argument(help="Promote this session.", autocompletion=complete.complete_sessions)
 ]
 Until = Annotated[
     int | None,

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from typer.core import TyperCommand
 
 from arena_cli.cli import common, complete, select, streams, trust
+from arena_cli.cli.command_line import Command
 from arena_cli.cli.common import Interrupted
 from arena_cli.cli.report_files import Reports
 from arena_cli.cli.streams import Screen, Stdout
@@ -46,14 +46,20 @@ if TYPE_CHECKING:
 Scenarios = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[SCENARIO]...",
-        help="Files, folders, or names of files in `scenarios/`; by default all of them.",
+        metavar="SCENARIO",
+        help="Play these files, folders, or names of files in `scenarios/`; by default all "
+        "of them.",
         autocompletion=complete.complete_scenarios,
     ),
 ]
 Tags = Annotated[
     list[str] | None,
-    typer.Option("--tag", "-t", help="Run only scenarios with this tag; repeatable."),
+    typer.Option(
+        "--tag",
+        "-t",
+        help="Run only scenarios with this tag; repeatable.",
+        rich_help_panel="Selection",
+    ),
 ]
 WithWords = Annotated[
     str | None,
@@ -62,6 +68,7 @@ WithWords = Annotated[
         metavar="WORDS",
         help="Run only scenarios whose title, file or case matches these words (`a and "
         "not b or c`).",
+        rich_help_panel="Selection",
     ),
 ]
 Jobs = Annotated[
@@ -81,17 +88,26 @@ Explain = Annotated[
         "--explain",
         help="Show for each step whom each `@` mentions, and why each agent was asked or "
         "passed over.",
+        rich_help_panel="Output",
     ),
 ]
 AsList = Annotated[
-    bool, typer.Option("--list", help="List the scenarios that would be played, and play none.")
+    bool,
+    typer.Option(
+        "--list",
+        help="List the scenarios that would be played, and play none.",
+        rich_help_panel="Selection",
+    ),
 ]
 ResultAsJson = Annotated[
-    bool, typer.Option("--json", help="Print the result as one JSON document.")
+    bool,
+    typer.Option("--json", help="Print the result as one JSON document.", rich_help_panel="Output"),
 ]
 Detail = Annotated[
     bool,
-    typer.Option("--detail", help="With --json, include every reply with its text."),
+    typer.Option(
+        "--detail", help="With --json, include every reply with its text.", rich_help_panel="Output"
+    ),
 ]
 Replay = Annotated[
     bool,
@@ -99,9 +115,15 @@ Replay = Annotated[
         "--replay",
         help="Answer from the recordings and call no agent; the default where `CI` is "
         "set, for each scenario that has one.",
+        rich_help_panel="Recordings",
     ),
 ]
-Live = Annotated[bool, typer.Option("--live", help="Call the agents even if there are recordings.")]
+Live = Annotated[
+    bool,
+    typer.Option(
+        "--live", help="Call the agents even if there are recordings.", rich_help_panel="Recordings"
+    ),
+]
 Record = Annotated[
     Literal["all", "missing"] | None,
     typer.Option(
@@ -109,6 +131,7 @@ Record = Annotated[
         metavar="[=missing]",
         help="Call the agents and record their input and answers; `--record=missing` "
         "records only what no recording has, and replays the rest.",
+        rich_help_panel="Recordings",
     ),
 ]
 Update = Annotated[
@@ -116,26 +139,38 @@ Update = Annotated[
     typer.Option(
         "--update",
         help="Replay, and write differences into the recordings and snapshots.",
+        rich_help_panel="Recordings",
     ),
 ]
 WhatOfDrift = Annotated[
     Literal["fail", "warn", "ignore"],
     typer.Option(
-        "--drift", help="Fail, warn or do nothing if a replay differs from its recording."
+        "--drift",
+        help="Fail, warn or do nothing if a replay differs from its recording.",
+        rich_help_panel="Recordings",
     ),
 ]
 JUnit = Annotated[
-    Path | None, typer.Option("--junit", metavar="FILE", help="Write the result as JUnit XML.")
+    Path | None,
+    typer.Option(
+        "--junit", metavar="FILE", help="Write the result as JUnit XML.", rich_help_panel="Output"
+    ),
 ]
 Html = Annotated[
     Path | None,
-    typer.Option("--html", metavar="FILE", help="Write the result as one page of HTML."),
+    typer.Option(
+        "--html",
+        metavar="FILE",
+        help="Write the result as one page of HTML.",
+        rich_help_panel="Output",
+    ),
 ]
 GitHub = Annotated[
     bool,
     typer.Option(
         "--github",
         help="Annotate the failing lines in GitHub Actions, and add a summary to the step.",
+        rich_help_panel="Output",
     ),
 ]
 Strict = Annotated[
@@ -156,7 +191,7 @@ AllowOutside = Annotated[
 ]
 
 
-class RunCommand(TyperCommand):
+class RunCommand(Command):
     """The command `arena run`, which accepts `--record` without a value."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

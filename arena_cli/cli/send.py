@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 TheMessage = Annotated[
-    str | None, typer.Argument(help="The message; `-` or no message reads standard input.")
+    str | None, typer.Argument(help="Send this message; `-` or no message reads standard input.")
 ]
 ToGoOnOrMake = Annotated[
     str | None,
@@ -40,33 +40,66 @@ ToGoOnOrMake = Annotated[
         "-s",
         help="Continue this session, or create it.",
         autocompletion=complete.complete_sessions,
+        rich_help_panel="Conversation",
     ),
 ]
 CutShort = Annotated[
     str | None,
     typer.Argument(
-        help="The session; by default the last one.", autocompletion=complete.complete_sessions
+        help="Use this session; by default the last one.",
+        autocompletion=complete.complete_sessions,
     ),
 ]
-GoOn = Annotated[bool, typer.Option("--continue", "-c", help="Continue the last session.")]
+GoOn = Annotated[
+    bool,
+    typer.Option(
+        "--continue", "-c", help="Continue the last session.", rich_help_panel="Conversation"
+    ),
+]
 OneTeam = Annotated[
     str | None,
-    typer.Option("--team", "-t", help="Send to this team.", autocompletion=complete.complete_teams),
+    typer.Option(
+        "--team",
+        "-t",
+        help="Send to this team.",
+        autocompletion=complete.complete_teams,
+        rich_help_panel="Conversation",
+    ),
 ]
 To = Annotated[
     list[str] | None,
     typer.Option(
         "--to",
+        metavar="AGENT",
         help="Require a reply of this agent; repeatable.",
         autocompletion=complete.complete_agents,
+        rich_help_panel="Conversation",
     ),
 ]
-Author = Annotated[str | None, typer.Option("--from", help="Send as this human of the team.")]
+Author = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="HUMAN",
+        help="Send as this human of the team.",
+        rich_help_panel="Conversation",
+    ),
+]
 FromFile = Annotated[
-    Path | None, typer.Option("--file", "-f", help="Read the message from this file.")
+    Path | None,
+    typer.Option(
+        "--file", "-f", help="Read the message from this file.", rich_help_panel="Message"
+    ),
 ]
 Attach = Annotated[
-    list[Path] | None, typer.Option("--attach", "-a", help="Attach this file; repeatable.")
+    list[Path] | None,
+    typer.Option(
+        "--attach",
+        "-a",
+        metavar="FILE",
+        help="Attach this file; repeatable.",
+        rich_help_panel="Message",
+    ),
 ]
 AttachAudit = Annotated[
     str | None,
@@ -76,11 +109,16 @@ AttachAudit = Annotated[
         help="Attach the audit (`arena export --audit`) of the continued session, or of "
         "another one: `--attach-audit=NAME`.",
         autocompletion=complete.complete_sessions,
+        rich_help_panel="Message",
     ),
 ]
 Force = Annotated[
     bool,
-    typer.Option("--force", help="Send files even if they look like secrets (.env, keys)."),
+    typer.Option(
+        "--force",
+        help="Send files even if they look like secrets (.env, keys).",
+        rich_help_panel="Message",
+    ),
 ]
 DryRun = Annotated[
     bool,
@@ -89,6 +127,7 @@ DryRun = Annotated[
         "-n",
         help="Show which agents would be called and with what context; call none and "
         "write nothing.",
+        rich_help_panel="Output",
     ),
 ]
 Strict = Annotated[
@@ -96,18 +135,30 @@ Strict = Annotated[
     typer.Option(
         "--strict",
         help="Send no message that mentions an unknown name: ask on a terminal, else fail.",
+        rich_help_panel="Message",
     ),
 ]
 Wait = Annotated[
     float,
     typer.Option(
-        "--wait", min=0, metavar="SECONDS", help="Wait up to this long if the session is busy."
+        "--wait",
+        min=0,
+        metavar="SECONDS",
+        help="Wait up to this long if the session is busy.",
+        rich_help_panel="Conversation",
     ),
 ]
 EventsAsJson = Annotated[
-    bool, typer.Option("--json", help="Print events as they happen, one JSON object per line.")
+    bool,
+    typer.Option(
+        "--json",
+        help="Print events as they happen, one JSON object per line.",
+        rich_help_panel="Output",
+    ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only problems.")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print only problems.", rich_help_panel="Output")
+]
 
 
 class SendCommand(common.MessageCommand):

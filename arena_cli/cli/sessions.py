@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
-from typer.core import TyperCommand
 
 from arena_cli import __version__, errors
 from arena_cli.cli import agents, common, complete, report_files, streams, trust
 from arena_cli.cli.agents import Connect
+from arena_cli.cli.command_line import Command
 from arena_cli.cli.common import Interrupted
 from arena_cli.cli.streams import Printer
 from arena_cli.context import render as render_module
@@ -40,9 +40,10 @@ if TYPE_CHECKING:
 
 
 STDOUT = "-"
+SELECTION, OUTPUT = "Selection", "Output"
 
 
-class ShowCommand(TyperCommand):
+class ShowCommand(Command):
     """The command `arena show`, which accepts `--html` without a FILE."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -73,7 +74,7 @@ def refuse_session(context: typer.Context, file: str) -> None:
 def write_page(
     context: typer.Context,
     stored: Stored,
-    choose: Callable[[ShownEvents], Iterable[Event]],
+    selection: Selection,
     file: str,
 ) -> None:
     """Write an HTML page with the chosen events of a session."""
@@ -85,7 +86,7 @@ def write_page(
         if fold.session:
             heading.append(fold.session)
 
-    chosen = list(choose(ShownEvents(stored, goes_on)))
+    chosen = list(selection.choose(ShownEvents(stored, goes_on)))
     events = [*heading, *chosen]
     page = render.session_page(stored.name, events, common.read_avatars(context), user_words())
     if target:
@@ -101,7 +102,7 @@ _SESSIONS = complete.complete_sessions
 
 OneSession = Annotated[
     str | None,
-    typer.Argument(help="The session; by default the last one.", autocompletion=_SESSIONS),
+    typer.Argument(help="Use this session; by default the last one.", autocompletion=_SESSIONS),
 ]
 OneTurn = Annotated[
     str | None,
@@ -109,6 +110,7 @@ OneTurn = Annotated[
         "--turn",
         metavar="N",
         help="Print only this turn of the session: 7, t7, or `last` (-1).",
+        rich_help_panel=SELECTION,
     ),
 ]
 OneAgent = Annotated[
@@ -117,12 +119,30 @@ OneAgent = Annotated[
         "--agent",
         metavar="AGENT",
         help="Print only the replies and calls of this agent, by id or name.",
+        rich_help_panel=SELECTION,
         autocompletion=complete.complete_agents,
     ),
 ]
 AfterSeq = Annotated[
     int | None,
-    typer.Option("--after-seq", metavar="N", min=0, help="Print only what follows event N."),
+    typer.Option(
+        "--after-seq",
+        metavar="N",
+        min=0,
+        help="Print only what follows event N.",
+        rich_help_panel=SELECTION,
+    ),
+]
+Last = Annotated[
+    int | None,
+    typer.Option(
+        "--last",
+        "-n",
+        metavar="N",
+        min=1,
+        help="Print only the last N messages; with --agent, the last N replies of this agent.",
+        rich_help_panel=SELECTION,
+    ),
 ]
 Follow = Annotated[
     bool,
@@ -130,7 +150,8 @@ Follow = Annotated[
         "--follow",
         "-f",
         help="Print new events as they are written, until Ctrl-C; begins with the last "
-        "message's chain, or after --after-seq.",
+        "message's chain, or after --after-seq or --last.",
+        rich_help_panel=OUTPUT,
     ),
 ]
 WithContext = Annotated[
@@ -139,6 +160,7 @@ WithContext = Annotated[
         "--context",
         help="Print the input of --agent at its last call, or in --turn: system text and "
         "prompt, rebuilt from the transcript.",
+        rich_help_panel=OUTPUT,
     ),
 ]
 EventsOrInputAsJson = Annotated[
@@ -146,6 +168,7 @@ EventsOrInputAsJson = Annotated[
     typer.Option(
         "--json",
         help="Print the events as in the transcript, one per line; with --context the input.",
+        rich_help_panel=OUTPUT,
     ),
 ]
 AsPage = Annotated[
@@ -154,6 +177,7 @@ AsPage = Annotated[
         "--html",
         metavar="[FILE]",
         help="Write one page of HTML to this file; without FILE, or for `-`, to stdout.",
+        rich_help_panel=OUTPUT,
     ),
 ]
 SessionsAsJson = Annotated[bool, typer.Option("--json", help="Print one JSON list.")]
@@ -176,80 +200,68 @@ def show(
     turn: OneTurn = None,
     agent: OneAgent = None,
     after_seq: AfterSeq = None,
+    last: Last = None,
     follow: Follow = False,
     shown_context: WithContext = False,
     as_json: EventsOrInputAsJson = False,
     html: AsPage = None,
+    no_pager: common.NoPager = False,
 ) -> None:
     """Print a session's timeline from its transcript."""
-    turn_number = parse_turn(turn) if turn is not None else None
     _check_together(
-        turn=turn_number,
-        agent=agent,
-        after_seq=after_seq,
-        follow=follow,
-        shown_context=shown_context,
-        as_json=as_json,
-        html=html,
+        {
+            "--context": shown_context,
+            "--follow": follow,
+            "--turn": turn is not None,
+            "--after-seq": after_seq is not None,
+            "--last": last is not None,
+            "--agent": agent is not None,
+            "--json": as_json,
+            "--html": html is not None,
+        }
     )
     if html is not None and session is None:
         refuse_session(context, html)
+    turn_number = parse_turn(turn) if turn is not None else None
     stored = common.find_session(context, session)
-
-    def choose(chosen: ShownEvents) -> Iterable[Event]:
-        if turn_number is not None:
-            return chosen.turn(turn_number)
-        if follow:
-            return chosen.following(after_seq)
-        return chosen.everything() if after_seq is None else chosen.after(after_seq)
-
-    if html is not None:
-        write_page(context, stored, choose, html)
-        return
     agent_id = queries.agent_named(stored.transcript, agent) if agent is not None else None
-    if shown_context and agent_id:
+    selection = Selection(turn_number, after_seq, last, agent_id, follow)
+    if html is not None:
+        write_page(context, stored, selection, html)
+    elif shown_context and agent_id:
         _show_context(context, stored, agent_id, turn_number, as_json=as_json)
-        return
-    avatars = {} if as_json else common.read_avatars(context)
-    printer = Printer(as_json=as_json, avatars=avatars)
-    events = choose(ShownEvents(stored, printer.goes_on))
+    else:
+        pages = context.obj.pager and not no_pager and not follow
+        avatars = {} if as_json else common.read_avatars(context)
+        printer = Printer(as_json=as_json, avatars=avatars, pages=pages)
+        _print_events(printer, ShownEvents(stored, printer.goes_on), selection)
+
+
+def _print_events(printer: Printer, shown: ShownEvents, selection: Selection) -> None:
     try:
-        for event in filter_by_agent(events, agent_id):
+        for event in filter_by_agent(selection.choose(shown), selection.agent):
             printer.event(event)
-            if follow and not printer.out.is_read:
+            if not printer.out.is_read:
                 break
     except Interrupted:
-        if not follow:
+        if not selection.follow:
             raise
         raise typer.Exit(errors.EXIT_INTERRUPTED) from None  # the way to end it; nothing to explain
+    finally:
+        printer.close()
     printer.out.check()
 
 
-def _check_together(
-    *,
-    turn: int | None,
-    agent: str | None,
-    after_seq: int | None,
-    follow: bool,
-    shown_context: bool,
-    as_json: bool,
-    html: str | None,
-) -> None:
+def _check_together(options: Mapping[str, bool]) -> None:
     """Raise UsageError for options that exclude each other."""
-    options = {
-        "--context": shown_context,
-        "--follow": follow,
-        "--turn": turn is not None,
-        "--after-seq": after_seq is not None,
-        "--agent": agent is not None,
-        "--json": as_json,
-        "--html": html is not None,
-    }
     apart = [
         ("--context", "--follow"),
         ("--context", "--after-seq"),
+        ("--context", "--last"),
         ("--follow", "--turn"),
         ("--turn", "--after-seq"),
+        ("--turn", "--last"),
+        ("--after-seq", "--last"),
         ("--html", "--json"),
         ("--html", "--follow"),
         ("--html", "--context"),
@@ -258,7 +270,7 @@ def _check_together(
     for first, second in apart:
         if options[first] and options[second]:
             raise UsageError(f"{first} and {second} were given", "Give one of them.")
-    if shown_context and agent is None:
+    if options["--context"] and not options["--agent"]:
         raise UsageError(
             "--context shows what one agent was shown", "Name the agent: --context --agent ID."
         )
@@ -298,7 +310,8 @@ def _print_context(recalled: Recalled, frame_language: Language, *, as_json: boo
 def sessions(
     context: typer.Context,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, metavar="N", help="List at most N.")
+        int | None,
+        typer.Option("--limit", "-n", min=1, metavar="N", help="List at most N sessions."),
     ] = None,
     as_json: SessionsAsJson = False,
 ) -> None:
@@ -349,7 +362,8 @@ def path(
 ) -> None:
     """Print the workspace's folder, or the path of a session's transcript."""
     root = common.find_root(context)
-    common.print_line(str(root if session is None else store.find(root, session).transcript))
+    target = root if session is None else store.find(root, session).transcript
+    common.print_line(str(target), is_data=True)
 
 
 def doctor(
@@ -423,6 +437,25 @@ def parse_turn(text: str) -> int:
     return number
 
 
+class Selection(NamedTuple):
+    """The part of a session to be shown: a turn, or what follows an event, or the last messages."""
+
+    turn: int | None = None
+    after_seq: int | None = None
+    last: int | None = None
+    agent: str | None = None
+    follow: bool = False
+
+    def choose(self, shown: ShownEvents) -> Iterator[Event]:
+        """Yield the events; those of all agents."""
+        if self.turn is not None:
+            return shown.turn(self.turn)
+        seq = shown.before_last(self.last, self.agent) if self.last else self.after_seq
+        if self.follow:
+            return shown.following(seq)
+        return shown.everything() if seq is None else shown.after(seq)
+
+
 class ShownEvents:
     """The events of a session to be shown, in order.
 
@@ -445,6 +478,10 @@ class ShownEvents:
         """Yield a turn's events, by its number or from the end."""
         number = queries.turn_number(self._path, requested)
         yield from self._passage(queries.turn(self._path, number))
+
+    def before_last(self, count: int, agent: str | None) -> int:
+        """Return the number of the event before the last messages, all or those of an agent."""
+        return queries.seq_before_last(self._path, count, agent)
 
     def after(self, seq: int) -> Iterator[Event]:
         """Yield the events after an event."""

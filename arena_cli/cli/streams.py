@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shlex
+import shutil
+import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from arena_cli.errors import DiskRefused
 from arena_cli.reports.lines import user_words
@@ -55,6 +59,39 @@ def is_terminal(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM", _TERM) not in {"dumb", "unknown", ""}
 
 
+def is_coloured(stream: TextIO) -> bool:
+    """Return True if text for the stream has colours: on a terminal, or if FORCE_COLOR is set.
+
+    NO_COLOR turns them off.
+    """
+    is_forced = os.environ.get("FORCE_COLOR", "0").casefold() not in {"", "0", "false"}
+    return not os.environ.get("NO_COLOR") and (is_forced or is_terminal(stream))
+
+
+def wrap(text: str, stream: TextIO) -> str:
+    """Return lines broken between words for a terminal, unchanged for any other stream.
+
+    A line with a caret below it is a quotation, whose columns count: it is not broken.
+    """
+    if not text or not is_terminal(stream):
+        return text
+    terminal = _terminal_module()
+    width = shutil.get_terminal_size().columns
+    lines = text.split("\n")
+    rows = [
+        line if below.strip() == "^" else terminal.wrap_text(line, width)
+        for line, below in zip(lines, [*lines[1:], ""], strict=True)
+    ]
+    return "\n".join(rows)
+
+
+def _terminal_module() -> Any:
+    """Import what only terminals need."""
+    from arena_cli.reports import terminal
+
+    return terminal
+
+
 def encodable(texts: Mapping[str, str], stream: TextIO) -> dict[str, str]:
     """Return those of the texts that a stream can write unchanged."""
     result = {}
@@ -68,24 +105,36 @@ def encodable(texts: Mapping[str, str], stream: TextIO) -> dict[str, str]:
 class Stdout:
     """The standard output, which may be closed early by its reader without stopping the chain.
 
-    `failed` is the error of a stdout that could not be written.
+    `failed` is the error of a stdout that could not be written. With `pages`, a terminal shows text
+    that is higher than its screen in the user's pager, until `close`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, pages: bool = False) -> None:
         self._open = True
         self.failed: OSError | None = None
+        self._pager = _Pager.find() if pages and is_terminal(sys.stdout) else None
 
     def write(self, text: str) -> None:
         r"""Print lines, `\n` included, and flush them."""
         if not self._open:
             return
         try:
+            if self._pager:
+                self._pager.write(text)
+                return
             sys.stdout.write(text)
             sys.stdout.flush()
         except OSError as error:
             self._open = False
             self.failed = None if _nobody_reads(error) else error
-            drop(sys.stdout)
+            if not self._pager:
+                drop(sys.stdout)
+
+    def close(self) -> None:
+        """Print the text that is still held, and wait until the user leaves the pager."""
+        pager, self._pager = self._pager, None
+        if pager:
+            self.write(pager.close())
 
     @property
     def is_read(self) -> bool:
@@ -96,6 +145,49 @@ class Stdout:
         """Raise DiskRefused if stdout could not be written (a full disk behind `>`)."""
         if self.failed:
             raise DiskRefused(f"stdout: could not write: {self.failed.strerror or self.failed}")
+
+
+class _Pager:
+    """The user's pager, which starts when the text no longer fits on the screen."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._command = command
+        self._held = ""
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def find(cls) -> _Pager | None:
+        """Return the pager that ARENA_PAGER or PAGER names, by default less; None for `cat`."""
+        text = os.environ.get("ARENA_PAGER", os.environ.get("PAGER", "less"))
+        command = shlex.split(text)
+        path = shutil.which(command[0]) if command and command != ["cat"] else None
+        return cls([path, *command[1:]]) if path else None
+
+    def write(self, text: str) -> None:
+        """Write text. Raises OSError if the user left the pager."""
+        if self._process is None:
+            self._held += text
+            if self._held.count("\n") < shutil.get_terminal_size().lines:
+                return
+            environment = {"LESS": "FRX", "LV": "-c", **os.environ}
+            self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, env=environment)
+            text, self._held = self._held, ""
+        assert self._process.stdin
+        self._process.stdin.write(text.encode(sys.stdout.encoding, "backslashreplace"))
+        self._process.stdin.flush()
+
+    def close(self) -> str:
+        """Wait until the user leaves the pager; return the text if it never started."""
+        if self._process is None:
+            return self._held
+        # Ctrl-C is the pager's: it ends a search, not the pager.
+        previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            with contextlib.suppress(OSError):
+                self._process.communicate()
+        finally:
+            signal.signal(signal.SIGINT, previous)
+        return ""
 
 
 def _nobody_reads(error: OSError) -> bool:
@@ -128,17 +220,18 @@ class Screen:
         self._out = out
         self._terminal: Terminal | None = None
         self._ticker: Ticker | None = None
-        if is_terminal(sys.stdout):
+        if is_terminal(sys.stdout) or is_coloured(sys.stdout):
             self._open(say, name_agent)
 
     def _open(self, say: Words, name_agent: Callable[[str], list[Span]] | None) -> None:
-        from arena_cli.reports.terminal import AtWork, Terminal, Ticker
-
-        colour = not os.environ.get("NO_COLOR")
-        at_work = AtWork(say, name_agent) if name_agent and colour else None
-        self._terminal = Terminal(self._out.write, sys.stdout, colour=colour, at_work=at_work)
+        module, is_live = _terminal_module(), is_terminal(sys.stdout)
+        colour = is_coloured(sys.stdout)
+        at_work = module.AtWork(say, name_agent) if name_agent and colour and is_live else None
+        self._terminal = module.Terminal(
+            self._out.write, sys.stdout, colour=colour, at_work=at_work, wraps=is_live
+        )
         if at_work:
-            self._ticker = Ticker(self._terminal.tick)
+            self._ticker = module.Ticker(self._terminal.tick)
 
     @property
     def on_text(self) -> Callable[[str, str], None] | None:
@@ -164,7 +257,8 @@ class Screen:
 class Printer:
     """A printer of events as they are written: as JSON lines, as a timeline, or not at all.
 
-    `avatars` are by agent id. With `live`, a terminal shows the agents at work, until `close`.
+    `avatars` are by agent id. With `live`, a terminal shows the agents at work, and with `pages` a
+    pager, until `close`.
     """
 
     def __init__(
@@ -174,9 +268,10 @@ class Printer:
         quiet: bool = False,
         avatars: Mapping[str, str] | None = None,
         live: bool = False,
+        pages: bool = False,
     ) -> None:
 
-        self.out = Stdout()
+        self.out = Stdout(pages=pages)
         say = user_words()
         self._timeline = Timeline(say, encodable(avatars or {}, sys.stdout), is_live=live)
         self._as_json = as_json
@@ -207,6 +302,7 @@ class Printer:
             self._screen.show(self._timeline.goes_on(fold.session, turns))
 
     def close(self) -> None:
-        """End the live display."""
+        """End the live display, or the pager."""
         if self._screen:
             self._screen.close()
+        self.out.close()

@@ -39,7 +39,7 @@ _VERBS = {
 
 TheWorkspace = Annotated[
     Path | None,
-    typer.Argument(metavar="[DIR]", help="The workspace; by default the current one."),
+    typer.Argument(metavar="DIR", help="Trust this workspace; by default the current one."),
 ]
 ListTrusted = Annotated[
     bool,

@@ -25,14 +25,18 @@ if TYPE_CHECKING:
 
 def init(
     folder: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="The folder; created if it does not exist.")
+        Path,
+        typer.Argument(
+            metavar="DIR", help="Write into this folder; create it if it does not exist."
+        ),
     ] = Path(),
     template: Annotated[
         Literal["software", "incident", "discussion"] | None,
         typer.Option(
             "--template",
-            help="Choose the team: a software team (the default), incident response, or a "
-            "discussion of two agents. In a terminal, arena asks.",
+            metavar="NAME",
+            help="Choose the team: `software` (the default), `incident` response, or a "
+            "`discussion` of two agents. In a terminal, arena asks.",
         ),
     ] = None,
     language: Annotated[
@@ -110,7 +114,9 @@ def teams(context: typer.Context, as_json: ListAsJson = False) -> None:
 def schema(
     kind: Annotated[
         Literal["agent", "team", "scenario", "result"],
-        typer.Argument(help="The kind of file; `result` is the output of `arena run --json`."),
+        typer.Argument(
+            help="Choose the kind of file; `result` is the output of `arena run --json`."
+        ),
     ],
 ) -> None:
     """Print the JSON Schema of a kind of file, for editors and programs."""

@@ -141,8 +141,9 @@ _ISOLATE, _END_ISOLATE = "\u2068", "\u2069"
 class Terminal:
     """Prints lines; with `at_work`, a line per working agent stays below them until `close`.
 
-    `write` takes text for `stream`, which is a terminal. Without `colour` only text and line ends
-    are written, and there is no live display. Call `tick` to update the seconds.
+    `write` takes text for `stream`. Without `colour` only text and line ends are written, and there
+    is no live display. Without `wraps`, as for a file, lines keep their length. Call `tick` to
+    update the seconds.
     """
 
     def __init__(
@@ -152,13 +153,16 @@ class Terminal:
         *,
         colour: bool = True,
         at_work: AtWork | None = None,
+        wraps: bool = True,
     ) -> None:
         self._console = Console(
             file=cast("TextIO", _File(write, stream)),
             force_terminal=True,
             highlight=False,
             no_color=not colour,
+            color_system="auto" if wraps else "256",
         )
+        self._wraps = wraps
         self._styles = {
             name: Style.parse(style) if colour else None for name, style in STYLES.items()
         }
@@ -251,7 +255,7 @@ class Terminal:
 
     def _line(self, line: Line, width: int) -> Iterator[Segment]:
         spans = self._writable(line.spans)
-        if line.whole or not spans:
+        if line.whole or not spans or not self._wraps:
             yield from self._pieces(spans)
         else:
             yield from self._wrapped(spans, width, line.hang)
@@ -308,6 +312,12 @@ class Ticker:
     def _run(self) -> None:
         while not self._stopped.wait(REFRESH_S):
             self._tick()
+
+
+def wrap_text(text: str, width: int) -> str:
+    """Return a line broken between words, its further rows indented by two more columns."""
+    hang, rows = columns_module.wrap_rows(text, width, len(text) - len(text.lstrip()) + 2)
+    return "\n".join((" " * hang if start else "") + text[start:end] for start, end in rows)
 
 
 class _Segments:

@@ -174,6 +174,22 @@ def offset_after(path: Path, seq: int) -> int:
     return low
 
 
+def seq_before_last(path: Path, count: int, agent: str | None = None) -> int:
+    """Return the number of the event before the last `count` messages; 0 if there are fewer.
+
+    Messages are those of users and the replies of agents; with `agent`, only its replies.
+    """
+    types = frozenset({"message", "reply_finished"})
+    for event in reader.newest_first(path, reader.tail(path)[1], types):
+        if isinstance(event, ReplyFinished):
+            count -= event.message is not None and agent in (None, event.agent)
+        elif isinstance(event, MessageEvent):
+            count -= agent is None
+        if count == 0 and isinstance(event, Event):
+            return event.seq - 1
+    return 0
+
+
 def message(path: Path, message_id: str) -> Message | None:
     """Return the message with that id that agents may be shown; None if there is none."""
     seq = parse_seq(message_id)

@@ -1,0 +1,131 @@
+"""Show help in groups, as wide as the terminal, and explain a wrong command line."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+import typer
+from pydantic import ValidationError
+from typer.core import TyperCommand, TyperGroup
+
+from arena_cli.errors import find_nearest
+from arena_cli.yamlio.schema_errors import explain_first
+
+_WIDEST, _NARROWEST = 80, 20
+_LONGEST_SENTENCE = 1_000
+_PYTHON_TYPE = re.compile(r" <(?:str|path|float range|list\[\w+\])>$")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class Command(TyperCommand):
+    """A command whose help has its options in groups: the `rich_help_panel` of each."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the words of the usage line: `[OPTIONS] AGENT [FILE]...`."""
+        arguments = [p for p in self.get_params(ctx) if p.param_type_name == "argument"]
+        return ["[OPTIONS]", *map(_argument_usage, arguments)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments and options."""
+        _write_parameters(self, ctx, formatter)
+
+
+class Group(TyperGroup):
+    """A group of commands; `sections` are the names of its commands under a heading."""
+
+    sections: Mapping[str, Iterable[str]] = {}
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        """Return the context; help is as wide as the terminal, also if that is narrow."""
+        columns = shutil.get_terminal_size().columns
+        extra.setdefault("terminal_width", max(min(columns, _WIDEST) - 2, _NARROWEST))
+        return super().make_context(info_name, args, parent, **extra)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands and the options."""
+        self.format_commands(ctx, formatter)
+        _write_parameters(self, ctx, formatter)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write each command with the first sentence of its help."""
+        for heading, names in (self.sections or {"Commands": self.list_commands(ctx)}).items():
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            rows = [
+                (name, command.get_short_help_str(_LONGEST_SENTENCE))
+                for name, command in commands
+                if command and not command.hidden
+            ]
+            with formatter.section(heading):
+                formatter.write_dl(rows, col_max=_first_column(formatter))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command of the arguments; suggest the nearest one for an unknown name."""
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            near = find_nearest(name, self.list_commands(ctx))
+            ctx.fail(f"No such command '{name}'" + (f"\ndid you mean `{near}`?" if near else ""))
+        return super().resolve_command(ctx, args)
+
+
+class App(typer.Typer):
+    """A typer application whose commands show such help."""
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[[_Function], _Function]:
+        """Return a decorator that adds a command."""
+        return super().command(name, **{"cls": Command, **options})
+
+
+def _write_parameters(command: Any, ctx: Any, formatter: Any) -> None:
+    groups: dict[str, list[tuple[str, str]]] = {"Arguments": []}
+    others: list[tuple[str, str]] = []
+    for parameter in command.get_params(ctx):
+        record = parameter.get_help_record(ctx)
+        if record is None:
+            continue
+        name, text = record
+        if parameter.param_type_name == "argument":
+            groups["Arguments"].append((_argument_usage(parameter), text))
+            continue
+        placeholder = max(parameter.opts, key=len).lstrip("-").upper()
+        row = _PYTHON_TYPE.sub(f" {placeholder}", name), text
+        panel = getattr(parameter, "rich_help_panel", None)
+        (groups.setdefault(panel, []) if panel else others).append(row)
+    last = {"Output": groups.pop("Output", []), "Options": others}
+    for heading, rows in {**groups, **last}.items():
+        if rows:
+            with formatter.section(heading):
+                formatter.write_dl(rows, col_max=_first_column(formatter))
+
+
+def _argument_usage(argument: Any) -> str:
+    name = argument.metavar or argument.name.upper()
+    optional = name if argument.required else f"[{name}]"
+    return f"{optional}..." if argument.nargs == -1 else optional
+
+
+def _first_column(formatter: Any) -> int:
+    return 30 if formatter.width > 60 else 6  # columns of the names; a longer one has its own line
+
+
+def explain_wrong_use(error: Any) -> str:
+    """Return click's error about a command line in the form of all other errors."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return str(error.message)
+    if isinstance(error.__cause__, ValidationError):
+        error.message = explain_first(error.__cause__)
+    options = getattr(error, "possibilities", None)
+    text = error.message if options else error.format_message().replace("\n\t", " ")
+    problem, *hints = text.split("\n")
+    problem = problem.rstrip(". ")
+    near = find_nearest(error.option_name, options) if options else None
+    if near:
+        hints.append(f"did you mean `{near}`?")
+    elif getattr(error, "ctx", None) and not hints:
+        hints.append(f"`{error.ctx.command_path} --help` explains the command line")
+    lines = [f"{problem[:1].lower()}{problem[1:]}", *(hint.strip() for hint in hints)]
+    return "arena: " + "\n  ".join(lines)
