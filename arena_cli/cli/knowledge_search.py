@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -103,7 +103,11 @@ def search(
         common.warn(problem)
     if as_json:
         common.print_json({"hits": [_record(hit) for hit in hits], "lack": lack})
-        return
+    else:
+        _print_hits(hits, lack)
+
+
+def _print_hits(hits: Sequence[Hit], lack: str | None) -> None:
     if lack:
         common.warn(f"arena: searched by words only: {escape_line(lack)}")
     for hit in hits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import typer
@@ -63,16 +64,9 @@ def select(
     loaded, (scenarios, broken) = common.load_scenarios(context, files)
     if not scenarios and not broken:
         raise select_module.only_parts(files, loaded.root)
-    unread = any(scenario.tags is None for scenario in broken)
-    _check_tags(tags, scenarios, broken, or_unread=unread)
+    _check_tags(tags, scenarios, broken)
 
-    def fits(title: str, path: Path, own_tags: Sequence[str] | None) -> bool:
-        """Return True if the scenario is selected; an unreadable file always is."""
-        return own_tags is None or (
-            (not tags or not {*tags}.isdisjoint(own_tags))
-            and (matcher is None or matcher(f"{title} {path.name}"))
-        )
-
+    fits = partial(_fits, tags, matcher)
     chosen = [
         scenario
         for scenario in scenarios
@@ -81,7 +75,7 @@ def select(
     wrong = [
         scenario
         for scenario in broken
-        if any(fits(it, scenario.path, scenario.tags) for it in scenario.titles)
+        if any(fits(title, scenario.path, scenario.tags) for title in scenario.titles)
     ]
     if not chosen and not wrong:
         request = f"-k {words!r}" if words is not None else "these files"
@@ -92,6 +86,20 @@ def select(
     warnings = [fault for scenario in chosen for fault in scenario.warnings]
     warnings += _outside(files, loaded.root)
     return ScenarioSelection(files, chosen, wrong, tuple(dict.fromkeys(warnings)), loaded)
+
+
+def _fits(
+    tags: Sequence[str],
+    matcher: Callable[[str], bool] | None,
+    title: str,
+    path: Path,
+    own_tags: Sequence[str] | None,
+) -> bool:
+    """Return True if the scenario is selected; an unreadable file always is."""
+    return own_tags is None or (
+        (not tags or not {*tags}.isdisjoint(own_tags))
+        and (matcher is None or matcher(f"{title} {path.name}"))
+    )
 
 
 def with_recordings(
@@ -127,14 +135,14 @@ def _check_tags(
     tags: Sequence[str],
     scenarios: Sequence[Scenario],
     broken: Sequence[Broken],
-    *,
-    or_unread: bool,
 ) -> None:
     """Raise UsageError for a tag of no scenario, unless some files cannot be read."""
+    if any(scenario.tags is None for scenario in broken):
+        return
     known_tags = {tag for scenario in scenarios for tag in scenario.file.tags}
     known_tags |= {tag for file in broken for tag in file.tags or ()}
     for tag in tags:
-        if tag not in known_tags and not or_unread:
+        if tag not in known_tags:
             raise UsageError(
                 f"no scenario has the tag `{tag}`", errors.suggest_nearest(tag, sorted(known_tags))
             )

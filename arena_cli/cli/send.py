@@ -191,8 +191,9 @@ def send(
 ) -> None:
     """Send a message to the team and run the conversation until no agent is left to reply."""
     _one_output(as_json=as_json, quiet=quiet)
-    if not force and (attach or file):
-        outgoing.refuse_secret_files(attach or (), "--attach")
+    attached = attach or []
+    if not force:
+        outgoing.refuse_secret_files(attached, "--attach")
         outgoing.refuse_secret_files([file] if file else (), "--file")
     loaded = common.load_workspace(context)
     stored = _stored(loaded, session, go_on)
@@ -203,7 +204,7 @@ def send(
         content,
         author=author,
         to=to or (),
-        files=attach or (),
+        files=attached,
         read=files.read_input,
     )
     name = stored.name if stored else session
@@ -211,8 +212,7 @@ def send(
     audited = None if attach_audit is None else _audited(loaded, attach_audit, stored)
     if dry_run:
         config = common.make_config(loaded, wait_s=0)
-        if audited:
-            sent = _with_audit(config, members, sent, audited)
+        sent = _with_audit(config, members, sent, audited)
         if not quiet:
             from arena_cli.cli.dry_run import print_preview
 
@@ -226,8 +226,8 @@ def send(
                 f"session {opened.name}: the chain that was cut short is closed as "
                 "interrupted (`arena resume` would have continued it)"
             )
-        if audited:  # only now is it known that nobody else is writing there
-            sent = _with_audit(config, members, sent, audited)
+        # Only now is it known that nobody else is writing there.
+        sent = _with_audit(config, members, sent, audited)
         chain = opened.last(opened.send(sent))
         finished = common.run(chain, hint=_resume_hint(opened.name))
     _exit(finished)
@@ -342,11 +342,15 @@ def _audited(loaded: Workspace, name: str, stored: Stored | None) -> Stored:
     return stored
 
 
-def _with_audit(config: SessionConfig, team: Team, sent: Outgoing, audited: Stored) -> Outgoing:
-    """Attach an audit of at most half of the smallest window of the called agents.
+def _with_audit(
+    config: SessionConfig, team: Team, sent: Outgoing, audited: Stored | None
+) -> Outgoing:
+    """Attach an audit, if any, of at most half of the smallest window of the called agents.
 
     The other half is left for the conversation.
     """
+    if audited is None:
+        return sent
     from arena_cli.cli import export
 
     by = sent.author.id

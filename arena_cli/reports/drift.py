@@ -6,7 +6,7 @@ It makes lines of pieces (`reports.lines`). Texts of agents are escaped.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from arena_cli.reports import lines as lines_module
@@ -94,23 +94,10 @@ def describe_drift(drift: Drift | Cause, say: Words) -> str:
     name = _join_names([escape_line(agent) for agent in agents], say)
     field = escape_line(drift.field)
     match drift.kind:
-        case "left_over" if drift.field == "case":
-            return say("the file no longer has the case {case}", case=escape_line(drift.before))
-        case "left_over":
-            return say("{who} is no longer called", who=name)
-        case "miss" if drift.field == "case":
-            case_id = escape_line(drift.after)
-            return say("the file has a case {case} that was not recorded", case=case_id)
-        case "miss":
-            return say("{who} is called, but no recorded answer is left for it", who=name)
-        case "input" if name and drift.field == "rubric":
-            description = say("the judge {who} uses a different rubric", who=name)
-        case "input" if len(agents) > 1:
-            description = say("{who} are shown a different {field}", who=name, field=field)
-        case "input" if name:
-            description = say("{who} is shown a different {field}", who=name, field=field)
+        case "left_over" | "miss":
+            return _unmatched(drift, name, say)
         case "input":
-            description = say("a different message is sent")
+            description = _input(drift.field, field, name, len(agents), say)
         case "settings":
             description = _setting(drift.field, field, name, len(agents), say)
         case _:
@@ -118,6 +105,30 @@ def describe_drift(drift: Drift | Cause, say: Words) -> str:
                 "{field} has changed", field=f"{name}{say(': ')}{field}" if name else field
             )
     return f"{description}{say(': ')}{_values(drift, say)}" if _is_short(drift) else description
+
+
+def _unmatched(drift: Drift | Cause, name: str, say: Words) -> str:
+    """Describe a case or a call that only the recording has, or only the replay."""
+    is_case = drift.field == "case"
+    if drift.kind == "left_over" and is_case:
+        return say("the file no longer has the case {case}", case=escape_line(drift.before))
+    if drift.kind == "left_over":
+        return say("{who} is no longer called", who=name)
+    if is_case:
+        case_id = escape_line(drift.after)
+        return say("the file has a case {case} that was not recorded", case=case_id)
+    return say("{who} is called, but no recorded answer is left for it", who=name)
+
+
+def _input(name: str, field: str, owner: str, agents: int, say: Words) -> str:
+    """Describe a changed input of agents, of a judge, or of the first agent of all."""
+    if owner and name == "rubric":
+        return say("the judge {who} uses a different rubric", who=owner)
+    if agents > 1:
+        return say("{who} are shown a different {field}", who=owner, field=field)
+    if owner:
+        return say("{who} is shown a different {field}", who=owner, field=field)
+    return say("a different message is sent")
 
 
 def _setting(name: str, field: str, owner: str, agents: int, say: Words) -> str:
@@ -299,16 +310,17 @@ def _option(result: ScenarioResult) -> str:
     misses = [difference for difference in result.drift if difference.kind == "miss"]
     if not misses:
         return _KEEPING.get(result.unkept, "") if why_unkept(result, _ENGLISH) else "--update"
+    is_followed = any(difference.is_followed for difference in misses)
+    return "--record=missing" if _is_all_new(result, misses) and not is_followed else "--record"
+
+
+def _is_all_new(result: ScenarioResult, misses: Sequence[Drift]) -> bool:
+    """Return True if all other drift is new content of a new case or of the steps of `misses`."""
     steps = {difference.step for difference in misses}
     is_new = any(difference.field == "case" for difference in misses)
-    other_drift = (difference for difference in result.drift if difference.kind != "miss")
-    alone = all(
-        not difference.before and (is_new or difference.step in steps) for difference in other_drift
-    )
-    return (
-        "--record=missing"
-        if alone and not any(difference.is_followed for difference in misses)
-        else "--record"
+    others = (difference for difference in result.drift if difference.kind != "miss")
+    return all(
+        not difference.before and (is_new or difference.step in steps) for difference in others
     )
 
 

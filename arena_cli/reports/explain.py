@@ -192,16 +192,11 @@ def _explain_added(
     event: ReplyFinished, message: Message, names: list[MentionReason], team: Team
 ) -> list[MentionReason]:
     """Return the names that the text of a reply does not explain."""
-    in_text = {member_id for name_used in names for member_id in name_used.ids}
     # Everyone at once calls nobody where that is not allowed.
-    calling = team.config.agents_may_mention_all
-    callable_ = {
-        member_id
-        for name_used in names
-        if calling or name_used.by != ALL
-        for member_id in name_used.ids
-    }
-    added = [member_id for member_id in event.next_mentions if member_id not in callable_]
+    is_all_allowed = team.config.agents_may_mention_all
+    in_text = _named_by(names)
+    calling = in_text if is_all_allowed else _named_by(use for use in names if use.by != ALL)
+    added = [member_id for member_id in event.next_mentions if member_id not in calling]
     added += [
         member_id for member_id in (*event.refused, *message.mentions) if member_id not in in_text
     ]
@@ -216,6 +211,10 @@ def _explain_added(
             if mentions.fold_name(name) not in unknown
         ),
     ]
+
+
+def _named_by(names: Iterable[MentionReason]) -> set[str]:
+    return {member_id for name_used in names for member_id in name_used.ids}
 
 
 def _explain_mention(spot: MentionSpot, author: str, opener: str, team: Team) -> MentionReason:

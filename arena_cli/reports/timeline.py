@@ -326,12 +326,7 @@ class Timeline:
         yield from lines.draw_text(say.message(event.error or ""), style="failed")
         if event.message:
             yield from lines.draw_message(event.message, say)
-        if marker := event.metadata.get("silence"):
-            text = "removed a marker of silence: {marker}"
-            if event.status == "declined":
-                text = "its marker of silence: {marker}"
-            if event.status in ("success", "declined"):
-                yield line(INDENT, say.spans(text, "dim", marker=escape_line(str(marker))))
+        yield from self._silence(event)
         if event.next_mentions:
             called = lines.joined(map(self._called_next, event.next_mentions), say(", "))
             yield line(INDENT, Span("→ ", "dim"), called, hang=4)
@@ -349,6 +344,17 @@ class Timeline:
                 ),
             )
         yield from self._unresolved(event.unresolved)
+
+    def _silence(self, event: ReplyFinished) -> Iterator[Line]:
+        """Yield the line of a marker of silence that the agent wrote."""
+        texts = {
+            "success": "removed a marker of silence: {marker}",
+            "declined": "its marker of silence: {marker}",
+        }
+        marker = event.metadata.get("silence")
+        if marker and event.status in texts:
+            written = escape_line(str(marker))
+            yield line(INDENT, self._say.spans(texts[event.status], "dim", marker=written))
 
     def _note_tool(self, event: StatusReported) -> None:
         """Keep the use of a tool for its reply; more detail on a use replaces the report before."""

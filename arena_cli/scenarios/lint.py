@@ -76,6 +76,15 @@ def warnings(file: ScenarioFile, folders: Folders, *, recorded: bool) -> Iterato
             yield ("steps", index, "expect"), "it expects nothing", "write an expectation"
         if step.check is not None and not _has_step_before(file, index):
             yield ("steps", index, "check"), "no step comes before it to check", "move it down"
+    yield from _lax_checks(file, folders)
+    for index, ignored in enumerate(file.ignore):
+        if text_checks.count_swallowed(ignored.regex)[0]:
+            problem = "it matches whole sentences, so a changed prompt may not be seen"
+            yield ("ignore", index, "regex"), problem, "write only what varies, such as a date"
+
+
+def _lax_checks(file: ScenarioFile, folders: Folders) -> Iterator[Wrong]:
+    """Report patterns that may match every text, and unknown keywords of JSON schemas."""
     for loc, expect in expects(file):
         for check in model.iter_checks(expect):
             if check.kind == "regex" and _may_match_anything(check.value):
@@ -84,10 +93,6 @@ def warnings(file: ScenarioFile, folders: Folders, *, recorded: bool) -> Iterato
             elif check.kind == "as_json":
                 for below, problem, hint in json_checks.unknown_keywords(check.value, folders):
                     yield (*loc, *check.loc, *below), problem, hint
-    for index, ignored in enumerate(file.ignore):
-        if text_checks.count_swallowed(ignored.regex)[0]:
-            problem = "it matches whole sentences, so a changed prompt may not be seen"
-            yield ("ignore", index, "regex"), problem, "write only what varies, such as a date"
 
 
 def _may_match_anything(pattern: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -218,12 +219,12 @@ class _FilledFile:
     @classmethod
     def of(cls, documents: Sequence[Document], case: Case | None, index: int) -> _FilledFile:
         """Merge the parts and fill in the vars."""
-        frame = variables.merged(documents)
-        own_vars = frame.get("vars") if isinstance(frame, dict) else None
-        values = {**(own_vars if isinstance(own_vars, dict) else {}), **(case.vars if case else {})}
+        own_vars = nodes.get_child(variables.merged(documents), "vars")
+        case_vars = case.vars if case else {}
+        values = {**(own_vars if isinstance(own_vars, dict) else {}), **case_vars}
 
         def find_number(var: Loc) -> str | None:
-            is_of_case = case is not None and var[0] in case.vars
+            is_of_case = var[0] in case_vars
             place = ("cases", index, "vars", *var) if is_of_case else ("vars", *var)
             return variables.find_number(documents, place)
 
@@ -232,17 +233,19 @@ class _FilledFile:
         if isinstance(data, dict):
             data = {key: value for key, value in data.items() if key != "cases"}
         parts = [Fragment(fragment.document) for fragment in filled]
+        typed: dict[Loc, str] = {}
+        for fragment in filled:
+            typed |= {
+                loc: text
+                for loc, text in fragment.typed.items()
+                if find_holder(parts, loc).document is fragment.document
+            }
         return cls(
             parts=parts,
             data=data,
-            faults=[fault for fragment in filled for fault in fragment.faults],
+            faults=list(chain.from_iterable(fragment.faults for fragment in filled)),
             unknown=frozenset().union(*(fragment.unknown for fragment in filled)),
-            typed={
-                loc: text
-                for fragment in filled
-                for loc, text in fragment.typed.items()
-                if find_holder(parts, loc).document is fragment.document
-            },
+            typed=typed,
         )
 
     def checked(self) -> tuple[ScenarioFile | None, list[Fault]]:

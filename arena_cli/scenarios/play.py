@@ -295,30 +295,32 @@ class Playing:
             return "interrupted"
         if self._scenario.skip is not None:
             return "skipped"
-        statuses = {step.status for step in self._steps}
-        failures = [failure for step in self._steps for failure in step.failures]
-        statuses.add(_step_status(evaluate.status_of(self._checks, failures)))
-        if self._error:
-            statuses.add("error")
         if self._take.fails:
             return "failed"
-        if self._scenario.xfail is not None and "error" not in statuses:
+        statuses = self._statuses()
+        if self._scenario.xfail is not None:
+            if "error" in statuses:
+                return "error"
             return "xfailed" if "failed" in statuses else "failed"
-        if "failed" in statuses and not (self._scenario.xfail is not None and "error" in statuses):
-            return "failed"
-        return "error" if "error" in statuses else "passed"
+        return next((status for status in ("failed", "error") if status in statuses), "passed")
+
+    def _statuses(self) -> set[str]:
+        """Return the statuses of the steps and of the scenario's own checks."""
+        statuses: set[str] = {step.status for step in self._steps}
+        failures = [failure for step in self._steps for failure in step.failures]
+        statuses.add(_step_status(evaluate.status_of(self._checks, failures)))
+        return statuses | {"error"} if self._error else statuses
 
     def result(self) -> ScenarioResult:
         """Return the result so far."""
         status = self.status
         scenario = self._scenario
-        steps = self._steps
-        if status == "passed" and not self._detail:
-            # Nobody looks at its timeline, and a long run has many.
-            steps = [step.model_copy(update={"events": []}) for step in steps]
         names = {key: session.name for key, session in self._sessions.items()}
+        # Nobody looks at the timeline of one that passed, and a long run has many.
+        left_out: dict[str, Any] = {"events": []} if status == "passed" and not self._detail else {}
         steps = [
-            step.model_copy(update={"session_name": names.get(step.session)}) for step in steps
+            step.model_copy(update={"session_name": names.get(step.session), **left_out})
+            for step in self._steps
         ]
         error = self._error
         if status == "failed" and scenario.xfail is not None and not self._take.fails:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -419,14 +419,7 @@ def of_run(
     statuses: tuple[ScenarioStatus, ...] = get_args(ScenarioStatus)
     counts = Counter[str](dict.fromkeys(statuses, 0))
     counts.update(result.status for result in results)
-    if interrupted or counts["interrupted"]:
-        exit_code = errors.EXIT_INTERRUPTED
-    elif refused:
-        exit_code = errors.EXIT_USAGE
-    elif counts["failed"]:
-        exit_code = errors.EXIT_NOT_HELD
-    else:
-        exit_code = errors.EXIT_FAILED if counts["error"] else 0
+    exit_code = _exit_code(counts, interrupted=interrupted, refused=refused)
     checks = [check for result in results for check in result.all_checks()]
     return RunResult(
         exit_code=exit_code,
@@ -442,3 +435,13 @@ def of_run(
         scenarios=results,
         **counts,
     )
+
+
+def _exit_code(counts: Mapping[str, int], *, interrupted: bool, refused: bool) -> int:
+    if interrupted or counts["interrupted"]:
+        return errors.EXIT_INTERRUPTED
+    if refused:
+        return errors.EXIT_USAGE
+    if counts["failed"]:
+        return errors.EXIT_NOT_HELD
+    return errors.EXIT_FAILED if counts["error"] else 0

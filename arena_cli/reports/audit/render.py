@@ -12,7 +12,7 @@ import io
 import json
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from arena_cli.context import tokens
@@ -251,23 +251,29 @@ def _heading(entry: Entry, say: Words) -> str:
 
 def _values(name: str, value: Any, entry: Entry) -> Iterator[str]:
     """Yield a field's value as it is written in a line; nothing if it is empty."""
-    if name == "cost_usd":
-        yield UNKNOWN if value is None else f"{value:.10f}".rstrip("0").rstrip(".")
+    is_figure = name == "cost_usd" or (entry["entry"] == CALL and name.endswith("_tokens"))
+    if is_figure:
+        yield _figure(name, value)
     elif name == "attachments":
-        for attachment in value:
-            size = f"{attachment['size']} bytes, sha256 {attachment['sha256']}"
-            yield f"{_plain(attachment['name'])}, {_plain(attachment['path'] or 'gone')}, {size}"
+        yield from map(_attachment, value)
     elif name == "members":
-        yield ", ".join(_plain(entry_ref["id"]) for entry_ref in value) or "none"
-    elif value is None and entry["entry"] == CALL and name.endswith("_tokens"):
-        yield UNKNOWN
+        yield ", ".join(_plain(member["id"]) for member in value) or "none"
     elif isinstance(value, bool):
         yield "true" if value else "false"
-    elif isinstance(value, list):
-        if value:
-            yield ", ".join(_plain(str(entry_ref)) for entry_ref in value)
-    elif value not in (None, "", {}):
-        yield _plain(str(value))
+    elif value not in (None, "", {}, []):
+        items = value if isinstance(value, list) else [value]
+        yield ", ".join(_plain(str(item)) for item in items)
+
+
+def _figure(name: str, value: float | None) -> str:
+    if value is None:
+        return UNKNOWN
+    return f"{value:.10f}".rstrip("0").rstrip(".") if name == "cost_usd" else str(value)
+
+
+def _attachment(attachment: Mapping[str, Any]) -> str:
+    size = f"{attachment['size']} bytes, sha256 {attachment['sha256']}"
+    return f"{_plain(attachment['name'])}, {_plain(attachment['path'] or 'gone')}, {size}"
 
 
 def _totals(record: AuditRecord, say: Words) -> str:

@@ -194,11 +194,7 @@ def _beside(old: Sequence[str], new: Sequence[str]) -> list[tuple[str | None, st
     if sum(map(len, old)) * sum(map(len, new)) > _MOST_WORK or len(old) * len(new) > _MOST_LOOKS:
         return list(zip_longest(old, new))
     alike = [[_alike(old_row, new_row) for new_row in new] for old_row in old]
-    # What the lines from there on have in common, at most, where their order is kept.
-    best = [[0.0] * (len(new) + 1) for _ in range(len(old) + 1)]
-    for i in reversed(range(len(old))):
-        for j in reversed(range(len(new))):
-            best[i][j] = max(alike[i][j] + best[i + 1][j + 1], best[i + 1][j], best[i][j + 1])
+    best = _sum_best(alike)
     rows: list[tuple[str | None, str | None]] = []
     i = j = 0
     while i < len(old) and j < len(new):
@@ -216,6 +212,16 @@ def _beside(old: Sequence[str], new: Sequence[str]) -> list[tuple[str | None, st
         *((old_row, None) for old_row in old[i:]),
         *((None, old_row) for old_row in new[j:]),
     ]
+
+
+def _sum_best(alike: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Return the most that the lines from each pair on have in common, in their order."""
+    width = len(alike[0]) if alike else 0
+    best = [[0.0] * (width + 1) for _ in range(len(alike) + 1)]
+    for i in reversed(range(len(alike))):
+        for j in reversed(range(width)):
+            best[i][j] = max(alike[i][j] + best[i + 1][j + 1], best[i + 1][j], best[i][j + 1])
+    return best
 
 
 def _alike(first: str, second: str) -> float:

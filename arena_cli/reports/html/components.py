@@ -90,8 +90,7 @@ def _draw_fences(rows: Sequence[_TextRow]) -> list[_TextRow]:
     mark, label = "", ""
     for index, row in enumerate(rows):
         match = _FENCE.match(row.text)
-        following = next((other for other in rows[index + 1 :] if other.text), None)
-        if not row.code and match and following and following.code:
+        if match and not row.code and _is_code_next(rows[index + 1 :]):
             mark, label = match[1], match[2]
         elif mark and row.code and match and match[1].startswith(mark) and not match[2]:
             mark = ""
@@ -100,6 +99,10 @@ def _draw_fences(rows: Sequence[_TextRow]) -> list[_TextRow]:
             drawn.append(row._replace(code=True, label=label) if mark else row)
             label = ""
     return drawn
+
+
+def _is_code_next(rows: Sequence[_TextRow]) -> bool:
+    return next((row.code for row in rows if row.text), False)
 
 
 _DELIMITERS = re.compile(r"\s*\|?(?:\s*:?-+:?\s*\|)*\s*:?-+:?\s*\|?\s*")
@@ -198,16 +201,19 @@ def _blocks(rows: Iterable[_TextRow]) -> list[Block]:
         last = blocks[-1] if blocks else None
         if last is None or last.code != row.code or last.rows or row.label:
             blocks.append(Block(row.code, [], row.label))
-            spans = row.spans
+            _append(blocks[-1].pieces, row.spans)
         else:
-            spans = [Span("\n"), *row.spans]
-        pieces = blocks[-1].pieces
-        for span in spans:
-            if pieces and (pieces[-1].style == span.style or span.text == "\n"):
-                pieces[-1] = pieces[-1]._replace(text=pieces[-1].text + span.text)
-            else:
-                pieces.append(span)
+            _append(last.pieces, [Span("\n"), *row.spans])
     return blocks
+
+
+def _append(pieces: list[Span], spans: Iterable[Span]) -> None:
+    """Append pieces of text; those of one style become one piece."""
+    for span in spans:
+        if pieces and (pieces[-1].style == span.style or span.text == "\n"):
+            pieces[-1] = pieces[-1]._replace(text=pieces[-1].text + span.text)
+        else:
+            pieces.append(span)
 
 
 MOST_LANES = 5  # columns that agents have even if they were only passed over

@@ -54,7 +54,6 @@ def page(run_result: RunResult, say: Words, origin: RunOrigin | None = None) -> 
     began = min(
         (result.opening.ts for result in run_result.scenarios if result.opening), default=""
     )
-    used = [result.usage for result in run_result.scenarios if result.usage]
     talks = [step.talk for view in views for step in view.steps if step.talk]
     return _rendered(
         "run.html",
@@ -64,7 +63,7 @@ def page(run_result: RunResult, say: Words, origin: RunOrigin | None = None) -> 
         origin=origin and RunOrigin(*map(escape_line, origin)),
         result=_RESULTS.get(run_result.exit_code, "error"),
         began=_date(began),
-        tokens=lines.tokens(Usage.total(used)) if used else "",
+        tokens=_sum_tokens(result.usage for result in run_result.scenarios),
         mode_counts=drift.counted(run_result),
         causes=results.causes(run_result, say),
         scenarios=views,
@@ -90,7 +89,6 @@ def session_page(
     ]
     replies = [done for turn in conversation.turns for done in turn.ends()]
     used = [*(done.usage for done in replies), *map(_usage_beside, conversation.events)]
-    usages = [usage for usage in used if usage]
     opening = next(iter(conversation.sessions), None)
     first = next(conversation.events, None)
     return _rendered(
@@ -101,11 +99,16 @@ def session_page(
         team=escape_line(opening.team or "") if opening else "",
         scenario=escape_line(opening.scenario or "") if opening else "",
         began=_date(first.ts if first else ""),
-        tokens=lines.tokens(Usage.total(usages)) if usages else "",
+        tokens=_sum_tokens(used),
         replies=sum(done.status == "success" for done in replies),
         lanes=list(lanes.values()),
         chains=parts,
     )
+
+
+def _sum_tokens(usages: Iterable[Usage | None]) -> str:
+    known = [usage for usage in usages if usage]
+    return lines.tokens(Usage.total(known)) if known else ""
 
 
 def _usage_beside(event: Event) -> Usage | None:

@@ -115,17 +115,21 @@ def build_talk(
     table = _Table(cast, lanes, say)
     rows = [row for item in items for row in table.rows(item)]
     chains = [item for item in items if isinstance(item, Chain)]
-    # Of a part of a chain it is not known who else was called in it.
-    is_whole = any(chain.first for chain in chains) and any(chain.finished for chain in chains)
-    concerned = {agent for chain in chains for turn in chain.turns for agent in turn.concerned}
-    names = set(map(escape_line, concerned))
-    idle = [member for member in cast.members if is_whole and member.id not in names]
     reason = (
         say("not asked (selection: none)")
         if cast.config.get("selection") == "none"
         else say("not asked (it answers only when it is named)")
     )
-    return Talk(list(lanes.values()), rows, idle, reason)
+    return Talk(list(lanes.values()), rows, _list_idle(chains, cast), reason)
+
+
+def _list_idle(chains: Sequence[Chain], cast: Cast) -> list[Who]:
+    """Return the members that were not called; of a part of a chain, that is not known."""
+    if not any(chain.first for chain in chains) or not any(chain.finished for chain in chains):
+        return []
+    concerned = {agent for chain in chains for turn in chain.turns for agent in turn.concerned}
+    names = set(map(escape_line, concerned))
+    return [member for member in cast.members if member.id not in names]
 
 
 class _Table:
@@ -175,11 +179,7 @@ class _Table:
             for agent in turn.started.deferred:
                 cells[agent].why = self._say("deferred to the next turn")
         else:
-            for agent, over in turn.passed_over.items():
-                reason = lines.passed_over(over, self._say)
-                cell = cells.get(agent) or Cell(self._cast.who(agent))
-                cell.why = self._say("passed over: {who}", who=reason)
-                folded += [] if agent in cells else [cell]
+            folded = self._explain_passed_over(turn, cells)
         for agent, reply in turn.replies.items():
             if reply.phase == phase:
                 cells[agent].cards += self._cards(reply, turn)
@@ -187,6 +187,16 @@ class _Table:
         has_cells = any(cell.cards or cell.why for cell in (*cells.values(), *folded))
         if has_heading or turn.asked or has_cells:
             yield PhaseRow(phase, turn.started.depth + 1, turn.started.turn, cells, folded)
+
+    def _explain_passed_over(self, turn: Turn, cells: Mapping[str, Cell]) -> list[Cell]:
+        """Write into cells why agents were passed over; return those without a column."""
+        folded: list[Cell] = []
+        for agent, over in turn.passed_over.items():
+            reason = lines.passed_over(over, self._say)
+            cell = cells.get(agent) or Cell(self._cast.who(agent))
+            cell.why = self._say("passed over: {who}", who=reason)
+            folded += [] if agent in cells else [cell]
+        return folded
 
     def _cards(self, reply: Reply, turn: Turn) -> Iterator[Card]:
         mentioned_by = turn.started.mentioned_by if turn.started.depth else {}

@@ -131,13 +131,20 @@ def _end(events: Sequence[Event], until: int | None, name: str, notes: list[str]
         if not chains[-1].end:
             notes.append(f"its last chain is still open, and left out; {resume}")
         return ends[-1]
+    return _end_before(chains, ends, until, resume, notes)
+
+
+def _end_before(
+    chains: Sequence[Piece], ends: Sequence[int], until: int, resume: str, notes: list[str]
+) -> int:
+    """Return the last event of the chain that contains event `until`, or of the one before it."""
     inside = next((c for c in chains if c.opening.seq <= until <= c.events[-1].seq), None)
+    if inside is None and until < ends[0]:
+        raise UsageError(
+            f"there is no answer up to event {until}",
+            f"its first chain goes from event {chains[0].opening.seq} to {ends[0]}",
+        )
     if inside is None:
-        if until < ends[0]:
-            raise UsageError(
-                f"there is no answer up to event {until}",
-                f"its first chain goes from event {chains[0].opening.seq} to {ends[0]}",
-            )
         return max(end for end in ends if end < until)
     if not inside.end:
         raise UsageError(f"event {until} is in a chain that is still open", resume)

@@ -91,17 +91,21 @@ def find_drift(tape: Tape, members: Sequence[Member]) -> list[Drift]:
     followers = [*_routing(compared), *_remembered(compared), *_misses(tape), *_left_over(tape)]
     for drift, is_root in _inputs(case, tape):
         (roots if is_root else followers).append(drift)
-    inputs = [drift for drift in (*roots, *followers) if drift.kind == "input"]
     if roots or followers:
+        inputs = [drift for drift in (*roots, *followers) if drift.kind == "input"]
         roots[:0] = _workspace(case, tape, members, inputs)
-    if not any(root.field == MEMBERS for root in roots):
+    if MEMBERS not in {root.field for root in roots}:
         roots += _members(case, tape)
     if roots or followers:
         roots += list(_said_otherwise(_compared(case, tape, new), roots))
-    followers.sort(key=_when)
-    if not roots and followers:
-        roots.append(followers.pop(0))
-    return [*roots, *(drift.model_copy(update={"follows": True}) for drift in followers)]
+    return _mark_followers(roots, sorted(followers, key=_when))
+
+
+def _mark_followers(roots: Sequence[Drift], followers: Sequence[Drift]) -> list[Drift]:
+    """Return all drift; what follows from a cause is marked. Without causes, the first is one."""
+    first = 0 if roots else 1
+    marked = (drift.model_copy(update={"follows": True}) for drift in followers[first:])
+    return [*roots, *followers[:first], *marked]
 
 
 def _when(drift: Drift) -> tuple[float, int, bool]:

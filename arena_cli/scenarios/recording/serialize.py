@@ -73,31 +73,39 @@ def _events(
 ) -> Iterator[dict[str, Any]]:
     """Yield the events of a step; of the planted past, only the messages that agents were shown."""
     for event in compare.ordered(stretch.events):
-        about = [call for call, memory_event in stretch.remembering if memory_event is event]
-        yield from (_aside(MEMORY, call, tape) for call in about)
+        yield from _memory_calls(stretch, event, tape)
         line = record(event, ids)
-        if (
-            stretch.step == 0
-            and isinstance(event, MessageEvent)
-            and event.message.id not in shown_ids
-        ):
+        if stretch.step == 0 and _is_unseen(event, shown_ids):
             continue
-        if not isinstance(event, ReplyStarted):
+        if isinstance(event, ReplyStarted):
+            calls = by_reply.get((stretch.session, event.reply), [])
+            yield from _attempts(line, calls, ids, tape)
+        else:
             yield line
-            continue
-        calls = by_reply.get((stretch.session, event.reply), [])
-        for attempt, call in enumerate(calls, start=1):
-            line["input_hash"] = call.input_hash
-            again = {"attempt": attempt} if attempt < len(calls) else {}
-            yield {
-                **line,
-                **again,
-                "input": _input(tape.ignoring.input(call.input), ids),
-            } | call.came
-        if not calls:  # it was no longer in the team
-            yield line
-    untold = [call for call, memory_event in stretch.remembering if memory_event is None]
-    yield from (_aside(MEMORY, call, tape) for call in untold)
+    yield from _memory_calls(stretch, None, tape)
+
+
+def _memory_calls(stretch: Stretch, event: Event | None, tape: Tape) -> Iterator[dict[str, Any]]:
+    """Yield the calls for the team's memory that an event reports; for None, those of no event."""
+    for call, memory_event in stretch.remembering:
+        if memory_event is event:
+            yield _aside(MEMORY, call, tape)
+
+
+def _is_unseen(event: Event, shown_ids: Container[str]) -> bool:
+    return isinstance(event, MessageEvent) and event.message.id not in shown_ids
+
+
+def _attempts(
+    line: dict[str, Any], calls: Sequence[TapedCall], ids: dict[str, str], tape: Tape
+) -> Iterator[dict[str, Any]]:
+    """Yield the line of a reply for each call of the agent, with its input and answer."""
+    for attempt, call in enumerate(calls, start=1):
+        again = {"attempt": attempt} if attempt < len(calls) else {}
+        shown = {"input": _input(tape.ignoring.input(call.input), ids)}
+        yield {**line, "input_hash": call.input_hash, **again, **shown} | call.came
+    if not calls:  # it was no longer in the team
+        yield line
 
 
 def record(event: Event, ids: dict[str, str]) -> dict[str, Any]:
