@@ -22,12 +22,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from arena_cli.adapters.base import Health, Settings, Setup
+from arena_cli.adapters.base import Health, SessionConfig, Settings, Setup
 from arena_cli.context import render
 from arena_cli.context.tokens import estimate
 from arena_cli.protocol import AgentInput, AgentOutput, Emit, ShownMessage
 from arena_cli.session.outgoing import outgoing
-from arena_cli.session.session import Session, SessionConfig
+from arena_cli.session.session import Session
 from arena_cli.transcript.events import Compacted, Event, MessageEvent, ReplyFinished, ReplyStarted
 from arena_cli.workspace.models import (
     AgentProfile,

@@ -31,10 +31,10 @@ from typing import ClassVar
 
 import handover
 
-from arena_cli.adapters.base import Health, Settings, Setup
+from arena_cli.adapters.base import Health, SessionConfig, Settings, Setup
 from arena_cli.protocol import AgentInput, AgentOutput, Emit, Message
 from arena_cli.session.outgoing import Outgoing
-from arena_cli.session.session import Session, SessionConfig
+from arena_cli.session.session import Session
 from arena_cli.transcript import events
 from arena_cli.transcript.events import Event, MessageEvent
 from arena_cli.transcript.log import Log

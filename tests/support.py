@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from arena_cli.adapters import base
-from arena_cli.adapters.base import Health, Settings, Setup
+from arena_cli.adapters.base import Health, SessionConfig, Settings, Setup
 from arena_cli.protocol import AgentInput, AgentOutput, Emit
 from arena_cli.session.outgoing import outgoing
-from arena_cli.session.session import Session, SessionConfig
+from arena_cli.session.session import Session
 from arena_cli.transcript.events import ChainFinished, Event
 from arena_cli.workspace.models import AgentProfile, Human, Member, ModelFacts, Team, TeamConfig
 

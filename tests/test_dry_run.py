@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from program import Program
 from support import WORKED_MESSAGE, Talk, member, team, worked_team
 
+from arena_cli.adapters.base import SessionConfig
 from arena_cli.session import preview, store
 from arena_cli.session.outgoing import outgoing
 from arena_cli.session.preview import Preview
-from arena_cli.session.session import SessionConfig
 from arena_cli.transcript import reader
 from arena_cli.transcript.events import TurnStarted
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from support import member, team
 from test_redact import BODY, KEYS, LETTERS
 
-from arena_cli.adapters.base import Health, Settings, Setup
+from arena_cli.adapters.base import Health, SessionConfig, Settings, Setup
 from arena_cli.errors import AgentOverloaded
 from arena_cli.protocol import AgentInput, AgentOutput, Emit, TextDelta
 from arena_cli.session.outgoing import outgoing
-from arena_cli.session.session import Session, SessionConfig
+from arena_cli.session.session import Session
 from arena_cli.util.redaction import MOST_HELD, REDACTED, TAIL_LENGTH, GrowingText, Redactor
 
 SECRETS = ["hunter22 and more", "22 hunter", "密钥-secret!", "two\nlines of it", "aaaaaaaab"]

@@ -535,7 +535,7 @@ def test_hostile_text_of_any_size_is_read_as_a_small_one_is(kind: str) -> None:
 
 def test_the_work_for_a_name_does_not_grow_with_the_team(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "@agent-7 请看 @agent-none @工程师12号请看 " * 50
-    assert _folds(monkeypatch, text, 200) == _folds(monkeypatch, text, 2_000)
+    assert _folds(monkeypatch, text, 200) == _folds(monkeypatch, text, 2_000) > 0
 
 
 def _folds(monkeypatch: pytest.MonkeyPatch, text: str, members: int) -> int:
@@ -548,7 +548,9 @@ def _folds(monkeypatch: pytest.MonkeyPatch, text: str, members: int) -> int:
         calls += 1
         return fold(text)
 
+    visible_text.fold_name.cache_clear()
     with monkeypatch.context() as patch:
-        patch.setattr(visible_text, "fold_text", counted)
+        for module in (mentions, visible_text):
+            patch.setattr(module, "fold_text", counted)
         mentions.parse_mentions(text, roster, author="", opener="")
     return calls

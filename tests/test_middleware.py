@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 from support import member
 
-from arena_cli.adapters.middleware import CallNext, CallPipeline, CallRequest
-from arena_cli.adapters.runtime import Answer, Heard
+from arena_cli.adapters.runtime import Answer, CallNext, CallPipeline, CallRequest, Heard
 from arena_cli.errors import AgentUnavailable
 from arena_cli.protocol import AgentInput, AgentOutput
 from arena_cli.util.redaction import Redactor

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 from stage import TEAM, Stage
 
+from arena_cli.adapters.base import SessionConfig
 from arena_cli.adapters.scripted import ScriptedAdapter
 from arena_cli.protocol import AgentInput, AgentOutput, Emit
 from arena_cli.scenarios.recording import file
@@ -22,7 +23,6 @@ from arena_cli.scenarios.recording.store import RecordingStore, Wanted
 from arena_cli.scenarios.result import RunResult, ScenarioResult, of_run
 from arena_cli.scenarios.runner import Runner
 from arena_cli.scenarios.select import Selected
-from arena_cli.session.session import SessionConfig
 from arena_cli.transcript import compare
 from arena_cli.util.clock import HastyClock, SystemClock
 

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from support import Puppets, Talk, outgoing, puppet, team
 
+from arena_cli.adapters.base import SessionConfig
 from arena_cli.context import render
 from arena_cli.protocol import AgentInput, AgentOutput, StructuredContent, Usage
 from arena_cli.session import doctor, shelves, store
 from arena_cli.session.notes import Keeper
 from arena_cli.session.outgoing import planted
-from arena_cli.session.session import Session, SessionConfig
+from arena_cli.session.session import Session
 from arena_cli.transcript import compare, reader
 from arena_cli.util.redaction import Redactor
 from arena_cli.workspace.models import Embedding, Member, WorkspaceMemory

@@ -11,7 +11,7 @@ import pytest
 from support import Puppets, Talk, puppet, team
 
 from arena_cli.adapters import runtime
-from arena_cli.adapters.base import Adapter, Health
+from arena_cli.adapters.base import Adapter, Health, SessionConfig
 from arena_cli.adapters.runtime import Runtime
 from arena_cli.context import render
 from arena_cli.errors import AgentUnavailable, DiskRefused
@@ -45,13 +45,11 @@ async def says_no_text(_: Adapter) -> Health:
 
 def health(folder: Path, adapter_type: Callable[[str], type[Adapter]]) -> Health:
     agents = Runtime(
-        workspace=folder,
+        SessionConfig(workspace=folder, adapter_type=adapter_type),
         scratch=folder,
         records=folder,
         renderer=Renderer(render.render, render.chat),
         redactor=Redactor(patterns=["hunter2hunter2"]),
-        environ={},
-        adapter_type=adapter_type,
     )
     return asyncio.run(agents.health(puppet("a")))
 

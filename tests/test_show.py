@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,10 @@ from hypothesis import strategies as st
 from program import Program, until
 from support import WORKED_MESSAGE, Puppets, Talk, member, puppet, team, worked_team
 
+from arena_cli.adapters.base import SessionConfig
 from arena_cli.errors import AgentOverloaded, UsageError
 from arena_cli.protocol import AgentInput
 from arena_cli.session import preview, store
-from arena_cli.session.session import SessionConfig
 from arena_cli.transcript import queries, reader
 from arena_cli.transcript.events import Event, SessionEvent
 
@@ -318,7 +319,7 @@ def test_a_profile_that_changed_is_told(tmp_path: Path) -> None:
     talk.send("go")
     assert shown_again(talk, "a").same
     (one,) = talk.team.members
-    talk.team = team(one._replace(role_prompt="Be long."))
+    talk.team = team(replace(one, role_prompt="Be long."))
     again = shown_again(talk, "a")
     assert not again.same
     assert again.planned.input.role_prompt == "Be long."

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from support import Puppets, Talk, puppet, team
 
+from arena_cli.adapters.base import SessionConfig
 from arena_cli.session import session
-from arena_cli.session.session import SessionConfig
 from arena_cli.workspace.models import ModelFacts
 
 

@@ -1,11 +1,12 @@
 """Define the protocol of every kind of agent: `start`, `invoke`, `health`, `stop`.
 
 Deadline, retry, redaction and transcript are handled once, outside (`runtime`, `arena_cli.engine`).
+`SessionConfig` holds the settings of a session; an adapter gets those it needs in its `Setup`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -13,10 +14,18 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict
 
-from arena_cli.errors import UsageError
+from arena_cli.errors import Fault, UsageError
 from arena_cli.protocol import AgentInput, AgentOutput, Emit, Render, RenderChat
+from arena_cli.util.clock import Clock, SystemClock
 from arena_cli.workspace.agents import AdapterKinds
-from arena_cli.workspace.models import ModelFacts
+from arena_cli.workspace.models import (
+    AgentProfile,
+    Durability,
+    Language,
+    Member,
+    ModelFacts,
+    WorkspaceMemory,
+)
 from arena_cli.yamlio.nodes import Loc
 
 
@@ -224,3 +233,32 @@ def _entry_points() -> dict[str, Any]:
 
 
 KINDS = AdapterKinds(settings_type=settings_type, list_kinds=list_kinds, implied=implied)
+
+
+@dataclass(frozen=True)
+class SessionConfig:
+    """The settings of a run's sessions: the workspace, how to write, which agents to call.
+
+    `profiles` are all agents of the workspace; their secrets are redacted in every session.
+    `models` are the settings of models in `arena.yaml`, by name. `summarizer` and `extractor` are
+    the agents that `memory` names. Without `shared_notes` the notes of the workspace are neither
+    read nor written. Unless it `connects`, no agent and no embedding server is called. `on_problem`
+    is called for notes that cannot be read, and for other problems of the memory.
+    """
+
+    workspace: Path
+    durability: Durability = "fsync"
+    language: Language = "en"
+    redact: Sequence[str] = ()
+    environ: Mapping[str, str] = field(default_factory=dict)
+    profiles: Sequence[AgentProfile] = ()
+    clock: Clock = field(default_factory=SystemClock)
+    wait_s: float = 600.0
+    adapter_type: Callable[[str], type[Adapter]] = adapter_type
+    models: Mapping[str, ModelFacts] = field(default_factory=dict)
+    memory: WorkspaceMemory = field(default_factory=WorkspaceMemory)
+    summarizer: Member | None = None
+    extractor: Member | None = None
+    shared_notes: bool = True
+    connects: bool = True
+    on_problem: Callable[[Fault], None] = lambda _: None

@@ -1,7 +1,8 @@
 """Start, call and stop the agents of one session, and read their output.
 
 All output of an adapter passes here, once: it is redacted, cleaned and read before any of it is
-shown, stored or hashed.
+shown, stored or hashed. A session has a list of middlewares (recording, replay, limits), which
+calls pass from the first to the last; the last one's `call_next` is the adapter itself.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ import contextlib
 import json
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from pydantic import ValidationError
 
-from arena_cli.adapters import base
-from arena_cli.adapters.base import Adapter, Health, Setup
+from arena_cli.adapters.base import Adapter, Health, SessionConfig, Setup
 from arena_cli.errors import (
     AgentError,
     AgentProtocolError,
@@ -46,7 +47,7 @@ from arena_cli.util.redaction import GrowingText, Redactor
 from arena_cli.util.text import clean_text, clean_value, cut_text
 from arena_cli.util.user_pattern import PatternTimeout
 from arena_cli.workspace import agents, visible_text
-from arena_cli.workspace.models import Member, ModelFacts
+from arena_cli.workspace.models import Member
 from arena_cli.yamlio.schema_errors import explain_first
 
 _THINKING = re.compile(r"<(/?)(think|thinking)\s{0,8}>", re.IGNORECASE)
@@ -363,30 +364,22 @@ class Calls(Protocol):
 class Runtime:
     """The adapters of a session by agent; `used` returns the scripted entries an agent used up."""
 
-    def __init__(  # noqa: PLR0913  # each is a thing of its own
+    def __init__(
         self,
+        config: SessionConfig,
         *,
-        workspace: Path,
         scratch: Path,
         records: Path,
         renderer: Renderer,
         redactor: Redactor,
-        environ: Mapping[str, str],
-        models: Mapping[str, ModelFacts] | None = None,
         used: Callable[[str], frozenset[int]] = lambda _: frozenset(),
-        adapter_type: Callable[[str], type[Adapter]] = base.adapter_type,
-        connects: bool = True,
     ) -> None:
-        self._connects = connects
         self.redactor = redactor
-        self._workspace = workspace
+        self._config = config
         self._scratch = scratch
         self._records = records
         self._renderer = renderer
-        self._environ = environ
-        self._models = models or {}
         self._used = used
-        self._adapter_type = adapter_type
         self._running: dict[str, Adapter] = {}
 
     async def invoke(self, member: Member, input: AgentInput, heard: Heard) -> Answer:
@@ -418,8 +411,8 @@ class Runtime:
         Unless the runtime connects, no variable is filled in: settings that depend on a variable
         are not checked, nor are kinds whose `health` may start or contact something.
         """
-        kind = self._adapter_type(str(member.profile.adapter["type"]))
-        if not (self._connects or kind.settings_type.looks_only):
+        kind = self._config.adapter_type(str(member.profile.adapter["type"]))
+        if not (self._config.connects or kind.settings_type.looks_only):
             return Health(True, _NOT_ASKED)
         try:
             async with asyncio.timeout(HEALTH_LIMIT_S):
@@ -433,7 +426,7 @@ class Runtime:
             health = Health(False, str(self._failure(member, error)))
             if isinstance(error, agents.VariableNotSet):
                 return health
-        if not (health.ok or self._connects) and _hangs_on_variables(member):
+        if not (health.ok or self._config.connects) and _hangs_on_variables(member):
             return Health(True, _NOT_ASKED)
         return health
 
@@ -445,7 +438,7 @@ class Runtime:
     async def _adapter(self, member: Member) -> Adapter:
         adapter = self._running.get(member.id)
         if adapter is None:
-            if not self._connects:
+            if not self._config.connects:
                 raise AgentUnavailable(member.id, "this command calls no agent")
             adapter = self._made(member)
             try:
@@ -458,10 +451,11 @@ class Runtime:
 
     def _made(self, member: Member) -> Adapter:
         kind = str(member.profile.adapter["type"])
-        adapter_type = self._adapter_type(kind)
+        adapter_type = self._config.adapter_type(kind)
         shape = adapter_type.settings_type
         # A command that only reads leaves each `${env:NAME}` as it is.
-        variables = self._environ if self._connects else agents.make_placeholders(self._environ)
+        config = self._config
+        variables = config.environ if config.connects else agents.make_placeholders(config.environ)
         filled, _ = agents.fill_settings(
             member.profile.adapter,
             variables,
@@ -478,15 +472,15 @@ class Runtime:
         setup = Setup(
             agent_id=member.id,
             settings=settings,
-            workspace=self._workspace,
+            workspace=config.workspace,
             scratch=self._scratch,
             records=self._records,
             render=self._renderer.text,
             chat=self._renderer.chat,
             used=lambda: self._used(member.id),
-            environ=self._environ,
-            models=self._models,
-            connects=self._connects,
+            environ=config.environ,
+            models=config.models,
+            connects=config.connects,
         )
         return adapter_type(setup)
 
@@ -558,3 +552,45 @@ async def _stop(adapter: Adapter) -> None:
     with contextlib.suppress(Exception):
         async with asyncio.timeout(STOP_LIMIT_S):
             await adapter.stop()
+
+
+class CallRequest(NamedTuple):
+    """A call of an agent: its input, and the receiver of its reports while it runs."""
+
+    member: Member
+    input: AgentInput
+    heard: Heard
+    redactor: Redactor
+
+
+CallNext = Callable[[CallRequest], Awaitable[Answer]]
+
+
+class Middleware(Protocol):
+    """A step that every call of an agent passes through."""
+
+    async def invoke(self, request: CallRequest, call_next: CallNext) -> Answer:
+        """Answer a call, or pass it on. Raises AgentError (redacted) and DiskRefused."""
+        ...
+
+
+class CallPipeline:
+    """The calls of a session's agents, passed through its middlewares."""
+
+    def __init__(self, runtime: Calls, middlewares: Sequence[Middleware]) -> None:
+        self.redactor = runtime.redactor
+        self._runtime = runtime
+        self._middlewares = middlewares
+
+    async def invoke(self, member: Member, input: AgentInput, heard: Heard) -> Answer:
+        """Call an agent once. Raises AgentError (redacted), and DiskRefused if `heard` does."""
+        return await self._call(0, CallRequest(member, input, heard, self.redactor))
+
+    async def _call(self, index: int, request: CallRequest) -> Answer:
+        if index == len(self._middlewares):
+            return await self._runtime.invoke(request.member, request.input, request.heard)
+        return await self._middlewares[index].invoke(request, partial(self._call, index + 1))
+
+    async def stop(self) -> None:
+        """End all that is still running for these agents."""
+        await self._runtime.stop()

@@ -23,12 +23,12 @@ import typer
 
 from arena_cli import errors
 from arena_cli.adapters import base
+from arena_cli.adapters.base import SessionConfig
 from arena_cli.cli import streams
 from arena_cli.cli.command_line import Command
 from arena_cli.errors import ArenaError, Fault, FileFaults, UsageError
 from arena_cli.session import session as session_module
 from arena_cli.session import store
-from arena_cli.session.session import SessionConfig
 from arena_cli.transcript import queries
 from arena_cli.util import files, language, process_signals
 from arena_cli.util.redaction import Redactor

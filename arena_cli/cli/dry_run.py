@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from arena_cli.adapters.base import SessionConfig
 from arena_cli.cli import common
 from arena_cli.reports.lines import INDENT, Words, unresolved, user_words
 from arena_cli.session.outgoing import Outgoing
 from arena_cli.session.preview import Judged, PlannedCall, Preview, preview_send
-from arena_cli.session.session import SessionConfig
 from arena_cli.util.text import escape_line, escape_text
 from arena_cli.workspace.models import Team
 

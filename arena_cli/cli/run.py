@@ -32,13 +32,13 @@ from arena_cli.session.session import make_redactor
 from arena_cli.util.text import escape_json
 
 if TYPE_CHECKING:
+    from arena_cli.adapters.base import SessionConfig
     from arena_cli.errors import Fault
     from arena_cli.reports.lines import Line
     from arena_cli.scenarios.loader import Broken
     from arena_cli.scenarios.model import Scenario
     from arena_cli.scenarios.recording.store import RecordingStore, Wanted
     from arena_cli.scenarios.result import RunResult, ScenarioResult, ScenarioStatus
-    from arena_cli.session.session import SessionConfig
     from arena_cli.util.clock import Clock
     from arena_cli.workspace.workspace import Workspace
 

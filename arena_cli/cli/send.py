@@ -22,8 +22,8 @@ from arena_cli.workspace import mentions
 from arena_cli.workspace.models import Member
 
 if TYPE_CHECKING:
+    from arena_cli.adapters.base import SessionConfig
     from arena_cli.session.outgoing import Outgoing
-    from arena_cli.session.session import SessionConfig
     from arena_cli.session.store import Stored
     from arena_cli.transcript.events import ChainFinished
     from arena_cli.workspace.models import AgentProfile, Team

@@ -19,8 +19,8 @@ from arena_cli.util.text import escape_line
 from arena_cli.workspace.agents import read_dotenv
 
 if TYPE_CHECKING:
+    from arena_cli.adapters.base import SessionConfig
     from arena_cli.scenarios.model import Scenario
-    from arena_cli.session.session import SessionConfig
     from arena_cli.session.trust_store import Contact
     from arena_cli.workspace.models import AgentProfile
     from arena_cli.workspace.workspace import Workspace

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from arena_cli.context import render
 from arena_cli.context.tokens import estimate
-from arena_cli.notes import search
-from arena_cli.notes.model import Note
+from arena_cli.notes.model import MOST_SHOWN, Note
 from arena_cli.protocol import Message, ShownMessage
 from arena_cli.util import text
 
@@ -254,7 +253,7 @@ class Memory(NamedTuple):
     summarised: int = 0
     pinned: Sequence[Pinned] = ()
     notes: Sequence[RecalledNote] = ()
-    most_notes: int = search.MOST_SHOWN
+    most_notes: int = MOST_SHOWN
 
 
 NOTHING = Memory()

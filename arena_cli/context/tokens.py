@@ -4,7 +4,7 @@ The estimate aims at the mean of three current tokenizers: OpenAI's o200k, and t
 DeepSeek V4. The weights were fitted to their counts of prose, code and data in some twenty
 languages; the texts and counts that tests compare with are in tests/data/token_counts.json. If the
 model of an agent counts differently, its counts correct the estimate
-(`transcript.token_calibration`).
+(`transcript.state`).
 
 Tokenizers first split where words, numbers, blanks and signs meet. The weights do the same, for
 ASCII and around Han. Characters of other scripts have a weight each. Weights are hundredths of a

@@ -11,15 +11,15 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from arena_cli.context import render, window
 from arena_cli.engine import call, compaction
 from arena_cli.engine.plan import Room
 from arena_cli.engine.recall import Recollection
 from arena_cli.errors import ArenaError, DiskRefused, Fault
-from arena_cli.notes import agent_extraction, compliance, extraction, lifecycle, staging
-from arena_cli.notes.model import Draft, Kind, Note
+from arena_cli.notes import agent_extraction, extraction, lifecycle, staging
+from arena_cli.notes.model import RULES, Draft, Kind, Note
 from arena_cli.notes.staging import NoteChange, Staged, StagedFile
 from arena_cli.notes.store import Folder
 from arena_cli.protocol import Message, ShownMessage, parse_seq
@@ -28,6 +28,9 @@ from arena_cli.transcript.conversation import Chain, Turn
 from arena_cli.transcript.events import Deviation, Extracted, NoteAct, NoteEvent, ReplyFinished
 from arena_cli.transcript.log import Log
 from arena_cli.workspace.models import Member
+
+if TYPE_CHECKING:
+    from arena_cli.notes.compliance import IgnoredNote
 
 # The rest of the extracting agent's window is for the question itself and the notes it names.
 _QUESTION_SHARE = 0.6
@@ -79,6 +82,8 @@ def _tell_deviations(room: Room, recollection: Recollection, chain: Chain) -> No
     index = recollection.index()
     if index is None:
         return
+    from arena_cli.notes import compliance  # noqa: PLC0415 - most sessions have no notes
+
     turn = chain.turns[-1]
     reported = {
         (event.reply, event.note) for event in turn.side_events if isinstance(event, Deviation)
@@ -106,7 +111,7 @@ def _was_shown(note: Note, done: ReplyFinished, turn: Turn, room: Room) -> bool:
     return room.scene.team.member(done.agent) is not None and room.scene.reaches(done.agent, source)
 
 
-def _tell_deviation(ignored: compliance.IgnoredNote, done: ReplyFinished, room: Room) -> None:
+def _tell_deviation(ignored: IgnoredNote, done: ReplyFinished, room: Room) -> None:
     room.journal.write(
         Deviation,
         reply=done.reply,
@@ -154,7 +159,7 @@ def _propose(
         if settings.rules and message.author_type != "system"
         for draft in extraction.extract_by_rules(
             message.content,
-            by=lifecycle.RULES,
+            by=RULES,
             source=message.id,
             patterns=settings.patterns,
             roster=room.roster,

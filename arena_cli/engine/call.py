@@ -240,25 +240,21 @@ async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) ->
     retries = 0
     if (profile.on_failure or config.on_failure) == "retry":
         retries = config.retries if profile.retries is None else profile.retries
+    ends_at = began + limit
     while True:
-        seconds_left = limit - (room.clock.monotonic() - began)
+        seconds_left = ends_at - room.clock.monotonic()
         try:
             answer = await _attempt(planned, planned.member, room, heard, seconds_left)
         except AgentError as error:
-            if isinstance(error, AgentRefused) and error.overflow:
-                if planned.shrunk < _MOST_SHRUNK and _smaller(planned, room):
-                    _again(planned, room, heard)
-                    continue
-                error.mend = _TOO_MUCH.format(planned.input_tokens, _attached(planned))
-            wait = _wait_before_retry(error, planned.failed - planned.shrunk, retries, room.clock)
-            seconds_left = limit - (room.clock.monotonic() - began)
-            if wait is None or wait >= seconds_left:
+            if not await _may_try_again(error, planned, room, ends_at, retries):
                 status: ReplyStatus = "timeout" if isinstance(error, AgentTimeout) else "error"
                 return _Ending(
                     status, str(error), metadata={**heard.metadata(failed=True), **error.metadata}
                 )
-            await room.clock.sleep(wait)
-            _again(planned, room, heard)
+            planned.failed += 1
+            planned.attempt += 1
+            announce(planned, room)
+            heard.forget()
             continue
         for status_event in answer.output.status_updates:
             _report(status_event, planned, room)
@@ -277,11 +273,19 @@ async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) ->
         )
 
 
-def _again(planned: Planned, room: Room, heard: Heard) -> None:
-    planned.failed += 1
-    planned.attempt += 1
-    announce(planned, room)
-    heard.forget()
+async def _may_try_again(
+    error: AgentError, planned: Planned, room: Room, ends_at: float, retries: int
+) -> bool:
+    """Shorten an input that was too long, or wait before a retry; return False if neither helps."""
+    if isinstance(error, AgentRefused) and error.overflow:
+        if planned.shrunk < _MOST_SHRUNK and _smaller(planned, room):
+            return True
+        error.mend = _TOO_MUCH.format(planned.input_tokens, _attached(planned))
+    wait = _wait_before_retry(error, planned.failed - planned.shrunk, retries, room.clock)
+    if wait is None or wait >= ends_at - room.clock.monotonic():
+        return False
+    await room.clock.sleep(wait)
+    return True
 
 
 def _smaller(planned: Planned, room: Room) -> bool:

@@ -26,8 +26,8 @@ from arena_cli.notes import text as text_module
 from arena_cli.notes import vectors as vectors_module
 from arena_cli.notes.embeddings import EmbeddingFailed
 from arena_cli.notes.markdown import NoteFault
-from arena_cli.notes.model import KINDS, Kind, Note
-from arena_cli.notes.search import MOST_SHOWN, Hit, Scope
+from arena_cli.notes.model import KINDS, MOST_SHOWN, Kind, Note
+from arena_cli.notes.search import Hit, Scope
 from arena_cli.notes.staging import Approvals, ReadTrail
 from arena_cli.notes.store import Folder, FolderEntry
 from arena_cli.notes.text import Stems, of_note

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from arena_cli.errors import UsageError
 from arena_cli.notes import markdown, model
 from arena_cli.notes.markdown import NoteFault
-from arena_cli.notes.model import Draft, Note, Status
+from arena_cli.notes.model import RULES, Draft, Note, Status
 from arena_cli.notes.staging import NoteChange
 from arena_cli.notes.store import Folder, Make, NoSuchNote
 from arena_cli.util import clock
@@ -162,9 +162,6 @@ def _without(words: tuple[str, ...], other_words: tuple[str, ...]) -> list[str]:
             missing.append(word)
     return missing
 
-
-RULES = "rules"
-"""Who took a note that nobody wrote."""
 
 Told = Container[tuple[str, str]]
 """(note, message): what is in the trail already."""

@@ -33,6 +33,12 @@ CATEGORIES: dict[Kind, Category] = {
 """The kinds that can be shared, and the folder of each."""
 
 PINNING_KINDS: frozenset[Kind] = frozenset({"decision", "requirement"})
+RULES = "rules"
+"""The author of a note that the rules extracted."""
+
+MOST_SHOWN = 6
+"""The number of notes that an agent is shown, unless its team says otherwise."""
+
 PINNING_IMPORTANCE = 0.8
 
 

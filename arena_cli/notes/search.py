@@ -24,8 +24,6 @@ KIND_WEIGHTS: dict[Kind, float] = {
 }
 """What a note's relevance is multiplied by; those that are not named count 1."""
 
-MOST_SHOWN = 6
-
 MOST_WORDS = 48
 """So many words of a long question are looked for, the rarest of them."""
 

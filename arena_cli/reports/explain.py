@@ -16,7 +16,7 @@ from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.events import Candidates, Event, MessageEvent, ReplyFinished
 from arena_cli.transcript.state import Fold
 from arena_cli.util.text import cut_text, escape_line
-from arena_cli.workspace import mentions
+from arena_cli.workspace import mentions, visible_text
 from arena_cli.workspace.mentions import Everybody, MentionSpot, Opener, Somebody
 from arena_cli.workspace.models import Member, Team
 from arena_cli.workspace.relevance import Haystack, find_hits, score_hits
@@ -201,14 +201,14 @@ def _explain_added(
         member_id for member_id in (*event.refused, *message.mentions) if member_id not in in_text
     ]
     unknown = {
-        mentions.fold_name(name_used.written) for name_used in names if name_used.why == NOBODY
+        visible_text.fold_name(name_used.written) for name_used in names if name_used.why == NOBODY
     }
     return [
         *(MentionReason("", [member_id], ADDED, "") for member_id in dict.fromkeys(added)),
         *(
             MentionReason(name, [], ADDED, NOBODY)
             for name in event.unresolved
-            if mentions.fold_name(name) not in unknown
+            if visible_text.fold_name(name) not in unknown
         ),
     ]
 
@@ -239,12 +239,12 @@ def _explain_mention(spot: MentionSpot, author: str, opener: str, team: Team) ->
 
 
 def _which_name(written: str, member_id: str, team: Team) -> str:
-    folded = mentions.fold_name(written)
-    if folded == mentions.fold_name(member_id):
+    folded = visible_text.fold_name(written)
+    if folded == visible_text.fold_name(member_id):
         return "id"
     member = team.member(member_id)
     aliases = member.profile.aliases if member else ()
-    return "alias" if folded in map(mentions.fold_name, aliases) else "name"
+    return "alias" if folded in map(visible_text.fold_name, aliases) else "name"
 
 
 def _explain_called(chain: Chain, team: Team) -> Called:

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from arena_cli.notes.lifecycle import RULES
+from arena_cli.notes.model import RULES
 from arena_cli.protocol import Message, Position, Volatile
 from arena_cli.reports import lines
 from arena_cli.reports.lines import BETWEEN, EMPTY, INDENT, Line, Span, Words, line
@@ -205,12 +205,11 @@ class Timeline:
         yield from self._session(session)
         self._chain_turn = turns
 
-    def drawn(self, event: Event) -> Iterator[Line]:
-        """Yield the lines for one event; none for an event that is not shown."""
-        if self._is_loose and isinstance(event, (MessageEvent, ChainFinished)):
-            self._is_loose = False
-            yield EMPTY
-        yield from self._drawn(event)
+    def drawn(self, event: Event) -> list[Line]:
+        """Return the lines for one event; none for an event that is not shown."""
+        is_apart = self._is_loose and isinstance(event, (MessageEvent, ChainFinished))
+        self._is_loose = self._is_loose and not is_apart
+        return [*([EMPTY] if is_apart else ()), *self._drawn(event)]
 
     def _drawn(self, event: Event) -> Iterator[Line]:
         match event:

@@ -10,7 +10,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from arena_cli.adapters.middleware import Middleware
+from arena_cli.adapters.base import SessionConfig
+from arena_cli.adapters.runtime import Middleware
 from arena_cli.protocol import Usage
 from arena_cli.scenarios.expect import evaluate, text_checks
 from arena_cli.scenarios.expect.context import CheckContext
@@ -18,7 +19,6 @@ from arena_cli.scenarios.expect.judge_checks import MATTER, RUBRIC, Answered, Qu
 from arena_cli.scenarios.expect.model import Expect
 from arena_cli.scenarios.model import Scenario
 from arena_cli.session.one_shot import Aside
-from arena_cli.session.session import SessionConfig
 from arena_cli.workspace.models import Member
 
 PASS = frozenset({"pass", "passed", "passes", "true", "yes", "holds", "是", "通过", "符合"})

@@ -219,7 +219,7 @@ class _FilledFile:
     @classmethod
     def of(cls, documents: Sequence[Document], case: Case | None, index: int) -> _FilledFile:
         """Merge the parts and fill in the vars."""
-        own_vars = nodes.get_child(variables.merged(documents), "vars")
+        own_vars = nodes.find_value(variables.merged(documents), ("vars",))
         case_vars = case.vars if case else {}
         values = {**(own_vars if isinstance(own_vars, dict) else {}), **case_vars}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
@@ -410,7 +410,7 @@ class Scenario:
         loaded = self.profiles.get(agent.id) if agent else None
         if agent is None or loaded is None:
             return agent
-        return agent._replace(profile=loaded.profile, role_prompt=loaded.role_prompt)
+        return replace(agent, profile=loaded.profile, role_prompt=loaded.role_prompt)
 
     def place(self, loc: Loc) -> tuple[str, int]:
         """Return the file and the line of the key at `loc`."""

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from arena_cli.adapters.middleware import CallNext, CallRequest, Middleware
-from arena_cli.adapters.runtime import Answer
+from arena_cli.adapters.base import SessionConfig
+from arena_cli.adapters.runtime import Answer, CallNext, CallRequest, Middleware
 from arena_cli.context import render
 from arena_cli.engine import call
 from arena_cli.errors import ArenaError, DiskRefused, UsageError
@@ -40,7 +40,7 @@ from arena_cli.scenarios.result import (
 )
 from arena_cli.scenarios.variables import NotSaved
 from arena_cli.session.outgoing import Outgoing, Planted
-from arena_cli.session.session import Session, SessionConfig, make_redactor, own_notes
+from arena_cli.session.session import Session, make_redactor, own_notes
 from arena_cli.transcript.conversation import read_conversation
 from arena_cli.transcript.events import (
     ChainFinished,

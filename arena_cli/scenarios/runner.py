@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 
+from arena_cli.adapters.base import SessionConfig
 from arena_cli.errors import DiskRefused
 from arena_cli.scenarios.model import Scenario
 from arena_cli.scenarios.play import Keep, Playing
 from arena_cli.scenarios.recording.store import RecordingStore
 from arena_cli.scenarios.result import WRONG, ScenarioResult, ScenarioStatus
-from arena_cli.session.session import SessionConfig
 
 
 class Runner:

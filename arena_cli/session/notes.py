@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from arena_cli.adapters.base import SessionConfig
 from arena_cli.engine import after_turn
 from arena_cli.errors import DiskRefused, Fault, SessionBusy, UsageError
 from arena_cli.notes import lifecycle, markdown, review, staging
@@ -24,7 +25,6 @@ from arena_cli.notes.staging import NoteChange
 from arena_cli.notes.store import Folder, Make
 from arena_cli.protocol import Message, parse_seq
 from arena_cli.session import outgoing, shelves, store
-from arena_cli.session.session import SessionConfig
 from arena_cli.session.shelves import Shelf
 from arena_cli.transcript import log, queries, reader
 from arena_cli.transcript.events import (

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from arena_cli.adapters.base import Health
-from arena_cli.adapters.middleware import CallPipeline, Middleware
+from arena_cli.adapters.base import Health, SessionConfig
 from arena_cli.adapters.process import cleanup
-from arena_cli.adapters.runtime import Calls
+from arena_cli.adapters.runtime import CallPipeline, Calls, Middleware
 from arena_cli.context import render, window
 from arena_cli.engine import loop, plan
 from arena_cli.engine.call import announce, run
@@ -22,7 +22,6 @@ from arena_cli.errors import DiskRefused
 from arena_cli.protocol import AgentInput
 from arena_cli.session import outgoing, session, store
 from arena_cli.session.outgoing import Outgoing
-from arena_cli.session.session import SessionConfig
 from arena_cli.transcript import log
 from arena_cli.transcript.events import Event, ReplyFinished
 from arena_cli.transcript.log import Journal, NullLog
@@ -59,8 +58,8 @@ class Aside:
         middlewares: Sequence[Middleware] = (),
     ) -> None:
         self.used: dict[str, set[int]] = {}
-        self._place = session_config
-        self._config = config or TeamConfig()
+        self._config = session_config
+        self._rules = config or TeamConfig()
         self._middlewares = middlewares
         self._teams: dict[str, Team] = {}
         self._called: dict[str, int] = {}
@@ -84,7 +83,7 @@ class Aside:
                 idle.append(calls)
 
     async def __aenter__(self) -> Aside:
-        cleanup.end_recorded(session.process_records_folder(self._place))
+        cleanup.end_recorded(store.records_in(self._config.workspace))
         return self
 
     async def __aexit__(
@@ -103,8 +102,8 @@ class Aside:
 
     def _made(self, member: Member) -> Calls:
         runtime = session.make_runtime(
-            self._place,
-            session.make_redactor(self._place, [member.profile]),
+            self._config,
+            session.make_redactor(self._config, [member.profile]),
             scratch=self._folder() / "scratch",
             used=lambda agent: frozenset(self.used.get(agent, ())),
         )
@@ -127,7 +126,7 @@ class Aside:
         return root / f"{root.name}-{self._count}"
 
     async def _asked(self, member: Member, text: str, calls: Calls) -> OneShotReply:
-        team = self._teams.setdefault(member.id, Team(None, (member,), config=self._config))
+        team = self._teams.setdefault(member.id, Team(None, (member,), config=self._rules))
         folder = self._folder()
         history = window.make_history(team)
         fold = Fold(history.append)
@@ -136,13 +135,13 @@ class Aside:
         room = Room(
             scene=Scene(folder.name, team, fold, history),
             roster=mentions.build_roster(team),
-            journal=Journal(NullLog(self._place.clock), fold, heard.append),
+            journal=Journal(NullLog(self._config.clock), fold, heard.append),
             runtime=calls,
-            clock=self._place.clock,
+            clock=self._config.clock,
             keep=lambda parts, message_id: log.store(
                 parts, message_id, session=folder, workspace=folder
             ),
-            language=self._place.language,
+            language=self._config.language,
         )
         planned = _planned(room, member.id, text)
         announce(planned, room)
@@ -185,7 +184,7 @@ async def call_once(config: SessionConfig, member: Member, limit_s: float) -> Tr
     """
     once = member.profile.model_copy(update={"on_failure": "skip", "timeout_s": limit_s})
     async with Aside(config) as aside:
-        answer = await aside.ask(member._replace(profile=once), Texts(config.language)(QUESTION))
+        answer = await aside.ask(replace(member, profile=once), Texts(config.language)(QUESTION))
     return Trial(*render.render(answer.input, config.language), answer.finished)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from arena_cli import errors
+from arena_cli.adapters.base import SessionConfig
 from arena_cli.context import window
 from arena_cli.context import window as window_module
 from arena_cli.context.history import KEPT_AT_LEAST, History, Memory
@@ -26,7 +27,7 @@ from arena_cli.protocol import Message
 from arena_cli.session import outgoing, session, store
 from arena_cli.session import session as session_module
 from arena_cli.session.outgoing import Outgoing
-from arena_cli.session.session import SessionConfig, make_redactor, open_recollection
+from arena_cli.session.session import make_redactor, open_recollection
 from arena_cli.session.store import Stored
 from arena_cli.transcript import log, queries, reader
 from arena_cli.transcript.conversation import Chain

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import unicodedata
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from arena_cli.adapters import base, pricing
-from arena_cli.adapters.base import Adapter
-from arena_cli.adapters.middleware import CallPipeline, Middleware
+from arena_cli.adapters import pricing
+from arena_cli.adapters.base import SessionConfig
 from arena_cli.adapters.process import cleanup
-from arena_cli.adapters.runtime import Runtime
+from arena_cli.adapters.runtime import CallPipeline, Middleware, Runtime
 from arena_cli.context import history, render, window
 from arena_cli.engine import after_turn, loop
 from arena_cli.engine.loop import Engine
@@ -43,17 +42,12 @@ from arena_cli.transcript.events import (
 from arena_cli.transcript.log import Journal, Log
 from arena_cli.transcript.reader import Problem
 from arena_cli.util import files
-from arena_cli.util.clock import Clock, SystemClock
 from arena_cli.util.redaction import Redactor
 from arena_cli.workspace import agents, mentions
 from arena_cli.workspace.models import (
     AgentProfile,
-    Durability,
-    Language,
     Member,
-    ModelFacts,
     Team,
-    WorkspaceMemory,
 )
 
 if TYPE_CHECKING:
@@ -130,35 +124,6 @@ def smallest_room(config: SessionConfig, members: Iterable[Member]) -> int:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class SessionConfig:
-    """The settings of a run's sessions: the workspace, how to write, which agents to call.
-
-    `profiles` are all agents of the workspace; their secrets are redacted in every session.
-    `models` are the settings of models in `arena.yaml`, by name. `summarizer` and `extractor` are
-    the agents that `memory` names. Without `shared_notes` the notes of the workspace are neither
-    read nor written. Unless it `connects`, no agent and no embedding server is called. `on_problem`
-    is called for notes that cannot be read, and for other problems of the memory.
-    """
-
-    workspace: Path
-    durability: Durability = "fsync"
-    language: Language = "en"
-    redact: Sequence[str] = ()
-    environ: Mapping[str, str] = field(default_factory=dict)
-    profiles: Sequence[AgentProfile] = ()
-    clock: Clock = field(default_factory=SystemClock)
-    wait_s: float = 600.0
-    adapter_type: Callable[[str], type[Adapter]] = base.adapter_type
-    models: Mapping[str, ModelFacts] = field(default_factory=dict)
-    memory: WorkspaceMemory = field(default_factory=WorkspaceMemory)
-    summarizer: Member | None = None
-    extractor: Member | None = None
-    shared_notes: bool = True
-    connects: bool = True
-    on_problem: Callable[[Fault], None] = lambda _: None
-
-
 class Session:
     """A conversation open for writing until `close`; `problems` are lines that were skipped.
 
@@ -188,7 +153,7 @@ class Session:
         self.team = team
         self._scenario = scenario
         self.problems: list[Problem] = []
-        self._place = config
+        self._config = config
         self.folder = store.make_session_folder(config.workspace, name, config.clock)
         self.name = self.folder.name
         with contextlib.ExitStack() as held:
@@ -209,11 +174,12 @@ class Session:
         on_text: Callable[[str, str], None] | None,
         middlewares: Sequence[Middleware],
     ) -> None:
-        config, team = self._place, self.team
+        config, team = self._config, self.team
         self._roster = mentions.build_roster(team)
         self._redactor = make_redactor(config, [member.profile for member in team.members])
         self._history = window.make_history(team)
-        cleanup.end_recorded(process_records_folder(config))
+        if os.path.lexists(records := store.records_in(config.workspace)):
+            cleanup.end_recorded(records)
         transcript = self.folder / store.TRANSCRIPT
         repair = log.repair(transcript, reader.last_seq(transcript) + 1)
         fold = reader.load_fold(
@@ -262,7 +228,7 @@ class Session:
             if folder.shared and after_turn.is_act_unfinished(store.trail_path(folder)):
                 from arena_cli.session import notes, shelves  # noqa: PLC0415 - after a crash
 
-                notes.finish(self._place, shelves.open_shelf(self._place.workspace, None))
+                notes.finish(self._config, shelves.open_shelf(self._config.workspace, None))
 
     @property
     def open_chain(self) -> Chain | None:
@@ -362,7 +328,7 @@ class Session:
         self.close()
 
     def _windows(self) -> dict[str, int]:
-        config = self._place
+        config = self._config
         beside = [member for member in (config.summarizer, config.extractor) if member is not None]
         return windows(config, [*self.team.members, *beside])
 
@@ -387,14 +353,9 @@ class Session:
             attachments,
             message_id,
             session=self.folder,
-            workspace=self._place.workspace,
-            sync=self._place.durability == "fsync",
+            workspace=self._config.workspace,
+            sync=self._config.durability == "fsync",
         )
-
-
-def process_records_folder(config: SessionConfig) -> Path:
-    """Return the folder with records of running processes, so that strays can be ended."""
-    return store.records_in(config.workspace)
 
 
 def make_runtime(
@@ -406,19 +367,15 @@ def make_runtime(
 ) -> Runtime:
     """Make the runtime that calls agents; `used` returns the used entries of an agent's script."""
     return Runtime(
-        workspace=config.workspace,
+        config,
         scratch=scratch,
-        records=process_records_folder(config),
+        records=store.records_in(config.workspace),
         renderer=Renderer(
             partial(render.render, language=config.language),
             partial(render.chat, language=config.language),
         ),
         redactor=redactor,
-        environ=config.environ,
-        models=config.models,
         used=used,
-        adapter_type=config.adapter_type,
-        connects=config.connects,
     )
 
 

@@ -137,28 +137,34 @@ def find(name: str, among: Sequence[Shelf], root: Path, here: Path) -> NoteRefer
     by_path = _by_path(name, root, here) if name.endswith(SUFFIX) else None
     if by_path is not None:
         return by_path
-    folded = model.folded(name.removesuffix(SUFFIX))
     candidates = [
         NoteReference(shelf, entry.id) for shelf in among for entry in shelf.folder.entries()
     ]
-    exact = [candidate for candidate in candidates if candidate.id == name]
-    alike = [candidate for candidate in candidates if model.folded(candidate.id) == folded]
-    begins = [candidate for candidate in candidates if folded and _begins(candidate.id, folded)]
-    for matches in (exact, alike, begins):
-        if len(matches) == 1:
-            return matches[0]
-        if matches:
-            ids = ", ".join(escape_line(candidate.id) for candidate in matches[:_MOST_NAMED])
-            omitted = (
-                f", and {len(matches) - _MOST_NAMED} more" if len(matches) > _MOST_NAMED else ""
-            )
-            raise UsageError(
-                f"{escape_line(name)} is ambiguous: {ids}{omitted}", "Name one of them."
-            )
+    matches = _match_name(name, candidates)
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise _ambiguous(name, matches)
     scope = " or ".join(shelf.name for shelf in among)
     near = errors.find_nearest(name, [candidate.id for candidate in candidates])
     mend = f"did you mean `{escape_line(near)}`?" if near else "`arena knowledge list` lists them"
     raise UsageError(f"there is no note {escape_line(name)} in {escape_line(scope)}", mend)
+
+
+def _match_name(name: str, candidates: Sequence[NoteReference]) -> list[NoteReference]:
+    """Return the notes of exactly that name; else those alike; else those that begin with it."""
+    folded = model.folded(name.removesuffix(SUFFIX))
+    exact = [candidate for candidate in candidates if candidate.id == name]
+    alike = [candidate for candidate in candidates if model.folded(candidate.id) == folded]
+    begins = [candidate for candidate in candidates if folded and _begins(candidate.id, folded)]
+    return exact or alike or begins
+
+
+def _ambiguous(name: str, matches: Sequence[NoteReference]) -> UsageError:
+    ids = ", ".join(escape_line(match.id) for match in matches[:_MOST_NAMED])
+    more = len(matches) - _MOST_NAMED
+    omitted = f", and {more} more" if more > 0 else ""
+    return UsageError(f"{escape_line(name)} is ambiguous: {ids}{omitted}", "Name one of them.")
 
 
 def _begins(id: str, prefix: str) -> bool:

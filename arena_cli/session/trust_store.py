@@ -13,7 +13,7 @@ import itertools
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,16 +67,20 @@ def find_contacts(
         variables = list_variables(profile.adapter)
         for endpoint in _endpoints(profile, variables, dotenv):
             _add_contact(by_key, endpoint, {*variables, *endpoint.variables}, profile.agent_id)
-    if embedding is not None and embedding.base_url:
-        from arena_cli.adapters import http  # noqa: PLC0415 - most workspaces have none
-
+    address = embedding.base_url if embedding is not None else None
+    if address or dotenv:
+        from arena_cli.adapters import http  # noqa: PLC0415 - most workspaces have neither
+        from arena_cli.adapters.process import run  # noqa: PLC0415 - likewise
+    if address and embedding is not None:
         variables = list_variables({"api_key": embedding.api_key})
-        _add_contact(by_key, http.endpoint(embedding.base_url), variables, EMBEDDING)
+        _add_contact(by_key, http.endpoint(address), variables, EMBEDDING)
     for target in functions:
         _add_contact(by_key, Endpoint("function", target), {EVERYTHING}, "checks")
-    if dotenv and any(contact.endpoint.type in ("program", "kind") for contact in by_key.values()):
-        for endpoint in _settings_of_programs(dotenv):
-            _add_contact(by_key, endpoint, (), "every program")
+    if any(contact.endpoint.type in ("program", "kind") for contact in by_key.values()):
+        for name, value in dotenv.items():
+            if run.is_always_given(name):  # such as a proxy
+                setting = f".env: {name}={http.without_login(value)}"
+                _add_contact(by_key, Endpoint("setting", setting), (), "every program")
     return list(by_key.values())
 
 
@@ -112,18 +116,10 @@ def _endpoints(profile: AgentProfile, named: set[str], dotenv: Mapping[str, str]
     endpoints = shape.endpoints(keys) if shape else []
     if not endpoints and named:
         endpoints = [Endpoint("agent", profile.agent_id)]
+    if not endpoints:
+        return []
     plain = Redactor((), ())
     return [endpoint._replace(name=plain.text(endpoint.name)) for endpoint in endpoints]
-
-
-def _settings_of_programs(dotenv: Mapping[str, str]) -> Iterator[Endpoint]:
-    """Yield the variables of `.env` that every program gets, such as a proxy."""
-    from arena_cli.adapters import http  # noqa: PLC0415 - most workspaces have none
-    from arena_cli.adapters.process import run  # noqa: PLC0415 - likewise
-
-    for name, value in dotenv.items():
-        if run.is_always_given(name):
-            yield Endpoint("setting", f".env: {name}={http.without_login(value)}")
 
 
 def _filled(value: object, dotenv: Mapping[str, str]) -> object:

@@ -107,7 +107,8 @@ class Turn:
     @property
     def called(self) -> list[str]:
         """All agents that are called in this turn, in order of call."""
-        return [*self.must, *self.asked]
+        candidates = self.candidates
+        return [*self.started.must, *(candidates.asked if candidates else ())]
 
     @property
     def concerned(self) -> list[str]:
@@ -134,10 +135,12 @@ class Turn:
 
     def results(self) -> list[ReplyFinished]:
         """Return the replies that ended, in order of call."""
-        if not self.replies:
-            return []
-        ended = (self.result(agent) for agent in self.called)
-        return [done for done in ended if done is not None]
+        ended = []
+        for agent in self.called if self.replies else ():
+            reply = self.replies.get(agent)
+            if reply is not None and reply.finished is not None:
+                ended.append(reply.finished)
+        return ended
 
     def ends(self) -> list[ReplyFinished]:
         """Return every end of a reply, those that were cancelled too."""

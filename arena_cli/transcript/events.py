@@ -93,7 +93,7 @@ class SideEvent(Event):
     """An event outside the steps of a conversation, such as work for the team's memory.
 
     It opens, continues and ends nothing. Readers show and compare it by its markers, and in the
-    timeline by its entry in `reports.event_lines`.
+    timeline by its entry in `reports.timeline`.
     """
 
     @property
@@ -105,11 +105,12 @@ class SideEvent(Event):
 @cache
 def list_fields(shape: type[Shape], *markers: type) -> frozenset[str]:
     """Return the names of the fields of a shape that have one of these markers."""
-    return frozenset(
-        name
-        for name, field in shape.model_fields.items()
-        if any(marker in field.metadata for marker in markers)
-    )
+    marked = set()
+    for name, field in shape.model_fields.items():
+        for marker in markers:
+            if marker in field.metadata:
+                marked.add(name)
+    return frozenset(marked)
 
 
 class SessionEvent(Event):

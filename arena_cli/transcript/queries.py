@@ -30,7 +30,7 @@ from arena_cli.transcript.events import (
 from arena_cli.transcript.state import Fold
 from arena_cli.util import files
 from arena_cli.util.text import escape_line
-from arena_cli.workspace import mentions
+from arena_cli.workspace import visible_text
 
 BLOCK = 1_048_576
 
@@ -314,14 +314,14 @@ def _first_of(path: Path) -> SessionEvent | None:
 
 def agent_named(path: Path, name: str) -> str:
     """Return the id of a present or former member with that id or name. Raises UsageError."""
-    folded = mentions.fold_name(name.removeprefix("@").removeprefix("＠"))
+    folded = visible_text.fold_name(name.removeprefix("@").removeprefix("＠"))
     agents: dict[str, None] = {}
     seq = reader.last_seq(path) + 1
     while (session := session_before(path, seq)) and session.seq < seq:
         seq = session.seq
         for member in session.members:
             agents.update({member.id: None, member.name: None})
-            if folded in (mentions.fold_name(member.id), mentions.fold_name(member.name)):
+            if folded in (visible_text.fold_name(member.id), visible_text.fold_name(member.name)):
                 return member.id
     raise UsageError(
         f"no agent of this session is called {escape_line(name)!r}",

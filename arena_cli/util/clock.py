@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 import time
 from datetime import UTC, datetime
 from typing import Protocol
@@ -51,11 +51,11 @@ class SystemClock:
 
     def jitter(self) -> float:
         """Return a fraction in [0, 1), in millionths."""
-        return secrets.randbelow(1_000_000) / 1_000_000
+        return int.from_bytes(os.urandom(8)) % 1_000_000 / 1_000_000
 
     def token(self, digits: int) -> str:
         """Return a number of random hexadecimal digits."""
-        return secrets.token_hex((digits + 1) // 2)[:digits]
+        return os.urandom((digits + 1) // 2).hex()[:digits]
 
 
 class HastyClock:

@@ -483,23 +483,22 @@ def _read_commit(folder: Path) -> str:
     if mark.is_file():  # of a worktree or a submodule
         git = mark.parent / _read(mark).removeprefix("gitdir:").strip()
     head = _read(git / "HEAD").strip()
-    if not head.startswith("ref:"):
-        return head if _COMMIT.fullmatch(head) else ""
-    name = head.removeprefix("ref:").strip()
+    commit = _read_ref(git, head.removeprefix("ref:").strip()) if head[:4] == "ref:" else head
+    return commit if _COMMIT.fullmatch(commit) else ""
+
+
+def _read_ref(git: Path, name: str) -> str:
+    """Return the text of a branch, from its own file or from the packed ones; "" if it has none."""
     shared = git / "commondir"
     common = git / _read(shared).strip() if shared.is_file() else git
-    for base in (git, common):
-        if _is_plain(name) and (base / name).is_file():
-            commit = _read(base / name).strip()
-            return commit if _COMMIT.fullmatch(commit) else ""
+    is_plain = name.startswith("refs/") and ".." not in name.split("/")
+    for path in (git / name, common / name) if is_plain else ():
+        if path.is_file():
+            return _read(path).strip()
     packed = common / "packed-refs"
     rows = _read(packed).split("\n") if packed.is_file() else []
-    commits = (row.partition(" ")[0] for row in rows if row.partition(" ")[2].strip() == name)
-    return next(filter(_COMMIT.fullmatch, commits), "")
-
-
-def _is_plain(name: str) -> bool:
-    return name.startswith("refs/") and ".." not in name.split("/")
+    pairs = (row.partition(" ") for row in rows)
+    return next((commit for commit, _, ref in pairs if ref.strip() == name), "")
 
 
 def _read(path: Path) -> str:

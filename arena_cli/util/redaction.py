@@ -63,7 +63,6 @@ _SHAPES = (
         r"|(?:(?:\s|\\[nr])*[A-Za-z0-9+/=]{16,})*)",
     ),
 )
-_KNOWN = tuple((rare, beginnings, re.compile(shape)) for rare, beginnings, shape in _SHAPES)
 
 
 class Redactor:
@@ -153,11 +152,11 @@ class Redactor:
                 start = text.find(least, start + 1)
         for pattern in self.patterns:
             yield from _find_spans(pattern, text)
-        for rare, beginnings, shape in _KNOWN:
+        for rare, beginnings, shape in _SHAPES:
             if rare in text:
                 for beginning in beginnings:
                     if beginning in text:
-                        yield from _find_spans(shape, text)
+                        yield from _find_spans(re.compile(shape), text)
                         break
 
 
@@ -314,20 +313,19 @@ def _find_span_start(spans: Iterable[tuple[int, int]], index: int) -> int:
 
 HIDDEN = "[hidden]"
 
-_SECRET_NAME = re.compile(
-    r"(?:^|[^a-z])(?:api|access|auth|client|private|secret)?"
-    r"(?:key|token|secret|pass|password|passwd|pwd|pat|dsn|authorization|auth|cookie|credentials?|headers)$",
-    re.IGNORECASE,
+_SECRET_NAME = (
+    r"(?i)(?:^|[^a-z])(?:api|access|auth|client|private|secret)?"
+    r"(?:key|token|secret|pass|password|passwd|pwd|pat|dsn|authorization|auth|cookie|credentials?|headers)$"
 )
 _KEY = re.compile(r"(?<![\w.-])(?P<name>[\w.-]+)[\"']?\s*[:：]\s*[\"']?(?P<value>\S)?")
-_QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"|'[^']*'|, not .*")
+_QUOTED = r"`[^`]*`|\"[^\"]*\"|'[^']*'|, not .*"
 # Values that name a secret and are none: `${env:NAME}`, `${NAME}`, and, for a program, `inherit`.
 _NAMES_SECRET = re.compile(r"\$\{(?:env:|[A-Za-z_]\w*\})|inherit[\"']?\s*(?:[,}#]|$)")
 
 
 def is_secret_key(name: str) -> bool:
     """Return True if the value of a key of that name may be a secret."""
-    return _SECRET_NAME.search(name) is not None
+    return re.search(_SECRET_NAME, name) is not None
 
 
 def find_secret_lines(lines: Iterable[str]) -> frozenset[int]:
@@ -377,7 +375,7 @@ def hide_quotes(message: str, line: str, masked_line: str) -> str:
 
 def hide_all_quotes(message: str) -> str:
     """Return `message` without anything that may be quoted in it, by quotes or after a colon."""
-    return _QUOTED.sub(f"`{HIDDEN}`", message).partition(": ")[0]
+    return re.sub(_QUOTED, f"`{HIDDEN}`", message).partition(": ")[0]
 
 
 @cache

@@ -32,13 +32,13 @@ _UNSAFE = (
 # The flags of England, Scotland and Wales are a black flag, tag letters and a closing tag.
 _TAG_FLAG = "\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{1,6}\U000e007f"
 _SPOT = re.compile(f"[{_UNSAFE}]")
-_ESCAPED = re.compile(f"{_TAG_FLAG}|\r\n|[{_UNSAFE}]")
+_ESCAPED = f"{_TAG_FLAG}|\r\n|[{_UNSAFE}]"
 
 # A CI runner compares by the rules of a language, to which these characters are not there.
 _UNSEEN = "\u180b-\u180d\u180f\u200c\u200d\ufe00-\ufe0f\U000e0100-\U000e01ef"
-_COMMAND_LINE = re.compile(f"^((?:[^\\S\n]|[{_UNSEEN}])*)(?=:[{_UNSEEN}]*:)", re.MULTILINE)
+_COMMAND_LINE = f"(?m)^((?:[^\\S\n]|[{_UNSEEN}])*)(?=:[{_UNSEEN}]*:)"
 _HASHES = re.compile(r"#(?=[^\w\s]*#)")  # two, what cannot be seen between them left aside
-_COMMAND_MARK = re.compile(f"(#[{_UNSEEN}]*#[a-z{_UNSEEN}]{{0,20}})\\[", re.IGNORECASE)
+_COMMAND_MARK = f"(?i)(#[{_UNSEEN}]*#[a-z{_UNSEEN}]{{0,20}})\\["
 
 
 def clean_text(text: str) -> tuple[str, bool]:
@@ -109,11 +109,11 @@ def escape_text(text: str) -> str:
     `##teamcity[` get a backslash that breaks them. Nothing is removed; doing it twice is the same.
     """
     if _SPOT.search(text):
-        text = _ESCAPED.sub(_escape_match, text)
+        text = re.sub(_ESCAPED, _escape_match, text)
     if ":" in text:
-        text = _COMMAND_LINE.sub(r"\1\\", text)
+        text = re.sub(_COMMAND_LINE, r"\1\\", text)
     if "#" in text:
-        text = _COMMAND_MARK.sub(r"\1\\[", text)
+        text = re.sub(_COMMAND_MARK, r"\1\\[", text)
     return text
 
 
@@ -129,7 +129,7 @@ def escape_json(text: str) -> str:
     broken up, so that no CI runner finds a command (`##[...]`).
     """
     if _SPOT.search(text):
-        text = _ESCAPED.sub(_escape_json_match, text)
+        text = re.sub(_ESCAPED, _escape_json_match, text)
     return _HASHES.sub(r"\\u0023", text) if "#" in text else text
 
 
@@ -260,13 +260,13 @@ def _is_regional(char: str) -> bool:
 _ANSI_STRING = "\x1b[\\]PX^_]"
 _ANSI_STRING_TEXT = "[^\x07\x1b\n\r]*+"
 # Nothing in it can fail after an unbounded repetition, so that one pass takes linear time.
-_ANSI_SEQUENCE = re.compile(
+_ANSI_SEQUENCE = (
     f"{_ANSI_STRING}{_ANSI_STRING_TEXT}(?:\x07|\x1b\\\\)?"
     "|\x1b\\[[0-?]*+[ -/]*+[@-~]?"
     "|\x1b[ -/]*+[0-~]?"
     "|\r(?=\n)"
 )
-_ANSI_UNFINISHED = re.compile(
+_ANSI_UNFINISHED = (
     f"(?:({_ANSI_STRING}){_ANSI_STRING_TEXT}(\x1b?)|\x1b\\[[0-?]*+[ -/]*+|\x1b[ -/]*+|\r)\\Z"
 )
 _ANSI_INTRODUCER = re.compile("[\x1b\r]")
@@ -275,7 +275,7 @@ _ANSI_LONGEST_HELD = 4096
 
 def strip_ansi(text: str) -> str:
     r"""Return the text without control sequences, and with `\n` for `\r\n`."""
-    return _ANSI_SEQUENCE.sub("", text) if "\x1b" in text or "\r" in text else text
+    return re.sub(_ANSI_SEQUENCE, "", text) if "\x1b" in text or "\r" in text else text
 
 
 class AnsiStripper:
@@ -302,7 +302,7 @@ def _find_unfinished(text: str) -> tuple[int, str]:
     The text of a string is dropped anyway, so only the ends of an unfinished one are kept.
     """
     for introducer in _ANSI_INTRODUCER.finditer(text):
-        match = _ANSI_UNFINISHED.match(text, introducer.start())
+        match = re.compile(_ANSI_UNFINISHED).match(text, introducer.start())
         if match:
             held = match[1] + match[2] if match[1] else match[0]
             return (match.start(), held) if len(held) <= _ANSI_LONGEST_HELD else (len(text), "")
@@ -368,7 +368,7 @@ def make_unique_name(name: str, used: set[str]) -> str:
 Loc = tuple[str | int, ...]
 
 _PLACEHOLDER = re.compile(r"\$\$\{|\$\{([^{}\n]*)\}")
-_SHELL_VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::?[-=?+].*)?")
+_SHELL_VARIABLE = r"([A-Za-z_][A-Za-z0-9_]*)(?::?[-=?+].*)?"
 
 
 def list_placeholders(text: str) -> list[str]:
@@ -403,7 +403,7 @@ def escape_template(text: str) -> str:
 def explain_unfilled(text: str) -> tuple[str, str] | None:
     """Return the problem and the hint of a text with `${NAME}`, which only `env:` fills."""
     for placeholder in list_placeholders(text):
-        name = _SHELL_VARIABLE.fullmatch(placeholder)
+        name = re.fullmatch(_SHELL_VARIABLE, placeholder)
         if name:
             hint = f"write `${{env:{name[1]}}}`; a literal `${{` is `$${{`"
             return f"`${{{placeholder}}}` is not filled in: it has no `env:`", hint

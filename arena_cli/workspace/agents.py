@@ -75,6 +75,8 @@ def make_placeholders(environ: Mapping[str, str]) -> dict[str, str]:
 
 def list_variables(settings: Mapping[str, Any]) -> set[str]:
     """Return the names of the variables that the settings are filled with."""
+    if "${" not in str(settings):
+        return set()
     return {
         name.removeprefix(_ENV)
         for _, text in iter_texts(settings)
@@ -460,7 +462,7 @@ def _list_unfilled(settings: Mapping[str, Any]) -> Iterator[tuple[Loc, tuple[str
 
     An item of a list with a space in it may be a program for a shell, and is not one of them.
     """
-    for loc, text in iter_texts(settings):
+    for loc, text in iter_texts(settings) if "${" in str(settings) else ():
         is_program = isinstance(loc[-1], int) and any(map(str.isspace, text))
         problem = None if is_program else explain_unfilled(text)
         if problem:

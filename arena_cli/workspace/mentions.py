@@ -25,6 +25,7 @@ from arena_cli.workspace.visible_text import (
     classify_hidden,
     compose_text,
     find_hidden_spans,
+    fold_name,
     fold_text,
     has_only_particles,
     is_hangul,
@@ -217,11 +218,6 @@ def _list_names(members: Sequence[Member], humans: Sequence[Human]) -> Iterator[
                 yield human.id, name
 
 
-def fold_name(name: str) -> str:
-    """Return the form in which two names are the same; white space in it is one space."""
-    return " ".join(fold_text(name).split())
-
-
 def _is_name_end(text: str, start: int, end: int, target: Target) -> bool:
     """Return True if the name in `text[start:end]` ends there, and is no beginning of another."""
     next_char = text[end : end + 1]
@@ -260,7 +256,7 @@ _AT = re.compile("[@＠]")
 _LONGEST_UNRESOLVED = 32
 # `@[Full Name]` and `@"Full Name"`: a name between brackets or quotes, for names with spaces.
 _INNER = r"((?=[^\W_]|[^\x00-\x7f])[^\[\]［］\"“”\0\r\n@＠]{1,64})(?<!\s)"
-_BRACKETED = re.compile(rf"\[{_INNER}\]|［{_INNER}］|\"{_INNER}\"|“{_INNER}”")
+_BRACKETED = rf"\[{_INNER}\]|［{_INNER}］|\"{_INNER}\"|“{_INNER}”"
 # Not a space: a name with a space in it must not be found across what was taken out.
 _TAKEN_OUT = "\0"
 
@@ -323,7 +319,7 @@ def resolve_mentions(names: Iterable[str], roster: Roster, *, author: str, opene
         return Mentions()
     plain = [name[1:].strip() if _AT.match(name) else name for name in plain]
     plain = [
-        match[match.lastindex or 0] if (match := _BRACKETED.fullmatch(name)) else name
+        match[match.lastindex or 0] if (match := re.fullmatch(_BRACKETED, name)) else name
         for name in plain
     ]
     targets = ((roster.whole(name), name) for name in plain if name)
@@ -399,7 +395,7 @@ def _find_occurrences(visible_text: str, composed: str, roster: Roster) -> Itera
 
 def _read_name(text: str, start: int, roster: Roster) -> _Occurrence | None:
     """Return the name after the `@` at `start` of a composed text, None if there is none."""
-    bracketed = _BRACKETED.match(text, start + 1)
+    bracketed = re.compile(_BRACKETED).match(text, start + 1)
     if bracketed:
         name = bracketed[bracketed.lastindex or 0]
         return _Occurrence(start, bracketed.end(), name, roster.whole(name))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import PurePosixPath
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -329,17 +329,18 @@ def _make_info(agent_id: str, name: str, role: str) -> MemberInfo:
     return MemberInfo(id=agent_id, name=name, role=role)
 
 
-class Member(NamedTuple):
+@dataclass(frozen=True)
+class Member:
     """An agent as a member of one team. `role_prompt` is the text, read from its file."""
 
     profile: AgentProfile
     name: str
     role: str = ""
     role_prompt: str = ""
+    id: str = field(init=False)
 
-    @property
-    def id(self) -> str:
-        return self.profile.agent_id
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "id", self.profile.agent_id)
 
 
 @dataclass(frozen=True, eq=False)

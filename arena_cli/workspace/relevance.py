@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from arena_cli.workspace import mentions
@@ -14,6 +13,7 @@ from arena_cli.workspace.visible_text import (
     CharKind,
     classify_before,
     classify_char,
+    fold_name,
     fold_text,
     has_only_particles,
     is_hangul,
@@ -29,7 +29,7 @@ class Haystack:
 
     def __init__(self, texts: Sequence[str], roster: Roster) -> None:
         visible_text = "\0".join(mentions.blank_mentions(text, roster) for text in texts)
-        self._text = _fold_message(visible_text)
+        self._text = _fold_spaces(visible_text)
         self._known: dict[tuple[str, bool], bool] = {}
 
     def holds(self, word: str, *, also_after_at: bool = True) -> bool:
@@ -37,7 +37,7 @@ class Haystack:
 
         `also_after_at` False: not directly after an `@`.
         """
-        key = _folded_word(word), also_after_at
+        key = fold_name(word), also_after_at
         if key not in self._known:
             self._known[key] = self._finds(*key)
         return self._known[key]
@@ -94,21 +94,14 @@ def find_hits(haystack: Haystack, member: Member) -> list[WordHit]:
     candidates += [WordHit(word, "skill") for word in profile.skills]
     for hit in candidates:
         if hit.is_in(haystack):
-            hits.setdefault(_folded_word(hit.word), hit)
+            hits.setdefault(fold_name(hit.word), hit)
     for name in (member.id, member.name, *profile.aliases):
-        folded = _folded_word(name)
+        folded = fold_name(name)
         hit = WordHit(name, "name")
         if folded not in hits and hit.is_in(haystack):
             hits[folded] = hit
             break
     return list(hits.values())
-
-
-def _fold_message(text: str) -> str:
-    return " ".join(fold_text(text).split())
-
-
-_folded_word = lru_cache(maxsize=4096)(_fold_message)
 
 
 def _continues_word(text: str, index: int, *, is_start: bool) -> bool:

@@ -158,6 +158,12 @@ def fold_text(text: str) -> str:
     return _normalize("NFKC", plain.casefold())
 
 
+@lru_cache(maxsize=4096)
+def fold_name(name: str) -> str:
+    """Return the form in which two names are the same; white space in it is one space."""
+    return " ".join(fold_text(name).split())
+
+
 def _normalize(form: Literal["NFC", "NFKC"], text: str) -> str:
     """Return the text in a normal form.
 
@@ -309,11 +315,9 @@ class _Blocks:
         if content == end or self.text[content] in "\r\n":
             yield from self._end_of_prose(start)
             return
-        fence = _FENCE.match(self.text, content, end) if indent <= 3 else None
-        if fence and not (fence["run"][0] == "`" and "`" in fence["info"]):
+        self._fence = self._open_fence(content, end) if indent <= 3 else None
+        if self._fence is not None:
             yield from self._end_of_prose(start)
-            container = self._list_indents[-1] if self._list_indents else 0
-            self._fence = _Fence(content, fence["run"], container)
         elif indent <= 3 and self.text[content] == ">":
             yield from self._end_of_prose(start)
             yield False, content, end
@@ -325,6 +329,13 @@ class _Blocks:
                 yield from self._end_of_prose(start)
             if self._prose is None:
                 self._prose = content
+
+    def _open_fence(self, content: int, end: int) -> _Fence | None:
+        fence = _FENCE.match(self.text, content, end)
+        if fence is None or (fence["run"][0] == "`" and "`" in fence["info"]):
+            return None
+        container = self._list_indents[-1] if self._list_indents else 0
+        return _Fence(content, fence["run"], container)
 
     def _content(self, start: int, end: int) -> tuple[int, int, bool]:
         """Return the start of the line's text, its indent in its list items, True if one begins."""
@@ -401,34 +412,31 @@ def _find_links(text: str) -> Iterator[TextSpan]:
 
 def _match_link(text: str, earliest: int, sign: int, sign_end: int) -> TextSpan | None:
     """Return the link that has its sign, `://`, `www.` or `@`, at `sign`."""
+    preceding = text[sign - 1 : sign]
     if text[sign] == ":":
-        scheme = _match_before(_SCHEME, text, earliest, sign, _LONGEST_SCHEME)
+        start = _match_before(_SCHEME, text, earliest, sign, _LONGEST_SCHEME)
         host = _compile_patterns().host_in_another_script.match(text, sign_end)
         end = _find_url_end(text, sign_end, host.end() if host else sign_end)
-        return (scheme, end) if scheme is not None and end > sign_end else None
-    if text[sign] != "@":
-        preceding = text[sign - 1 : sign]
+    elif text[sign] != "@":
+        start = None if preceding.isascii() and preceding.isalnum() else sign
         end = _find_url_end(text, sign_end, sign_end)
-        return (
-            (sign, end)
-            if end > sign_end and not (preceding.isascii() and preceding.isalnum())
-            else None
-        )
-    if text[sign - 1 : sign] == "/":
+    elif preceding == "/":
         # Without a scheme it matters only where its `@` would be a mention: `a.example/@name`.
-        host_and_path = _match_before(_HOST_AND_PATH, text, earliest, sign, _LONGEST_HOST_AND_PATH)
-        return (
-            None
-            if host_and_path is None
-            else (host_and_path, _find_url_end(text, sign_end, sign_end))
-        )
+        start = _match_before(_HOST_AND_PATH, text, earliest, sign, _LONGEST_HOST_AND_PATH)
+        return None if start is None else (start, _find_url_end(text, sign_end, sign_end))
+    else:
+        return _match_address(text, earliest, sign, sign_end)
+    return (start, end) if start is not None and end > sign_end else None
+
+
+def _match_address(text: str, earliest: int, sign: int, sign_end: int) -> TextSpan | None:
+    """Return the e-mail address that has its `@` at `sign`."""
     if sign == earliest or text[sign - 1].isspace():
         return None
-    local_part = _match_before(
-        _compile_patterns().local_part, text, earliest, sign, _LONGEST_LOCAL_PART
-    )
-    domain = None if local_part is None else _compile_patterns().mail_domain.match(text, sign_end)
-    return None if local_part is None or domain is None else (local_part, domain.end())
+    patterns = _compile_patterns()
+    start = _match_before(patterns.local_part, text, earliest, sign, _LONGEST_LOCAL_PART)
+    domain = None if start is None else patterns.mail_domain.match(text, sign_end)
+    return None if start is None or domain is None else (start, domain.end())
 
 
 def _match_before(

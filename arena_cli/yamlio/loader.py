@@ -101,10 +101,7 @@ class Document:
 
     def holds(self, loc: Loc) -> bool:
         """Return True if there is a value at `loc`."""
-        value = self.data
-        for step in loc:
-            value = nodes.get_child(value, step)
-        return value is not nodes.MISSING
+        return nodes.find_value(self.data, loc) is not nodes.MISSING
 
     def raw(self, loc: Loc) -> str | None:
         """Return the value at `loc` as it is written (`1.10`), None if it takes several lines."""
@@ -231,9 +228,8 @@ class Fragment(NamedTuple):
     @property
     def data(self) -> Any:
         """The value, or None if there is none."""
-        value = self.document.data
-        for step in self.loc:
-            value = nodes.get_child(value, step)
+        data = self.document.data
+        value = nodes.find_value(data, self.loc) if self.loc else data
         return None if value is nodes.MISSING else value
 
     def holds(self, loc: Loc) -> bool:
@@ -339,7 +335,7 @@ def parse(text: str, name: str, *, is_shown: bool = True) -> Document:
         return _document(name, None, text, [finding], is_shown=is_shown)
     if root is None:
         return Document(name, None, text=text, is_shown=is_shown)
-    is_suspect = value_hints.is_suspect(text)
+    is_suspect = value_hints.SUSPECTS.search(text) is not None
     bad_keys = value_hints.find_bad_keys(root, text) if is_suspect else []
     if bad_keys:
         return _document(name, None, text, bad_keys, is_shown=is_shown)
@@ -383,8 +379,7 @@ def _find_control(text: str) -> YamlProblem | None:
 
 
 def _drop(data: Any, loc: Loc) -> None:
-    for step in loc[:-1]:
-        data = nodes.get_child(data, step)
+    data = nodes.find_value(data, loc[:-1])
     if isinstance(data, dict):
         data.pop(loc[-1], None)
 

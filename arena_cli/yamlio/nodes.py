@@ -425,13 +425,16 @@ def _flag(text: str) -> bool:
     return text.lower() == "true"
 
 
-def get_child(value: Any, step: str | int) -> Any:
-    """Return the value of plain data at a key or an index, or `MISSING`."""
-    if isinstance(value, dict):
-        return value.get(step, MISSING)
-    if isinstance(value, list) and isinstance(step, int) and step < len(value):
-        return value[step]
-    return MISSING
+def find_value(data: Any, loc: Loc) -> Any:
+    """Return the value at a place of plain data, or `MISSING`."""
+    for step in loc:
+        if isinstance(data, dict):
+            data = data.get(step, MISSING)
+        elif isinstance(data, list) and isinstance(step, int) and step < len(data):
+            data = data[step]
+        else:
+            return MISSING
+    return data
 
 
 def format_loc(loc: Loc) -> str:

@@ -242,7 +242,7 @@ class _Error:
         value = data
         for position, step in enumerate(loc):
             is_missing = kind == "missing" and position == len(loc) - 1
-            inner = nodes.get_child(value, step)
+            inner = nodes.find_value(value, (step,))
             if inner is not nodes.MISSING or is_missing:
                 value = inner
                 path.append(step)

@@ -13,9 +13,10 @@ import yaml
 from arena_cli.yamlio import nodes
 from arena_cli.yamlio.nodes import LineError, Loc, Node, YamlProblem
 
-_MARKS = (":{", ":[", ':"', ":'", "－", "\u3000", "\xa0", "“", "‘")
-_SUSPECTS = re.compile(
-    r"(?:\A|\n) *-\w|[ \t]#[^\s#!]| &\S|\\[bfvae0NLPxuU]"
+# The signs that the writer of a text meant something else than YAML reads.
+SUSPECTS = re.compile(
+    "[－\u3000\xa0“‘]|:[{\\[\"']"
+    r"|(?:\A|\n) *-\w|[ \t]#[^\s#!]| &\S|\\[bfvae0NLPxuU]"
     r"|(?:\A|\n|[{,]|- ) *[A-Za-z_][A-Za-z0-9_.-]*\s?："
 )
 # Keys of prose: a `#3` in their values is the number of an issue, not a comment.
@@ -27,11 +28,6 @@ _PROSE = frozenset(
 _PATTERNS = frozenset({"regex", "redact"})
 _CONTROLS = re.compile("[\x00\x07\x08\x0b\x0c\x1b\x85\u2028\u2029]")
 _DASH = r"^(?P<lead> *)(?P<dash>-|－[ \u3000]*)(?=[^\W\d_][\w.-]*:)"
-
-
-def is_suspect(text: str) -> bool:
-    """Return True if a text has a sign that its writer meant something else than YAML reads."""
-    return any(mark in text for mark in _MARKS) or _SUSPECTS.search(text) is not None
 
 
 def find_bad_keys(root: Node, text: str) -> list[YamlProblem]:

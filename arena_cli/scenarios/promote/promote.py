@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from arena_cli.adapters.base import SessionConfig
 from arena_cli.errors import UsageError
 from arena_cli.scenarios import loader, select
 from arena_cli.scenarios.promote.recording import Taper
@@ -26,7 +27,7 @@ from arena_cli.scenarios.runner import Runner
 from arena_cli.scenarios.select import Selected
 from arena_cli.scenarios.variables import Reader
 from arena_cli.session.outgoing import USER
-from arena_cli.session.session import SessionConfig, make_redactor
+from arena_cli.session.session import make_redactor
 from arena_cli.session.store import Stored
 from arena_cli.transcript.conversation import Chain, Conversation, read_conversation
 from arena_cli.transcript.events import MessageEvent, ReplyFinished

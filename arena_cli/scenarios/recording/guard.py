@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from arena_cli.adapters.middleware import CallNext, CallRequest
-from arena_cli.adapters.runtime import Answer
+from arena_cli.adapters.runtime import Answer, CallNext, CallRequest
 from arena_cli.errors import AgentUnavailable
 from arena_cli.transcript.events import FREE_KINDS
 

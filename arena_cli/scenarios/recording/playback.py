@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from arena_cli.adapters.middleware import Middleware
+from arena_cli.adapters.base import SessionConfig
+from arena_cli.adapters.runtime import Middleware
 from arena_cli.scenarios.model import Scenario
 from arena_cli.scenarios.recording import drift, serialize, settings, store
 from arena_cli.scenarios.recording.guard import LiveCallGuard
@@ -21,7 +22,7 @@ from arena_cli.scenarios.result import (
     Mode,
     StepResult,
 )
-from arena_cli.session.session import SessionConfig, make_redactor
+from arena_cli.session.session import make_redactor
 from arena_cli.transcript.events import Event
 from arena_cli.util.language import Language
 

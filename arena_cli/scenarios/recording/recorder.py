@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from arena_cli import errors
-from arena_cli.adapters.middleware import CallNext, CallRequest
-from arena_cli.adapters.runtime import Answer, Heard
+from arena_cli.adapters.runtime import Answer, CallNext, CallRequest, Heard
 from arena_cli.context import render
 from arena_cli.engine.call import ASIDE
 from arena_cli.errors import AgentError, AgentOverloaded, AgentRefused, AgentUnavailable
