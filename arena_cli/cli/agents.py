@@ -235,7 +235,7 @@ def check(context: typer.Context, connect: Connect = False) -> None:
 
 def _tell_folders(loaded: Workspace) -> None:
     """Print a warning per agent whose program runs where keys or sessions are."""
-    for agent_id, names in store.exposed(loaded).items():
+    for agent_id, names in store.list_exposed(loaded).items():
         agent = escape_line(agent_id)
         common.warn(
             f"warning: {agent}: its program can read {' and '.join(names)} of the workspace from"

@@ -101,7 +101,7 @@ def find_workspace_language(options: Options) -> None:
 
 def _warn_of_left(root: Path) -> bool:
     """Warn of the processes that a killed arena left running; return True if there are any."""
-    strays = store.behind(root)
+    strays = store.find_strays(root)
     for stray in strays:
         agent = f" of agent {escape_line(stray.agent)}" if stray.agent else ""
         program = f" ({escape_line(stray.program)})" if stray.program else ""

@@ -83,7 +83,7 @@ class Aside:
                 idle.append(calls)
 
     async def __aenter__(self) -> Aside:
-        cleanup.end_recorded(store.records_in(self._config.workspace))
+        cleanup.end_recorded(store.process_records_folder(self._config.workspace))
         return self
 
     async def __aexit__(

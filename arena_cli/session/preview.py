@@ -242,7 +242,7 @@ def recall_call(
     `team_of` returns a team by its name. Raises UsageError if there was no such call, or if the
     agent or the team is gone.
     """
-    started = _call(stored.transcript, agent, turn)
+    started = _reply_call(stored.transcript, agent, turn)
     session = queries.session_before(stored.transcript, started.seq)
     team = team_of(session.team if session else None)
     member = team.member(agent)
@@ -321,7 +321,7 @@ def _fold_before(transcript: Path, seq: int) -> Fold:
     return fold
 
 
-def _call(transcript: Path, agent: str, turn: int | None) -> ReplyStarted:
+def _reply_call(transcript: Path, agent: str, turn: int | None) -> ReplyStarted:
     """Return the last `reply_started` of an agent, or its last in a turn."""
     called: dict[str, None] = {}
     for started in reader.newest_first(transcript, reader.tail(transcript)[1], {"reply_started"}):

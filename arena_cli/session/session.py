@@ -178,7 +178,7 @@ class Session:
         self._roster = mentions.build_roster(team)
         self._redactor = make_redactor(config, [member.profile for member in team.members])
         self._history = window.make_history(team)
-        if os.path.lexists(records := store.records_in(config.workspace)):
+        if os.path.lexists(records := store.process_records_folder(config.workspace)):
             cleanup.end_recorded(records)
         transcript = self.folder / store.TRANSCRIPT
         repair = log.repair(transcript, reader.last_seq(transcript) + 1)
@@ -369,7 +369,7 @@ def make_runtime(
     return Runtime(
         config,
         scratch=scratch,
-        records=store.records_in(config.workspace),
+        records=store.process_records_folder(config.workspace),
         renderer=Renderer(
             partial(render.render, language=config.language),
             partial(render.chat, language=config.language),

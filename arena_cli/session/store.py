@@ -453,7 +453,7 @@ def follow(trail: Path, known: ReadTrail = NOTHING) -> ReadTrail:
     try:
         with trail.open("rb") as file:
             size = file.seek(0, 2)
-            if known.end and (size < known.end or _check(trail, known.end) != known.check):
+            if known.end and (size < known.end or _hash_end(trail, known.end) != known.check):
                 known = NOTHING
             if size == known.end:
                 return known
@@ -469,7 +469,7 @@ def follow(trail: Path, known: ReadTrail = NOTHING) -> ReadTrail:
                             staging.after(approved, event.note, event.act, event.sha256)
     except FileNotFoundError:
         return NOTHING
-    return ReadTrail(end, _check(trail, end), approved)
+    return ReadTrail(end, _hash_end(trail, end), approved)
 
 
 def read_approvals(folder: Folder, followed: ReadTrail) -> ReadTrail:
@@ -477,7 +477,7 @@ def read_approvals(folder: Folder, followed: ReadTrail) -> ReadTrail:
     return follow(trail_path(folder), followed)
 
 
-def _check(trail: Path, end: int) -> str:
+def _hash_end(trail: Path, end: int) -> str:
     """Return a hash of the last bytes before `end`, which identifies the file."""
     with trail.open("rb") as file:
         start = max(0, end - _CHECKED_BYTES)
@@ -488,7 +488,7 @@ def _check(trail: Path, end: int) -> str:
 DOTENV = ".env"
 
 
-def exposed(workspace: Workspace) -> dict[str, list[str]]:
+def list_exposed(workspace: Workspace) -> dict[str, list[str]]:
     """Return `.env` and `sessions` if they are in or below the `cwd` of an agent, by agent id.
 
     Agents whose `cwd` depends on the environment are skipped.
@@ -511,11 +511,11 @@ def exposed(workspace: Workspace) -> dict[str, list[str]]:
 RECORDS = ".processes"
 
 
-def records_in(workspace: Path) -> Path:
+def process_records_folder(workspace: Path) -> Path:
     """Return the folder with the records of running processes."""
     return sessions_folder(workspace) / RECORDS
 
 
-def behind(workspace: Path) -> list[Stray]:
+def find_strays(workspace: Path) -> list[Stray]:
     """Return the processes that the next arena which calls agents there will end."""
-    return cleanup.find_strays(records_in(workspace))
+    return cleanup.find_strays(process_records_folder(workspace))

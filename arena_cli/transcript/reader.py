@@ -307,14 +307,14 @@ def load(transcript: Path, fold: Fold) -> int:
         offset = int(record["offset"])
         if record["format"] != FORMAT or record["check"] != _is_cache_valid(transcript, offset):
             return 0
-        _fill(Fold(), record)  # what is of another shape is to leave nothing behind
-        _fill(fold, record)
+        _fill_fold(Fold(), record)  # what is of another shape is to leave nothing behind
+        _fill_fold(fold, record)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return 0
     return offset
 
 
-def _fill(fold: Fold, record: dict[str, Any]) -> None:
+def _fill_fold(fold: Fold, record: dict[str, Any]) -> None:
     session = record["session"] and SessionEvent.model_validate(record["session"])
     usage = record["usage"] and Usage.model_validate(record["usage"])
     calls = {str(agent): int(count) for agent, count in record["calls"].items()}

@@ -462,14 +462,14 @@ def _up_to(path: Path, root: Path) -> Iterable[Path]:
 
 
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_MOST_BYTES = 1 << 22
-_SHORT = 10
+_MOST_GIT_BYTES = 1 << 22
+_SHORT_COMMIT = 10
 
 
 def read_commit(folder: Path) -> str:
     """Return the short id of the commit that is checked out; empty outside of a repository."""
     try:
-        return _read_commit(folder.resolve())[:_SHORT]
+        return _read_commit(folder.resolve())[:_SHORT_COMMIT]
     except (OSError, ValueError):
         return ""
 
@@ -481,8 +481,8 @@ def _read_commit(folder: Path) -> str:
         return ""
     git = mark
     if mark.is_file():  # of a worktree or a submodule
-        git = mark.parent / _read(mark).removeprefix("gitdir:").strip()
-    head = _read(git / "HEAD").strip()
+        git = mark.parent / _read_git_file(mark).removeprefix("gitdir:").strip()
+    head = _read_git_file(git / "HEAD").strip()
     commit = _read_ref(git, head.removeprefix("ref:").strip()) if head[:4] == "ref:" else head
     return commit if _COMMIT.fullmatch(commit) else ""
 
@@ -490,22 +490,22 @@ def _read_commit(folder: Path) -> str:
 def _read_ref(git: Path, name: str) -> str:
     """Return the text of a branch, from its own file or from the packed ones; "" if it has none."""
     shared = git / "commondir"
-    common = git / _read(shared).strip() if shared.is_file() else git
+    common = git / _read_git_file(shared).strip() if shared.is_file() else git
     is_plain = name.startswith("refs/") and ".." not in name.split("/")
     for path in (git / name, common / name) if is_plain else ():
         if path.is_file():
-            return _read(path).strip()
+            return _read_git_file(path).strip()
     packed = common / "packed-refs"
-    rows = _read(packed).split("\n") if packed.is_file() else []
+    rows = _read_git_file(packed).split("\n") if packed.is_file() else []
     pairs = (row.partition(" ") for row in rows)
     return next((commit for commit, _, ref in pairs if ref.strip() == name), "")
 
 
-def _read(path: Path) -> str:
+def _read_git_file(path: Path) -> str:
     if not path.is_file():  # a pipe would block
         raise FileNotFoundError(path)
     with path.open("rb") as file:
-        return file.read(_MOST_BYTES).decode("utf-8", "replace")
+        return file.read(_MOST_GIT_BYTES).decode("utf-8", "replace")
 
 
 _DOTENV_FORM = "write NAME=value; put the value in quotes if it holds spaces, quotes or #"

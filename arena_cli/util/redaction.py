@@ -349,7 +349,7 @@ def mask_line(line: str) -> str:
     start = _secret_start(line)
     if start is not None:
         line = line[:start] + HIDDEN
-    return _redactor().text(line)
+    return _default_redactor().text(line)
 
 
 def mask_text(text: str) -> str:
@@ -379,7 +379,7 @@ def hide_all_quotes(message: str) -> str:
 
 
 @cache
-def _redactor() -> Redactor:
+def _default_redactor() -> Redactor:
     return Redactor()
 
 
