@@ -20,7 +20,7 @@ from arena_cli.reports.diff.runs import RunRecord
 from arena_cli.scenarios.model import ScenarioFile
 from arena_cli.transcript.events import EVENT_TYPES
 from arena_cli.workspace.models import AgentProfile, TeamConfig, TeamFile, WorkspaceFile
-from arena_cli.yamlio import shapes
+from arena_cli.yamlio import schema_errors
 from arena_cli.yamlio.schema_errors import explain_first
 
 PYDANTIC = re.compile(
@@ -42,13 +42,13 @@ def paths(model: type[BaseModel], depth: int = 4) -> Iterator[tuple[str | int, .
 def models_within(
     steps: tuple[str | int, ...], annotation: Any
 ) -> Iterator[tuple[tuple[str | int, ...], type[BaseModel]]]:
-    for leaf in shapes.iter_leaf_types(annotation):
-        if shapes.is_model(leaf):
+    for leaf in schema_errors.iter_leaf_types(annotation):
+        if schema_errors.is_model(leaf):
             yield steps, leaf
         elif get_origin(leaf) is dict:
             yield from models_within((*steps, "dev"), get_args(leaf)[1])
         else:
-            for item in shapes.list_item_types(leaf):
+            for item in schema_errors.list_item_types(leaf):
                 yield from models_within((*steps, 0), item)
 
 
