@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from program import SPEAK, Program
 
@@ -375,7 +375,6 @@ values = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(values)
 def test_what_is_written_is_read_back_as_it_was(value: Any) -> None:
     data = {"agent_id": "bot", "adapter": {"type": "cli", "value": value}}
@@ -385,7 +384,6 @@ def test_what_is_written_is_read_back_as_it_was(value: Any) -> None:
     assert repr(read.data) == repr(data)
 
 
-@settings(deadline=None, max_examples=40)
 @given(name=st.text(max_size=30), role=st.text(max_size=200), model=st.text(max_size=30))
 def test_any_name_and_role_is_refused_or_loads_again(
     tmp_path_factory: pytest.TempPathFactory, name: str, role: str, model: str

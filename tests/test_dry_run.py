@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from fasteners import InterProcessLock
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from program import Program
 from support import WORKED_MESSAGE, Talk, member, team, worked_team
@@ -46,7 +46,6 @@ MESSAGES = [
 ]
 
 
-@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_it_says_what_a_send_then_does(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from stage import Stage
 
@@ -69,7 +69,6 @@ def collected(
     return tuple(ids), list(unknown.values())
 
 
-@settings(deadline=None)
 @given(PIECES, st.sampled_from(["dev", "chief", "nobody"]))
 def test_the_spots_that_count_are_the_mentions(text: str, author: str) -> None:
     found = mentions.parse_mentions(text, ROSTER, author=author, opener="maya")
@@ -320,7 +319,6 @@ def test_nothing_of_a_message_draws(tmp_path: Path) -> None:
 WORDS = ["deploy", "认证", "dev", "ops", "@dev", "@ops", "@all", " ", "，", "`", "\n> "]
 
 
-@settings(deadline=None, max_examples=40)
 @given(
     st.lists(st.sampled_from(WORDS), max_size=6).map("".join),
     st.lists(st.sampled_from(WORDS), max_size=6).map("".join),

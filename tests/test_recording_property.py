@@ -33,7 +33,6 @@ CALLED = ("role_prompt", "timeout_s", "script")  # matters only where it is call
 
 checked = settings(
     deadline=None,
-    max_examples=40,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
