@@ -95,7 +95,7 @@ class CliAdapter:
         """Return an answer; emit its text as it arrives, also if the call is cancelled."""
         if self._settings.keep_alive:
             return await self._exchanged(input, emit)
-        output = _OutputReader(
+        output = _AnswerReader(
             ProgramOutput(self._format), emit, is_text=self._format.kind == "text"
         )
         with self._command(self._program(), input) as command:
@@ -266,7 +266,7 @@ def _answer(read: ProgramOutput, end: ProgramEnd) -> AgentOutput:
     return answer.model_copy(update={"metadata": {**answer.metadata, "ended_after_result": True}})
 
 
-class _OutputReader:
+class _AnswerReader:
     """A reader of the program's output that emits the text of its answer."""
 
     def __init__(self, read: ProgramOutput, emit: Emit, *, is_text: bool) -> None:

@@ -74,7 +74,7 @@ def refuse_session(context: typer.Context, file: str) -> None:
 def write_page(
     context: typer.Context,
     stored: Stored,
-    selection: Selection,
+    selection: ShownPart,
     file: str,
 ) -> None:
     """Write an HTML page with the chosen events of a session."""
@@ -225,7 +225,7 @@ def show(
     turn_number = parse_turn(turn) if turn is not None else None
     stored = common.find_session(context, session)
     agent_id = queries.agent_named(stored.transcript, agent) if agent is not None else None
-    selection = Selection(turn_number, after_seq, last, agent_id, follow)
+    selection = ShownPart(turn_number, after_seq, last, agent_id, follow)
     if html is not None:
         write_page(context, stored, selection, html)
     elif shown_context and agent_id:
@@ -237,7 +237,7 @@ def show(
         _print_events(printer, ShownEvents(stored, printer.goes_on), selection)
 
 
-def _print_events(printer: Printer, shown: ShownEvents, selection: Selection) -> None:
+def _print_events(printer: Printer, shown: ShownEvents, selection: ShownPart) -> None:
     try:
         for event in filter_by_agent(selection.choose(shown), selection.agent):
             printer.event(event)
@@ -437,7 +437,7 @@ def parse_turn(text: str) -> int:
     return number
 
 
-class Selection(NamedTuple):
+class ShownPart(NamedTuple):
     """The part of a session to be shown: a turn, or what follows an event, or the last messages."""
 
     turn: int | None = None
