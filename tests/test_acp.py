@@ -28,8 +28,10 @@ from adapter_setups import (
 from program import Program, gone, growing_limits
 from pydantic import ValidationError
 
-from arena_cli.adapters.acp import client
+from arena_cli.adapters.acp import client, turn
 from arena_cli.adapters.acp.adapter import AcpAdapter, AcpSettings
+from arena_cli.adapters.coding_clis.kinds import PRESETS
+from arena_cli.adapters.http import HttpRequest
 from arena_cli.context import render
 from arena_cli.errors import (
     AgentError,
@@ -665,6 +667,47 @@ def test_what_it_says_went_wrong(tmp_path: Path) -> None:
         assert "{" not in error.came
         assert error.metadata["raw"]["message"] == text
     assert len(logged(tmp_path, "initialize")) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "error_type"),
+    [
+        ("server_error", "Internal error: API Error: 529 Service overloaded", AgentOverloaded),
+        ("server_error", "Internal error: API Error: 500 oh", AgentUnavailable),
+        ("server_error", "Internal error", AgentUnavailable),
+        ("billing_error", "API Error: 400 credit balance is too low", AgentRefused),
+        ("rate_limit", "API Error: 500", AgentOverloaded),
+    ],
+)
+def test_an_overload_is_told_from_other_errors_of_a_server(
+    kind: str, text: str, error_type: type[AgentError]
+) -> None:
+    asked = HttpRequest("bot", "claude-agent-acp", "", "")
+    said = turn.RemoteError(-32603, text, {"errorKind": kind})
+    assert type(turn.failure(asked, said, PRESETS["claude"].says)) is error_type
+
+
+@pytest.mark.parametrize(
+    ("settings", "config"),
+    [
+        (
+            'model_provider = "mine"',
+            {"model_providers": {"mine": {"request_max_retries": 0, "stream_max_retries": 0}}},
+        ),
+        ('model_provider = "openai"', None),
+        ("", None),
+        ("model_provider = [", None),
+    ],
+)
+def test_codex_leaves_retries_with_a_provider_of_ones_own_to_arena(
+    tmp_path: Path, settings: str, config: dict[str, Any] | None
+) -> None:
+    (tmp_path / "config.toml").write_text(settings, encoding="utf-8")
+    env = {"CODEX_HOME": str(tmp_path)}
+    variables = agent(tmp_path, preset="codex", env=env)._program().environ
+    assert json.loads(variables.get("CODEX_CONFIG", "null")) == config
+    env["CODEX_CONFIG"] = "{}"
+    assert agent(tmp_path, preset="codex", env=env)._program().environ["CODEX_CONFIG"] == "{}"
 
 
 def test_codex_gives_up_without_saying_so_in_its_answer(tmp_path: Path) -> None:

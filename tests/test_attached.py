@@ -31,6 +31,7 @@ def put(folder: Path, name: str, data: bytes) -> Attachment:
         ("说明.md", "你好".encode("utf-16"), "application/octet-stream", False),
         ("no.png", b"\xff\xfe no picture", "application/octet-stream", False),
         ("a", b"\xff\xfe\x00", "application/octet-stream", False),
+        ("empty.zip", b"PK\x05\x06" + bytes(18), "application/octet-stream", False),
     ],
 )
 def test_what_a_file_is_is_told_by_its_content(

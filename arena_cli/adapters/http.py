@@ -447,7 +447,7 @@ def _media_type(data: bytes) -> str:
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "image/webp"
     try:
-        data.decode("utf-8")
+        is_text = "\0" not in data.decode("utf-8")
     except UnicodeDecodeError:
-        return "application/octet-stream"
-    return "text/plain"
+        is_text = False
+    return "text/plain" if is_text else "application/octet-stream"

@@ -235,10 +235,11 @@ class AcpAdapter:
             raise self._unavailable(
                 f"there is no folder {folder}", "correct `cwd`, or create the folder"
             )
+        environ = run.build_environment(setup.environ, self._environment())
         return Program(
             argv=[str(found), *self._command[1:]],
             cwd=(setup.workspace / settings.cwd).resolve(),
-            environ=run.build_environment(setup.environ, self._environment()),
+            environ={**self._preset.retry_environ(environ), **environ},
             records=setup.records,
             agent=setup.agent_id,
         )

@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -320,11 +321,14 @@ def _status(said: RemoteError, says: Mapping[str, int]) -> int | None:
     if isinstance(said.code, int) and 400 <= said.code < 600:
         return said.code
     whole = f"{said.text} {json.dumps(said.data)}"
+    match = _STATUS.search(said.text)
+    named = int(match[1]) if match else None
     for words, status in says.items():
         if re.search(words, whole):
-            return status
-    if found := _STATUS.search(said.text):
-        return int(found[1])
+            # A server error may be overload, which the text says.
+            return named if named and status == HTTPStatus.INTERNAL_SERVER_ERROR else status
+    if named:
+        return named
     if http.is_too_long(0, said.text):
         return 400
     return diagnosis.find_status(said.cause or said.text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 import uuid
@@ -33,6 +34,29 @@ def escape_codex_skills(prompt: str) -> str:
 
 _CODEX_PROVIDER = re.compile(r"^(?:--config=|-c=?)?model_provider\s*=\s*[\"']?([\w-]+)")
 _CODEX_PROVIDERS = frozenset({"openai", "ollama", "lmstudio", "amazon-bedrock"})  # built in
+
+
+_CODEX_RETRIES = ("request_max_retries", "stream_max_retries")
+
+
+def find_codex_provider(environ: Mapping[str, str]) -> str:
+    """Return the provider that Codex's own settings choose, "" if they choose none."""
+    folder = environ.get("CODEX_HOME") or Path(environ.get("HOME") or ".") / ".codex"
+    try:
+        settings = tomllib.loads((Path(folder) / "config.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    name = settings.get("model_provider")
+    return name if isinstance(name, str) and re.fullmatch(r"[\w-]+", name) else ""
+
+
+def codex_retry_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variable that leaves retries to arena; only a custom provider takes it."""
+    name = find_codex_provider(environ)
+    if not name or name in _CODEX_PROVIDERS:
+        return {}
+    settings = {"model_providers": {name: dict.fromkeys(_CODEX_RETRIES, 0)}}
+    return {"CODEX_CONFIG": json.dumps(settings)}
 
 
 class CodexAdapter(ProgramAdapter):
@@ -73,22 +97,11 @@ class CodexAdapter(ProgramAdapter):
         """Return the options that leave retries to arena; only a custom provider takes them."""
         named = (_CODEX_PROVIDER.search(word) for word in reversed(self._settings.args))
         match = next((match for match in named if match), None)
-        name = match[1] if match else self._configured_provider()
+        name = match[1] if match else find_codex_provider(self._environ())
         if not name or name in _CODEX_PROVIDERS:
             return []
-        keys = (f"model_providers.{name}.{key}_max_retries=0" for key in ("request", "stream"))
+        keys = (f"model_providers.{name}.{key}=0" for key in _CODEX_RETRIES)
         return [word for key in keys for word in ("-c", key)]
-
-    def _configured_provider(self) -> str:
-        """Return the provider that Codex's own settings choose, "" if they choose none."""
-        environ = self._environ()
-        folder = environ.get("CODEX_HOME") or Path(environ.get("HOME") or ".") / ".codex"
-        try:
-            settings = tomllib.loads((Path(folder) / "config.toml").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return ""
-        name = settings.get("model_provider")
-        return name if isinstance(name, str) and re.fullmatch(r"[\w-]+", name) else ""
 
 
 class GeminiAdapter(ProgramAdapter):
@@ -224,12 +237,17 @@ def _as_it_is(text: str) -> str:
     return text
 
 
+def _no_variables(environ: Mapping[str, str]) -> dict[str, str]:  # noqa: ARG001 - a default
+    return {}
+
+
 @dataclass(frozen=True)
 class AcpPreset:
     """The settings of one known agent; without a name, of any other agent.
 
     `command` starts it; `install` and `log_in` explain to the user how to get it and how to log in.
-    `environ` are variables that it always gets, `careful` those that it also gets unless everything
+    `environ` are variables that it always gets, `retry_environ` returns those that leave retries to
+    arena, by its other variables, `careful` those that it also gets unless everything
     is allowed: so that it asks before it changes something. `careful_mode` is the mode of its
     session for the same purpose. `model` are the arguments before a model's name; without any, the
     protocol names the model. `takes_files` is False for one that fails when a file is reported
@@ -248,6 +266,7 @@ class AcpPreset:
     install: str = ""
     log_in: str = "log in with its own program, or pass a key on in `env`"
     environ: Mapping[str, str] = field(default_factory=dict)
+    retry_environ: Callable[[Mapping[str, str]], Mapping[str, str]] = _no_variables
     careful: Mapping[str, str] = field(default_factory=dict)
     careful_mode: str = ""
     model: tuple[str, ...] = ()
@@ -288,6 +307,7 @@ PRESETS = {
         command=("codex-acp",),
         install="npm install -g @agentclientprotocol/codex-acp",
         log_in="run `codex login`",
+        retry_environ=codex_retry_environ,
         careful_mode="read-only",
         escape=escape_codex_skills,
         failed=("codex.threadStatus.type", "systemError"),
