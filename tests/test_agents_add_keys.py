@@ -112,3 +112,5 @@ def test_a_script_that_cannot_start_is_named_before_and_at_the_call(
         text = " ".join(done.stdout.split())
         assert problem in text
         assert hint in text
+        other_way = "command: [python3, bot.py]" if name == "command" else "`exec python3 ...`"
+        assert other_way in text

@@ -30,6 +30,14 @@ def suggest_runner(path: Path) -> str:
     return _RUNNERS.get(path.suffix.lower(), "python3")
 
 
+def suggest_start(script: Path, key: str) -> str:
+    """Return how to start a script that the system cannot start; `key` is its setting."""
+    runner = suggest_runner(script)
+    if key == "program":
+        return f"start it with a script of two lines: `#!/bin/sh` and `exec {runner} ...`"
+    return f"name the program that runs it: {key}: [{runner}, {script.as_posix()}]"
+
+
 def find_script_problem(path: Path, *, key: str) -> tuple[str, str] | None:
     """Return why the system cannot start the file, and a hint; None if it looks sound.
 
@@ -40,9 +48,6 @@ def find_script_problem(path: Path, *, key: str) -> tuple[str, str] | None:
         return None
     first_line = head.partition(b"\n")[0]
     runner = suggest_runner(path)
-    other_way = f"name the program that runs it: {key}: [{runner}, {path.name}]"
-    if key == "program":
-        other_way = f"start it with a script of two lines: `#!/bin/sh` and `exec {runner} ...`"
     interpreter = os.fsdecode(first_line[2:].split()[0]) if first_line[2:].split() else ""
     problem = hint = ""
     if not first_line.startswith(b"#!"):
@@ -54,7 +59,9 @@ def find_script_problem(path: Path, *, key: str) -> tuple[str, str] | None:
     elif interpreter and not Path(interpreter).exists():
         problem = f"names {interpreter} in its first line, which is missing"
         hint = "install that program"
-    return (f"{path} {problem}", f"{hint}, or {other_way}") if problem else None
+    if not problem:
+        return None
+    return f"{path} {problem}", f"{hint}, or {suggest_start(Path(path.name), key)}"
 
 
 def _read_head(path: Path) -> bytes:

@@ -259,8 +259,7 @@ def explain_missing(name: str, *, workspace: Path, key: str, install: str = "") 
         return problem, f"paths in `{key}` start from the workspace"
     return (
         f"{workspace / name} cannot be executed",
-        f"make it executable (chmod +x {name}), or name the program that runs it: "
-        f"[{diagnosis.suggest_runner(Path(name))}, {name}]",
+        f"make it executable (chmod +x {name}), or {diagnosis.suggest_start(Path(name), key)}",
     )
 
 
