@@ -171,7 +171,12 @@ def test_what_was_not_heeded_is_an_event_and_stands_in_the_timeline(tmp_path: Pa
     reason = "goes ahead (I will deploy the payment API tonight.) and says nothing of the blocker"
     blocker = "blocker-the-payment-api-credentials-are-missing"
     assert [
-        {key: one[key] for key in ("reply", "agent", "note", "kind", "level", "severity", "reason")}
+        {
+            key: one[key]
+            for key in (
+                *("reply", "agent", "note", "kind", "level", "severity", "reason", "sentence"),
+            )
+        }
         for one in events
     ] == [
         {
@@ -182,6 +187,7 @@ def test_what_was_not_heeded_is_an_event_and_stands_in_the_timeline(tmp_path: Pa
             "level": "replan_required",
             "severity": "high",
             "reason": reason,
+            "sentence": "I will deploy the payment API tonight.",
         }
     ]
     line = f"  replan_required, high: Dev ignored {blocker}: {reason}\n"
@@ -191,6 +197,22 @@ def test_what_was_not_heeded_is_an_event_and_stands_in_the_timeline(tmp_path: Pa
     assert (
         f"  replan_required（须重新规划），high（高）：Dev 忽略了 {blocker}：{reason}\n" in chinese
     )
+
+
+def test_a_next_action_that_is_left_shows_the_sentence_that_asks_for_it(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("dev", f"Next step: {LOAD}.", "The logo should be blue.").team()
+    program.run("send", "--session", "s", "@dev go on")
+    told = program.run("send", "--session", "s", "@dev Hi. How was the load test on staging?")
+    (event,) = [event for event in program.records() if event["type"] == "deviation"]
+    assert (event["severity"], event["sentence"]) == (
+        "medium",
+        "How was the load test on staging?",
+    )
+    assert "(How was the load test on staging?)\n" in told.stdout
+    audit = program.run("export", "s", "--audit").stdout
+    assert "How was the load test on staging?" in audit
+    assert "medium" in audit
 
 
 ARRIVED, EXPIRY, STORE = (

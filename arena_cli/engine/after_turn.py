@@ -120,6 +120,7 @@ def _tell_deviation(ignored: IgnoredNote, done: ReplyFinished, room: Room) -> No
         kind=ignored.note.kind,
         level=ignored.level,
         reason=ignored.reason,
+        sentence=ignored.sentence,
     )
 
 

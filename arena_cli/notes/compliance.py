@@ -1,21 +1,23 @@
 """Detect replies that ignore the notes that their agent was shown. Pure, and asks no model.
 
-It is read by words alone, so it reports only what is plain, and is silent where it may be wrong:
+It reads words alone, so it reports only what is plain, and is silent where it may be wrong:
 
 - A note *concerns* a text if two or more, and at least 40 %, of the significant words of its title
-  (`notes.text`) are in the visible part of the text; the one word of a title that has just one.
-- A *blocker* that concerns the reply is ignored (`replan_required`) if a sentence of the reply that
-  holds a word of its title says that the work goes ahead (will, deploy, start, 上线, 开始, ...),
-  and the reply does not refer to it by its id or title, and no sentence with a word of its title,
-  nor one next to such a sentence, says that something is blocked, waited for or unresolved, or that
-  it is solved. A question, or that something will *not* be done, is no going ahead.
+  (`notes.text`) are in the visible part of the text; 25 % of the pairs of Chinese characters; the
+  one word of a title that has just one.
+- A *blocker* that concerns the reply, or whose resting work (deploy, merge, 发布, ...) the reply
+  names, is ignored (`replan_required`) if a clause with a word of its title says that something is
+  done: in the past, the present or the future, by the author or in the passive. It is not where
+  the reply names the blocker; where a sentence about it, or next to such a one, says that something
+  is blocked, waited for or unresolved, that it is solved, or that what had not happened happened;
+  nor where the clause asks, supposes, denies, or only asks others, prepares or repairs.
 - A *next action*, of this agent or of no agent, that concerns the new messages is ignored
   (`warning`) if the reply holds less than a quarter of its words, not its id or title, and does not
-  begin by accepting (on it, will do, 收到, 好的). It is not where the new messages say that it was
-  done.
+  begin by accepting, reporting or referring to it (on it, it, done, 收到, 已经). It is not where the
+  new messages say that it was done.
 - A *conclusion* is contradicted (`warning`) if a part of a sentence says otherwise about the same
-  subject: a negation, another amount or another choice (`notes.contradictions`). It is not where
-  the new messages say so too, the reply names the conclusion, or the sentence asks or supposes.
+  subject (`notes.contradictions`). It is not where the new messages say so too, the reply names the
+  conclusion, or the sentence asks or supposes.
 - Each has a severity: `high` for a blocker, `medium` for a next action, `low` for a conclusion.
 - Other kinds are never ignored, nor is a note that is archived or superseded.
 """
@@ -23,80 +25,143 @@ It is read by words alone, so it reports only what is plain, and is silent where
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Literal, NamedTuple
 
 from arena_cli.notes import assertion, contradictions
 from arena_cli.notes.claims import Claim, read_claim
-from arena_cli.notes.model import Note
-from arena_cli.notes.text import Sentence, shared, significant_words, split
+from arena_cli.notes.model import Kind, Note
+from arena_cli.notes.text import Sentence, shared, significant_words, split, stem
 from arena_cli.util.text import cut_text
 from arena_cli.workspace import visible_text
 
+Level = Literal["replan_required", "warning"]
+
+LEVELS: Mapping[Kind, Level] = {
+    "blocker": "replan_required",
+    "conclusion": "warning",
+    "next_action": "warning",
+}
+"""The kinds of notes that a reply may ignore, and the level of that."""
+
 BEARS = 0.4
+BEARS_UNSPACED = 0.25
 TAKEN_UP = 0.25
+_ABOUT_THE_SAME = 0.6
 
 _SHORTEST_NAME = 4
 
 _OPEN = (
-    r"\b(?:block(?:ed|er|ers|ing|s)?|stuck|wait(?:ing|s)?|until|once|as soon as|unresolved|pending|"
-    r"on hold|hold off|postpone[ds]?|delay(?:ed|s)?|missing|not yet|unavailable|depend(?:s|ent|"
-    r"ing)|"
-    r"(?:not|n't|without) (?:have|has|had|got|received|access|ready|available)|cannot|can't|"
-    r"can not|"
-    r"unable|yet to|still (?:no|not|need|open)|need(?:s)? to be (?:solved|resolved|fixed)|"
-    r"before we|"
-    r"workaround|work around|instead|mock(?:s|ed)?|stub(?:s|bed)?)\b|"
-    r"阻塞|卡[住在点]|等待|[在先还再]等|等[^，。,]{1,20}(?:后|再|才|到|好|完)|"
-    r"待[^，。,]{0,12}(?:后|再)|尚未|还没|"
-    r"未解决|没解决|暂停|暂缓|搁置|推迟|延后|延期|无法|没法|不能|依赖|缺少|缺失|没有?(?:拿到|"
-    r"收到|到位|就绪)|悬而未决|绕过|先用|模拟"
+    r"\b(?:block(?:ed|er|ers|ing|s)?|stuck|wait(?:ing|s)?|until|once|as soon as|unresolved|"
+    r"pending|on hold|hold off|postpone[ds]?|delay(?:ed|s)?|missing|not yet|unavailable|"
+    r"depend(?:s|ent|ing)|(?:not|n't|without) (?:have|has|had|got|received|access|ready|"
+    r"available)|cannot|can't|can not|unable|yet to|still (?:no|not|need|open|down|red|rejects?|"
+    r"fails?)|needs? (?:to be|an?|the)|before we|workaround|work around|instead|mock(?:s|ed)?|"
+    r"stub(?:s|bed)?|(?:does|do|did) ?n[o']t|never|stays?|(?:when|after) (?:\w+ ){1,5}(?:is|are|"
+    r"has|have|ends?|arrives?|comes?))\b|"
+    r"阻塞|卡[住在点]|等待|[在先还再]等|等[^，。,]{1,20}(?:后|再|才|到|好|完)|等(?:周|下|明)|"
+    r"待[^，。,]{0,12}(?:后|再)|尚未|还没|未解决|没解决|暂停|暂缓|搁置|推迟|延后|延期|无法|没法|"
+    r"不能|发不了|依赖|缺少|缺失|没有?(?:拿到|收到|到|就绪|过|批)|悬而未决|绕过|先用|模拟|还是|"
+    r"仍然?|放一放|因为没|之前[^，。,]{0,4}不|期内不|暂时?不"
 )
 _SOLVED = (
-    r"\b(?:solved|resolved|fixed|unblocked|no longer|(?:has|have|had|were|was|are|is|been)(?: now)?"
-    r"(?: been)? (?:received|granted|cleared|delivered|provided|approved|signed|restored|"
-    r"available)|"
-    r"arrived|(?:we|i)(?: now)? (?:got|have|received)|done|finished|completed|works? again|"
-    r"is back)\b|"
-    r"(?:已经?|都|全部|终于|刚刚?)[^，。,]{0,8}(?:解决|修复|就绪|到位|拿到|收到|下发|解除|恢复|"
-    r"完成|签署|签字|批准|通过|提供|做完|跑完|搞定)|"
-    r"(?:解决|修复|拿到|收到|解除|恢复|到位|完成|做完|搞定|通过)了|不再(?:阻塞|卡)"
+    r"\b(?:solved|resolved|fixed|unblocked|no longer|(?:has|have|had|were|was|are|is|"
+    r"been)(?: now)?(?: been)? (?:received|granted|cleared|delivered|provided|approved|signed|"
+    r"restored|renewed|confirmed|raised|increased|extended|lifted|replaced|installed|available|up|"
+    r"over|closed|back|fine|ok(?:ay)?|green|clear|valid|here)|(?:came|come) (?:in|through|back)|"
+    r"arrived|(?:we|i)(?: now)? (?:got|have|received)|(?:works?|runs?|green|up|passes|available|"
+    r"reachable) again|(?:gave|given) (?:\w+ ){0,2}(?:consent|access|permission|approval)|signed|"
+    r"delivered|approved|granted|passe[ds]|ended)\b|"
+    r"(?:已经?|都|全部|终于|刚刚?|今天|昨天)[^，。,]{0,8}(?:解决|修复|就绪|到位|拿到|收到|下发|"
+    r"解除|恢复|签署|签字|批准|批|通过|提供|搞定|授权|开通|交付|发来|到货|续期|确认)|(?:解决|修复|"
+    r"拿到|收到|解除|恢复|到位|搞定|通过|批|下来|开通|授权|到货|结束|续期|装好|换好|修好|有)了|"
+    r"加到|不再(?:阻塞|卡)"
+)
+_DONE = (
+    r"\b(?:done|finished|completed|ready)\b|"
+    r"(?:已经?|都|全部|终于|刚刚?)[^，。,]{0,8}(?:完成|做完|跑完|搞定)|(?:完成|做完|跑完)了"
 )
 _NOT_SOLVED = (
     r"\b(?:not|n't|never|yet to be|un)\s*(?:yet |been |fully |really )*(?:solved|resolved|fixed|"
     r"unblocked|received|done|finished|completed|arrived|granted|delivered|available)\b|"
     r"\b(?:once|when|until|after|if|as soon as|will be|to be|must be|should be|can be|unless|"
-    r"before|"
-    r"need(?:s)? to be|hope(?:fully)?)\b|"
-    r"没有?(?:完全)?(?:解决|修复|完成|拿到|收到)|未(?:能)?(?:解决|修复|完成|拿到|收到|到位)|"
-    r"尚未|还没|如果|等|待|一旦|"
-    r"希望|争取|尽快|之前|才能|是否|怎么|如何"
+    r"before|needs? to be|hope(?:fully)?)\b|"
+    r"没有?(?:完全)?(?:解决|修复|完成|拿到|收到|通过|批)|未(?:能)?(?:解决|修复|完成|拿到|收到|"
+    r"到位)|尚未|还没|如果|等|待|一旦|希望|争取|尽快|之前|才能|是否|怎么|如何|回头"
 )
-_GOES_AHEAD = (
+_NO_ACTS = (
+    r"ask|wrote to|tell|told|inform|notif|open(?:ed)? an? |prepar|draft|plan|check|look|review|"
+    r"document|note|see|saw|think|thought|know|believe|hope|wait|need|want|would|should|can|could|"
+    r"might|may|must|keep|kept|understand|read|have|has|had|am|was|were|agree|suggest|propose|"
+    r"recommend|like|love|stop|pause|postpone|hold|leave|left|skip|request|report|escalat|remind|"
+    r"call|contact|track|watch|guess|assume|heard|remember|found|noticed|drop|fix|repair|debug|"
+    r"investigat|restor|resolv|compar|evaluat|took|take|remov|revert|only|sent? .*(?:confirm|"
+    r"approv|again|once more)|noth|someth|dur"
+)
+_RESTS = (
+    r"block|frozen|froze|delay|postpon|need|requir|expect|plann|draft|prepar|document|reject|"
+    r"expired|allowed|supposed|stopp|paus|closed|translated"
+)
+_ACTS = (
+    rf"\b(?:i|we)(?:'ve| have|'m| am|'re| are|'ll| will)?(?: (?:just|already|now|also|"
+    rf"simply))* (?!(?:{_NO_ACTS}))[a-z]{{2,}}\b|"
+    rf"\A\W*(?:now |just |already )*(?!(?:{_NO_ACTS}))[a-z]+(?:ing|ed)\b|"
+    rf"\b(?:is|are|was|were|got|been)(?: now)? (?!(?:{_RESTS}))(?:[a-z]+ed|live|active|out|sent|"
+    rf"built|written)\b|\bwent (?:out|live|ahead)\b|"
     r"\b(?:will|'ll|going to|start(?:ed|ing|s)?|begin(?:ning|s)?|began|implement(?:ed|ing|s)?|"
     r"deploy(?:ed|ing|s)?|ship(?:ped|ping|s)?|releas(?:ed|e|ing|es)|finish(?:ed|ing)?|"
     r"complet(?:ed|e|ing)|merg(?:ed|e|ing)|proceed(?:ed|ing|s)?|go(?:es|ing)? ahead|buil[dt]|"
-    r"building|"
-    r"launch(?:ed|ing|es)?|integrat(?:ed|e|ing)|continu(?:e|ed|ing)|roll(?:ed|ing)? out|"
-    r"connect(?:ed|ing)?|migrat(?:ed|e|ing)|switch(?:ed|ing)?|writ(?:ing|ten)|wrote|added|adding|"
-    r"created|creating|run(?:ning)?|ran|done|went live|go(?:es|ing)? live|let's|enabl(?:ed|e|"
-    r"ing))\b|"
-    r"开始|完成|上线|部署|发布|实现|继续|推进|接入|对接|马上|立即|这就|已经|现在就|着手|合并|"
-    r"启动|将|联调|"
-    r"迁移|切换|提交|编写|写好|做好|搞定|开发|测试|执行|搭建|调用"
+    r"building|launch(?:ed|ing|es)?|integrat(?:ed|e|ing)|continu(?:e|ed|ing)|roll(?:ed|ing)? out|"
+    r"connect(?:ed|ing)?|migrat(?:ed|e|ing)|switch(?:ed|ing)?|wrote|writing|added|adding|created|"
+    r"creating|run(?:ning|s)?|ran|done|go(?:es|ing)? live|let's|let me|enabl(?:ed|e|ing))\b|"
+    r"开始|完成|上线|部署|发布|实现|继续|推进|接入|对接|马上|立即|这就|已(?!经?[问催联申过])|"
+    r"现在就|着手|合并|启动|将|联调|迁移|切换|提交|编写|写好|做好|搞定|开发|执行|搭建|调用|发出去|"
+    r"(?<![问催提申等看联系修查])了|正在(?!修|排查|等|申请|联系|查|问)"
 )
 _HOLDS_BACK = (
-    r"\b(?:not|won't|don't|didn't|haven't|hasn't|isn't|aren't|never|no)\b|n't\b|\b(?:if|would|"
-    r"could|"
-    r"should|might|may)\b|不(?:会|能|要|再|可|应|宜|上线|部署|发布|做|开始)|别|没有?|未|如果|"
-    r"若|建议|是否|暂"
+    r"\b(?:not|won't|don't|didn't|haven't|hasn't|isn't|aren't|never|no)\b(?! (?:only|"
+    r"\w+ )?(?:errors?|problems?|issues?|findings?))|n't\b|\b(?:if|would|could|should|might|"
+    r"may)\b|"
+    r"不(?:会|能|要|再|可|应|宜|上线|部署|发布|发|做|合并|开始|用|下)|别|没有?|未|如果|若|建议|"
+    r"是否|暂|[修问催]"
 )
 _ACCEPTS = (
     r"\A\W*(?:on it|will do|got it|sure|understood|ok(?:ay)?,? (?:i'll|will|on it)|i'll (?:do|"
-    r"take)|"
-    r"doing (?:it|that) now|收到|好的|明白|没问题|马上|这就|我来|立刻|了解)"
+    r"take)|yes|yep|no\b(?! \w+ing)|not yet|nope|doing (?:it|that) now|"
+    r"收到|好的|明白|没问题|马上|这就|我来|立刻|了解)"
 )
+# A reply that leaves out its subject, or stands for it by a pronoun, speaks of what was asked.
+_REFERS = (
+    r"\b(?:it|they|them)\b|\b(?:this|that) (?:is|was|has|will)\b|\A\W*(?:done|ready|finished|"
+    r"still|already|almost|half|in progress|working on|tomorrow|tonight|today|soon|later|next|one|"
+    r"two|three|four|five|six|seven|eight|nine|ten|most|some|all|none|nobody|\d+|(?:a |"
+    r"the )?(?:first |rough )?draft)\b|\b(?:is|are) (?:ready|done|in progress|on the way)\b|"
+    r"\A\W*(?:我?(?:已经?|还没|还在|没有|没呢|正在|在[做写跑改弄]|刚|马上|晚点|稍后)|"
+    r"[明今后][天早晚]|[上下]午|周[一-日]|[\d一二两三四五六七八九十几]|\S{0,4}[前内后](?:处理|做|"
+    r"给|弄|完成)|\S{0,2}(?:完|好|过|到|掉)了?(?=[^的]|\Z)|[^，。,]{0,4}一半|进度|初稿|草稿|"
+    r"快[好完]了|差不多)"
+)
+_UNRELATED = r"\bnothing to do with\b|\bunrelated\b|无关|没有?关系"
+_BETWEEN = re.compile(
+    r"\b(?:(?:is|are) )?(?:blocked by|waits? (?:for|on)|waiting (?:for|on)|until|because of|"
+    r"without|stuck on|depends on)\b|被|等",
+    re.IGNORECASE,
+)
+# Work of which a title says that it rests, and that a reply says was done.
+_WORK = re.compile(
+    r"\b(?:deploy|releas|merg|import|migrat|publish|ship|launch|rollout|roll out)|发布|部署|合并|"
+    r"导入|迁移|上线",
+    re.IGNORECASE,
+)
+# The verb of what has not happened yet.
+_LACKS = re.compile(
+    r"\b(?:not|n't|never)\s+(?:been\s+|yet\s+)*(?P<verb>[a-z]+)|"
+    r"(?:还没有?|尚未|没(?!有)|未)被?(?P<zh>批|[\u4e00-\u9fff]{2})",
+    re.IGNORECASE,
+)
+_HAPPENED = r"\b(?:came|comes|arrived|is|are|has|have|was|were|got|gave|now)\b|ed\b|[了完好过]|已"
+_ON_CONDITION = r"\b(?:without|after|before)\s+(?P<words>(?:\w+\W+){0,3}\w+)"
 
 # A negation that denies a problem, or nothing.
 _DENIES_A_PROBLEM = (
@@ -123,11 +188,15 @@ _SAID = {
 
 
 class IgnoredNote(NamedTuple):
-    """A note that a reply ignored or contradicted, the level of that, and the reason."""
+    """A note that a reply ignored or contradicted, the level of that, the reason, and the sentence.
+
+    `sentence` decided it: of the reply, or for a next action of the messages that ask for it.
+    """
 
     note: Note
-    level: Literal["replan_required", "warning"]
+    level: Level
     reason: str
+    sentence: str
 
 
 def ignored(
@@ -138,26 +207,32 @@ def ignored(
     `new` is the text of the messages that it answers; `notes` are the notes that its agent was
     shown.
     """
-    living = [note for note in notes if note.is_living]
-    texts = _SAID.get(language, _SAID["en"])
-    result: list[IgnoredNote] = []
+    living = [note for note in notes if note.is_living and note.kind in LEVELS]
     if not living:
-        return result
+        return []
     answer, new_text = _FoldedText(reply), _FoldedText(new)
-    for note in living:
-        if note.kind == "blocker":
-            ahead = _goes_ahead_over(note, answer)
-            if ahead is not None:
-                reason = texts["blocker"].format(said=_quote(ahead.text))
-                result.append(IgnoredNote(note, "replan_required", reason))
-        elif note.kind == "conclusion":
-            clause = _contradiction(note, answer)
-            if clause is not None and _contradiction(note, new_text) is None:
-                reason = texts["conclusion"].format(said=_quote(clause))
-                result.append(IgnoredNote(note, "warning", reason))
-        elif _is_left(note, new_text, answer, agent):
-            result.append(IgnoredNote(note, "warning", texts["next_action"]))
-    return result
+    findings = ((note, _deciding_words(note, answer, new_text, agent)) for note in living)
+    return [report(note, *words, language) for note, words in findings if words is not None]
+
+
+def report(note: Note, sentence: str, words: str, language: str) -> IgnoredNote:
+    """Return an ignored note with its reason; `words` of the sentence are quoted in it."""
+    reason = _SAID.get(language, _SAID["en"])[note.kind].format(said=_quote(words))
+    return IgnoredNote(note, LEVELS[note.kind], reason, cut_text(" ".join(sentence.split()), 400))
+
+
+def _deciding_words(
+    note: Note, reply: _FoldedText, new: _FoldedText, agent: str
+) -> tuple[str, str] | None:
+    """Return the sentence that shows that the reply ignores the note, and the words to quote."""
+    if note.kind == "blocker":
+        ahead = _goes_ahead_over(note, reply)
+        return ahead and (ahead.text, ahead.text)
+    if note.kind == "conclusion":
+        contradiction = _contradiction(note, reply)
+        return contradiction if _contradiction(note, new) is None else None
+    asking = _asks_for(note, new) if _is_for(note, agent) else None
+    return (asking.text, asking.text) if asking and not _takes_up(note, reply) else None
 
 
 class _FoldedText:
@@ -176,30 +251,70 @@ class _FoldedText:
 
 def _goes_ahead_over(note: Note, reply: _FoldedText) -> Sentence | None:
     """Return the sentence that goes ahead despite the blocker, if there is one."""
-    if not _bears(note, reply) or _names(note, reply.folded):
+    if _names(note, reply.folded):
         return None
-    about = reply.with_any(significant_words(note.title))
+    bears = _bears(note, reply)
+    words = significant_words(note.title)
+    about = reply.with_any(words) if bears else _does_work_of(note.title, reply)
     near = {place for sentence in about for place in (sentence - 1, sentence, sentence + 1)}
     looked_at = [sentence for place, sentence in enumerate(reply.sentences) if place in near]
-    if any(_finds(_OPEN, sentence) or _finds(_SOLVED, sentence) for sentence in looked_at):
+    if any(_is_open_or_solved(sentence.shown, note.title, words) for sentence in looked_at):
         return None
+    work, obstacle = _parts_of(note.title)
     for place in about:
-        sentence = reply.sentences[place]
-        if (
-            not sentence.asks
-            and _finds(_GOES_AHEAD, sentence)
-            and not _finds(_HOLDS_BACK, sentence)
-        ):
+        sentence, held = reply.sentences[place], reply.words[place]
+        is_over = _finds(_DONE, sentence.shown) and len(held & obstacle) >= len(held & work)
+        if not sentence.asks and not is_over and any(map(_is_act, _CLAUSE.split(sentence.shown))):
             return sentence
     return None
+
+
+def _is_open_or_solved(shown: str, title: str, words: frozenset[str]) -> bool:
+    """Return True if a sentence says that the blocker is still there, or no longer."""
+    clauses = _CLAUSE.split(shown)
+    if _finds(_OPEN, shown) or any(
+        _finds(_SOLVED, clause) and not _finds(_NOT_SOLVED, clause) for clause in clauses
+    ):
+        return True
+    condition = _compiled(_ON_CONDITION).search(shown)
+    if condition is not None and significant_words(condition["words"]) & words:
+        return True
+    lack = _LACKS.search(title)
+    happened = lack and (stem(lack["verb"].lower()) if lack["verb"] else lack["zh"])
+    return any(
+        happened in clause.lower() and _finds(_HAPPENED, clause) and not _finds(_HOLDS_BACK, clause)
+        for clause in (clauses if happened else ())
+    )
+
+
+def _is_act(clause: str) -> bool:
+    return _finds(_ACTS, clause) and not _finds(_HOLDS_BACK, clause)
+
+
+def _does_work_of(title: str, reply: _FoldedText) -> list[int]:
+    """Return the indexes of the sentences that name the work that the title says must rest."""
+    stems = {match[0].lower() for match in _WORK.finditer(title)}
+    return [
+        index
+        for index, sentence in enumerate(reply.sentences)
+        if any(match[0].lower() in stems for match in _WORK.finditer(sentence.shown))
+    ]
+
+
+def _parts_of(title: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the words of the work that is blocked, and those of what blocks it."""
+    work, *obstacle = _BETWEEN.split(title, maxsplit=1)
+    if not obstacle or not significant_words(obstacle[0]):
+        return frozenset(), significant_words(title)
+    return significant_words(work), significant_words(obstacle[0])
 
 
 def _quote(text: str) -> str:
     return cut_text(" ".join(text.split()), 60)
 
 
-def _contradiction(note: Note, text: _FoldedText) -> str | None:
-    """Return the part of a sentence that contradicts the conclusion, if there is one."""
+def _contradiction(note: Note, text: _FoldedText) -> tuple[str, str] | None:
+    """Return the sentence that contradicts the conclusion, and its clause, if there is one."""
     claim = read_claim(note.title)
     if not claim.words or _names(note, text.folded):
         return None
@@ -208,22 +323,25 @@ def _contradiction(note: Note, text: _FoldedText) -> str | None:
             continue
         for clause in dict.fromkeys([sentence.shown, *_CLAUSE.split(sentence.shown)]):
             if _contradicts(clause.replace("’", "'"), claim):
-                return clause
+                return sentence.text, clause
     return None
 
 
 def _contradicts(clause: str, claim: Claim) -> bool:
-    difference = contradictions.find_difference(claim, read_claim(clause), within=True)
-    if difference is None:
-        return False
-    if difference.type != "negation":
-        return True
-    return not _compiled(_DENIES_A_PROBLEM).search(clause)
+    other = read_claim(clause)
+    if _finds(_UNRELATED, clause):
+        return len(set(claim.stems) & set(other.stems)) >= _ABOUT_THE_SAME * len(set(claim.stems))
+    if claim.denies != other.denies and set(claim.stems) <= set(other.stems):
+        return not _finds(_DENIES_A_PROBLEM, clause)
+    difference = contradictions.find_difference(claim, other, within=True)
+    return difference is not None and (
+        difference.type != "negation" or not _finds(_DENIES_A_PROBLEM, clause)
+    )
 
 
 def says_solved(notes: Sequence[Note], text: str) -> Iterator[tuple[Note, str]]:
     """Yield the notes that a text declares solved, each with the sentence that does so."""
-    if not notes or not _compiled(_SOLVED).search(text):
+    if not notes or not (_finds(_SOLVED, text) or _finds(_DONE, text)):
         return
     folded = _FoldedText(text)
     for note in notes:
@@ -239,29 +357,36 @@ def _solved(note: Note, text: _FoldedText) -> str | None:
         if (
             bears
             and not sentence.asks
-            and _finds(_SOLVED, sentence)
-            and not _finds(_NOT_SOLVED, sentence)
+            and (_finds(_SOLVED, sentence.shown) or _finds(_DONE, sentence.shown))
+            and not _finds(_NOT_SOLVED, sentence.shown)
         ):
             return sentence.text.strip()
     return None
 
 
-def _is_left(note: Note, new: _FoldedText, reply: _FoldedText, agent: str) -> bool:
-    """Return True if the new messages ask the agent for a next action that its reply ignores."""
-    if note.kind != "next_action" or not _is_for(note, agent) or not _bears(note, new):
-        return False
-    return _solved(note, new) is None and not _takes_up(note, reply)
+def _asks_for(note: Note, new: _FoldedText) -> Sentence | None:
+    """Return the sentence of the new messages that the next action is most about, if one is."""
+    if not _bears(note, new) or _solved(note, new) is not None:
+        return None
+    words = significant_words(note.title)
+    shared_words = [len(words & held) for held in new.words]
+    return new.sentences[shared_words.index(max(shared_words))]
 
 
 def _takes_up(note: Note, reply: _FoldedText) -> bool:
     words = significant_words(note.title)
     common = len(words & reply.all_words) / len(words) if words else 0.0
-    accepts = bool(reply.sentences) and _finds(_ACCEPTS, reply.sentences[0])
-    return accepts or common >= TAKEN_UP or _names(note, reply.folded)
+    if common >= TAKEN_UP or _names(note, reply.folded):
+        return True
+    first = reply.sentences[0].shown if reply.sentences else ""
+    return _finds(_ACCEPTS, first) or _finds(_REFERS, first)
 
 
 def _bears(note: Note, text: _FoldedText) -> bool:
-    return shared(significant_words(note.title), text.all_words) >= BEARS
+    words = significant_words(note.title)
+    # Pairs of characters are more than words: some of them join two words.
+    is_unspaced = sum(not word.isascii() for word in words) * 2 > len(words)
+    return shared(words, text.all_words) >= (BEARS_UNSPACED if is_unspaced else BEARS)
 
 
 def _names(note: Note, folded: str) -> bool:
@@ -274,8 +399,8 @@ def _is_for(note: Note, agent: str) -> bool:
     return not note.owner or visible_text.fold_text(note.owner) == visible_text.fold_text(agent)
 
 
-def _finds(pattern: str, sentence: Sentence) -> bool:
-    return _compiled(pattern).search(sentence.shown.replace("’", "'")) is not None
+def _finds(pattern: str, shown: str) -> bool:
+    return _compiled(pattern).search(shown.replace("’", "'")) is not None
 
 
 @cache

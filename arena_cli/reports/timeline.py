@@ -109,10 +109,17 @@ def _render_summary(event: Compacted, say: Words, who: Who) -> Line:
     return line(INDENT, say.spans(text, "dim", **values))
 
 
+_QUOTED = 50  # characters of a sentence by which a reason that quotes it is known
+
+
 def _render_deviation(event: Deviation, say: Words, who: Who) -> Line:
     style = "failed" if event.level == "replan_required" else "warned"
+    text = "{level}, {severity}: {who} ignored {note}: {reason}"
+    if event.sentence[:_QUOTED] not in event.reason:
+        text = "{level}, {severity}: {who} ignored {note}: {reason} ({sentence})"
     spans = say.spans(
-        "{level}, {severity}: {who} ignored {note}: {reason}",
+        text,
+        sentence=escape_line(event.sentence),
         severity=say.enum(event.severity),
         level=[Span(say.enum(event.level), style)],
         who=who(event.agent),

@@ -343,7 +343,10 @@ _SEVERITIES: dict[str, Severity] = {"blocker": "high", "next_action": "medium"}
 
 
 class Deviation(SideEvent):
-    """A reply that ignored or contradicted a note; `kind` is the note's."""
+    """A reply that ignored or contradicted a note; `kind` is the note's.
+
+    `sentence` decided it: of the reply, or of the messages that ask for a next action.
+    """
 
     type: Literal["deviation"] = "deviation"
     reply: Annotated[int, Position]
@@ -355,6 +358,7 @@ class Deviation(SideEvent):
         default_factory=lambda fields: _SEVERITIES.get(fields.get("kind", ""), "low")
     )
     reason: str
+    sentence: Annotated[str, Derived] = Field(default="", exclude_if=lambda text: not text)
 
 
 class Extracted(SideEvent):
