@@ -195,7 +195,8 @@ def test_what_was_not_heeded_is_an_event_and_stands_in_the_timeline(tmp_path: Pa
     program.env["ARENA_LANG"] = "zh"
     chinese = program.run("show", "s").stdout
     assert (
-        f"  replan_required（须重新规划），high（高）：Dev 忽略了 {blocker}：{reason}\n" in chinese
+        f"  replan_required（需要重新规划），high（高）：Dev 忽略了 {blocker}：{reason}\n"
+        in chinese
     )
 
 

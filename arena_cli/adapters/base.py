@@ -240,10 +240,11 @@ class SessionConfig:
     """The settings of a run's sessions: the workspace, how to write, which agents to call.
 
     `profiles` are all agents of the workspace; their secrets are redacted in every session.
-    `models` are the settings of models in `arena.yaml`, by name. `summarizer` and `extractor` are
-    the agents that `memory` names. Without `shared_notes` the notes of the workspace are neither
-    read nor written. Unless it `connects`, no agent and no embedding server is called. `on_problem`
-    is called for notes that cannot be read, and for other problems of the memory.
+    `models` are the settings of models in `arena.yaml`, by name. `summarizer`, `extractor` and
+    `memory_judge` are the agents that `memory` names. Without `shared_notes` the notes of the
+    workspace are neither read nor written. Unless it `connects`, no agent and no embedding server
+    is called. `on_problem` is called for notes that cannot be read, and for other problems of the
+    memory.
     """
 
     workspace: Path
@@ -259,6 +260,13 @@ class SessionConfig:
     memory: WorkspaceMemory = field(default_factory=WorkspaceMemory)
     summarizer: Member | None = None
     extractor: Member | None = None
+    memory_judge: Member | None = None
     shared_notes: bool = True
     connects: bool = True
     on_problem: Callable[[Fault], None] = lambda _: None
+
+    @property
+    def memory_agents(self) -> list[Member]:
+        """The agents that work for the team's memory."""
+        agents = (self.summarizer, self.extractor, self.memory_judge)
+        return [agent for agent in agents if agent is not None]

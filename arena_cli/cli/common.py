@@ -227,6 +227,7 @@ def make_config(loaded: Workspace, *, wait_s: float, connects: bool = False) -> 
         memory=loaded.file.memory,
         summarizer=loaded.summarizer,
         extractor=loaded.extractor,
+        memory_judge=loaded.memory_judge,
         connects=connects,
         on_problem=lambda problem: warn(str(problem)),
     )

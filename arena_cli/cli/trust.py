@@ -81,7 +81,7 @@ def live_place(
     The agents that work for the team's memory, and its embedding server, are included. Raises
     UsageError if the workspace is not trusted.
     """
-    helpers = [member.profile for member in (loaded.summarizer, loaded.extractor) if member]
+    helpers = [member.profile for member in loaded.memory_agents]
     embedding = loaded.file.memory.embedding
     require(loaded, lambda env: find_contacts([*profiles, *helpers], embedding, dotenv=env))
     return common.make_config(loaded, wait_s=wait_s, connects=True)

@@ -25,7 +25,14 @@ from arena_cli.notes.store import Folder
 from arena_cli.protocol import Message, ShownMessage, parse_seq
 from arena_cli.transcript import reader
 from arena_cli.transcript.conversation import Chain, Turn
-from arena_cli.transcript.events import Deviation, Extracted, NoteAct, NoteEvent, ReplyFinished
+from arena_cli.transcript.events import (
+    Deviation,
+    Extracted,
+    HeedJudged,
+    NoteAct,
+    NoteEvent,
+    ReplyFinished,
+)
 from arena_cli.transcript.log import Log
 from arena_cli.workspace.models import Member
 
@@ -40,7 +47,7 @@ _CUT_MEND = (
     "--ctx-size of llama.cpp)"
 )
 
-_HEEDED_KINDS: tuple[Kind, ...] = ("blocker", "next_action", "conclusion")
+_HEEDED_KINDS: tuple[Kind, ...] = ("blocker", "conclusion", "next_action")
 
 
 async def after_turn(room: Room) -> None:
@@ -50,7 +57,7 @@ async def after_turn(room: Room) -> None:
         return
     recollection.follow()
     _tell_cuts(room, recollection, chain)
-    _tell_deviations(room, recollection, chain)
+    await _tell_deviations(room, recollection, chain)
     _take_notes(room, recollection, chain)
     await compaction.after_turn(room)
     every = room.scene.team.config.memory.extract_every
@@ -77,28 +84,57 @@ def _tell_cuts(room: Room, recollection: Recollection, chain: Chain) -> None:
             recollection.tell(Fault(f"agents/{agent}.yaml", 0, field, problem, _CUT_MEND))
 
 
-def _tell_deviations(room: Room, recollection: Recollection, chain: Chain) -> None:
+async def _tell_deviations(room: Room, recollection: Recollection, chain: Chain) -> None:
     """Write the deviations: the notes that agents were shown and whose replies ignore them."""
     index = recollection.index()
     if index is None:
         return
-    from arena_cli.notes import compliance  # noqa: PLC0415 - most sessions have no notes
-
     turn = chain.turns[-1]
     reported = {
         (event.reply, event.note) for event in turn.side_events if isinstance(event, Deviation)
     }
+    judged = {event.reply for event in turn.side_events if isinstance(event, HeedJudged)}
     living = index.own(room.scene.session_id, _HEEDED_KINDS)
     for done in turn.successes() if living else ():
         notes = [note for note in living if _was_shown(note, done, turn, room)]
+        if not notes or done.reply in judged:
+            continue
         reply_text = done.message.content if done.message else ""
         shown = chain.trigger_for(done.agent, done.phase)
         new = "\n".join(chain.messages[name].content for name in shown)
-        for ignored in compliance.ignored(
-            reply_text, new, notes, done.agent, language=room.language
-        ):
+        ignored_notes, event = await _find_ignored(reply_text, new, notes, done.agent, room)
+        for ignored in ignored_notes:
             if (done.reply, ignored.note.id) not in reported:
                 _tell_deviation(ignored, done, room)
+        if event:
+            room.journal.write(HeedJudged, reply=done.reply, notes=len(notes), **event)
+
+
+async def _find_ignored(
+    reply: str, new: str, notes: Sequence[Note], agent: str, room: Room
+) -> tuple[Sequence[IgnoredNote], dict[str, Any]]:
+    """Return the notes that a reply ignores, and the fields of the event if the judge was asked.
+
+    The rules decide if the team has no judge, or if its answer is not valid.
+    """
+    from arena_cli.notes import agent_heeding, compliance  # noqa: PLC0415 - most have no notes
+
+    judge, fields = room.memory_judge, {}
+    if judge is not None and room.scene.team.config.memory.heed == "judge":
+        answer = await call.ask(judge, agent_heeding.question(reply, new, notes), room)
+        judgement = agent_heeding.read_judgement(
+            answer.text, reply, new, notes, language=room.language
+        )
+        error = answer.error or judgement.problem
+        fields = {
+            "by": judge.id,
+            "usage": answer.usage,
+            "error": error or None,
+            "metadata": answer.metadata,
+        }
+        if not error:
+            return judgement.ignored, fields
+    return compliance.ignored(reply, new, notes, agent, language=room.language), fields
 
 
 def _was_shown(note: Note, done: ReplyFinished, turn: Turn, room: Room) -> bool:

@@ -82,7 +82,8 @@ class Room(NamedTuple):
     """A session in which agents are called; `journal` updates the scene's fold.
 
     `keep` stores the attachments of a message id. `on_text` receives an agent's id and the end of
-    its text so far. `summarizer` and `extractor` are agents that work for the team's memory.
+    its text so far. `summarizer`, `extractor` and `memory_judge` are agents that work for the
+    team's memory.
     """
 
     scene: Scene
@@ -95,6 +96,7 @@ class Room(NamedTuple):
     on_text: Callable[[str, str], None] | None = None
     summarizer: Member | None = None
     extractor: Member | None = None
+    memory_judge: Member | None = None
 
 
 def record_own_session(

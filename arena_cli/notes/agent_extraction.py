@@ -86,7 +86,7 @@ def read_extraction(answer: str, messages: Mapping[str, str], *, by: str) -> Ext
 
     `messages` are the texts by id that it was shown; `by` is its id.
     """
-    listed = _list_in(answer)
+    listed = read_list(answer, key="title")
     if listed is None:
         return ExtractedDrafts([], ["the answer holds no JSON list of notes"])
     drafts: list[Draft] = []
@@ -131,16 +131,16 @@ def _is_grounded(draft: Draft, content: str) -> bool:
     return bool(words.intersection(of_question(draft.title)))
 
 
-def _list_in(answer: str) -> list[Any] | None:
-    """Return the first JSON list of objects in a text, else all single notes, else an empty list.
+def read_list(answer: str, *, key: str) -> list[Any] | None:
+    """Return the first JSON list of objects in a text, else all single ones with `key`, else [].
 
     Prose and fences around it are ignored. An object that contains such a list, such as `{"notes":
-    [...]}`, is read as the list. None if the text contains no JSON list or note.
+    [...]}`, is read as the list. None if the text contains no JSON list or such an object.
     """
     alone: list[Any] = []
     empty: list[Any] | None = None
     for value in _values(answer[:_LONGEST_ANSWER]):
-        if isinstance(value, dict) and "title" in value:
+        if isinstance(value, dict) and key in value:
             alone.append(value)
             continue
         lists = value.values() if isinstance(value, dict) else [value]

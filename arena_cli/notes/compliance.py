@@ -13,8 +13,8 @@ It reads words alone, so it reports only what is plain, and is silent where it m
   nor where the clause asks, supposes, denies, or only asks others, prepares or repairs.
 - A *next action*, of this agent or of no agent, that concerns the new messages is ignored
   (`warning`) if the reply holds less than a quarter of its words, not its id or title, and does not
-  begin by accepting, reporting or referring to it (on it, it, done, 收到, 已经). It is not where the
-  new messages say that it was done.
+  begin by accepting, reporting or referring to it (on it, it, done, 收到, 已经). It is not where
+  the new messages say that it was done.
 - A *conclusion* is contradicted (`warning`) if a part of a sentence says otherwise about the same
   subject (`notes.contradictions`). It is not where the new messages say so too, the reply names the
   conclusion, or the sentence asks or supposes.

@@ -28,6 +28,7 @@ from arena_cli.transcript.events import (
     Deviation,
     Event,
     Extracted,
+    HeedJudged,
     MessageEvent,
     NoteEvent,
     Recovered,
@@ -129,6 +130,15 @@ def _render_deviation(event: Deviation, say: Words, who: Who) -> Line:
     return line(INDENT, spans, hang=4)
 
 
+def _render_judgement(event: HeedJudged, say: Words, who: Who) -> Line | None:
+    if event.error is None:
+        return None  # the deviations that it found have lines of their own
+    text = "{who} judged ignored notes: {why}; rules decide"
+    return line(
+        INDENT, say.spans(text, "dim", who=who(event.by), why=escape_line(event.error)), hang=4
+    )
+
+
 def _render_extraction(event: Extracted, say: Words, who: Who) -> Line | None:
     if event.error is None:
         return None  # the notes that it found have lines of their own
@@ -158,6 +168,7 @@ RENDERERS: Mapping[type[Event], Callable[[Any, Words, Who], Line | None]] = {
     Compacted: _render_summary,
     Deviation: _render_deviation,
     Extracted: _render_extraction,
+    HeedJudged: _render_judgement,
     Recovered: _render_repair,
     Resumed: _render_resumption,
 }

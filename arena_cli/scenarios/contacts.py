@@ -38,7 +38,7 @@ def _profiles(scenario: Scenario, workspace: Workspace) -> Iterator[AgentProfile
     """Yield the profiles of every agent that the scenario may call, with its changes."""
     for member in (*scenario.team.members, *scenario.judges.values()):
         yield member.profile
-    for helper in (workspace.summarizer, workspace.extractor):
+    for helper in workspace.memory_agents:
         played = scenario.as_played(helper)
         if played is not None:
             yield played.profile

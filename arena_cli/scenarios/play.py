@@ -186,6 +186,7 @@ class Playing:
             ),
             summarizer=scenario.as_played(config.summarizer),
             extractor=scenario.as_played(config.extractor),
+            memory_judge=scenario.as_played(config.memory_judge),
         )
         self._place = config
         self._redactor = make_redactor(config)

@@ -130,7 +130,9 @@ def _fault(attachment: Attachment, workspace: Path) -> str:
     return ""
 
 
-TYPES = frozenset({"session", "reply_started", "reply_finished", "compacted", "extracted"})
+TYPES = frozenset(
+    {"session", "reply_started", "reply_finished", "compacted", "extracted", "heed_judged"}
+)
 
 
 def spending(transcript: Path, on_problem: Callable[[Problem], None]) -> Iterator[Event]:

@@ -213,6 +213,7 @@ class Session:
             on_text=on_text,
             summarizer=config.summarizer,
             extractor=config.extractor,
+            memory_judge=config.memory_judge,
         )
         self._engine = Engine(room)
         self._tell_who_talks()
@@ -328,9 +329,7 @@ class Session:
         self.close()
 
     def _windows(self) -> dict[str, int]:
-        config = self._config
-        beside = [member for member in (config.summarizer, config.extractor) if member is not None]
-        return windows(config, [*self.team.members, *beside])
+        return windows(self._config, [*self.team.members, *self._config.memory_agents])
 
     def _tell_who_talks(self) -> None:
         members = self.team.infos
@@ -384,9 +383,7 @@ def make_redactor(config: SessionConfig, profiles: Iterable[AgentProfile] = ()) 
 
     `profiles` are further agents that the workspace may not know.
     """
-    memory = [
-        member.profile for member in (config.summarizer, config.extractor) if member is not None
-    ]
+    memory = [member.profile for member in config.memory_agents]
     everyone = {id(profile): profile for profile in (*config.profiles, *memory, *profiles)}
     settings = [profile.adapter for profile in everyone.values() if profile.may_hold_secrets]
     if config.memory.embedding is not None:

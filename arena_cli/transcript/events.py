@@ -361,6 +361,28 @@ class Deviation(SideEvent):
     sentence: Annotated[str, Derived] = Field(default="", exclude_if=lambda text: not text)
 
 
+class HeedJudged(SideEvent):
+    """An agent judged if the reply ignores one of `notes` notes.
+
+    `error` is the reason if it failed; the rules decided then.
+    """
+
+    type: Literal["heed_judged"] = "heed_judged"
+    by: str
+    reply: Annotated[int, Position]
+    notes: int
+    usage: Annotated[Usage | None, Derived] = None
+    error: Annotated[str | None, Derived] = None
+    metadata: Annotated[dict[str, Any], Volatile] = Field(
+        default={}, exclude_if=lambda metadata: not metadata
+    )
+
+    @property
+    def agent_call(self) -> AgentCall | None:
+        """The call of the agent that judged."""
+        return AgentCall(self.by, self.usage, self.metadata, failed=self.error is not None)
+
+
 class Extracted(SideEvent):
     """An agent searched for new notes, up to the message `upto`, and found `notes` of them.
 

@@ -175,7 +175,9 @@ class MemoryRules(FileShape):
     `shown` is the highest number of notes; `rules`: messages that hold decisions, requirements,
     tasks or problems make notes, by arena's patterns and by `patterns` (regular expressions by kind
     of note). `extract_every` is the number of messages after which the extracting agent is asked,
-    if there is one; without it, when a chain ends. `warn_at` and `saturated_at` are usage ratios.
+    if there is one; without it, when a chain ends. `heed` is what decides if a reply ignores a
+    note: rules, or the agent that `memory.judge` of `arena.yaml` names. `warn_at` and
+    `saturated_at` are usage ratios.
     """
 
     not_built: ClassVar[frozenset[str]] = read_keys("expiration_days keep limit_per_type")
@@ -185,6 +187,9 @@ class MemoryRules(FileShape):
     rules: bool = True
     patterns: dict[NoteKind, list[Regex]] = {}
     extract_every: int | None = Field(default=None, ge=1)
+    heed: Literal["rules", "judge"] = Field(
+        default="rules", exclude_if=lambda heed: heed == "rules"
+    )
     warn_at: float = Field(default=0.8, gt=0, le=1)
     saturated_at: float = Field(default=0.92, gt=0, le=1)
 
@@ -283,10 +288,11 @@ class Embedding(FileShape):
 
 
 class WorkspaceMemory(FileShape):
-    """The agents that summarise and extract notes, by id, and the source of vectors."""
+    """The agents that summarise, extract notes and judge replies, by id; the source of vectors."""
 
     summarizer: str | None = None
     extractor: str | None = None
+    judge: str | None = None
     embedding: Embedding | None = None
 
 

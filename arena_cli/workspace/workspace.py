@@ -126,7 +126,8 @@ def find_memory_faults(
 ) -> list[Fault]:
     """Return the errors of the agents that `memory` names."""
     fragment = Fragment(document, ("memory",))
-    agents = {"summarizer": file.memory.summarizer, "extractor": file.memory.extractor}
+    memory = file.memory
+    agents = {"summarizer": memory.summarizer, "extractor": memory.extractor, "judge": memory.judge}
     return [
         fault
         for key, agent in agents.items()
@@ -299,6 +300,17 @@ class Workspace:
         """The agent that extracts notes, if one is named."""
         return self._alone(self.file.memory.extractor)
 
+    @property
+    def memory_judge(self) -> Member | None:
+        """The agent that judges if replies ignore notes, if one is named."""
+        return self._alone(self.file.memory.judge)
+
+    @property
+    def memory_agents(self) -> list[Member]:
+        """The agents that work for the team's memory."""
+        agents = (self.summarizer, self.extractor, self.memory_judge)
+        return [agent for agent in agents if agent is not None]
+
     def _alone(self, agent: str | None) -> Member | None:
         """Return an agent as a member of no team."""
         if agent is None:
@@ -413,7 +425,9 @@ class Workspace:
             humans_part=humans_part,
         )
         team = build_team(draft, self.loaded, findings)
-        if team is None:
+        if team is not None:
+            findings.faults += _find_heed_faults(team, draft, self.file)
+        if team is None or findings.faults:
             raise FileFaults(findings.faults)
         return team
 
@@ -448,6 +462,9 @@ def load_workspace(
         name: build_team(draft, loaded, findings, broken) for name, draft in drafts.items()
     }
     built = {name: team for name, team in all_built.items() if team is not None}
+    if file is not None:
+        for name, team in built.items():
+            findings.faults += _find_heed_faults(team, drafts[name], file)
     if file is not None and file.team is not None:
         findings.faults += _find_default_team_faults(file.team, document, drafts, broken_teams)
     elif file is not None and not broken:
@@ -465,6 +482,16 @@ def load_workspace(
         tuple(dict.fromkeys(findings.warnings)),
         anywhere,
     )
+
+
+def _find_heed_faults(team: Team, draft: TeamDraft, file: WorkspaceFile) -> list[Fault]:
+    """Return the error of a team whose replies a judge judges, if no judge is named."""
+    if team.config.memory.heed == "rules" or file.memory.judge is not None:
+        return []
+    loc = ("memory", "heed")
+    holder = find_holder(draft.rules[::-1], loc)
+    hint = "name it in arena.yaml: `memory: {judge: AGENT}`"
+    return [holder.fault(loc, "`judge` needs an agent that judges", hint)]
 
 
 def _find_default_team_faults(

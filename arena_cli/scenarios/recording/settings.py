@@ -128,6 +128,7 @@ def record_workspace(
     fields = {
         "summarizer": memory.summarizer,
         "extractor": memory.extractor,
+        "judge": memory.judge,
         "embedding": embedding
         and {name: getattr(embedding, name) for name in ("base_url", "model", "package")},
     }
