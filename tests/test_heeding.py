@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,23 @@ def test_what_was_not_heeded_is_an_event_and_stands_in_the_timeline(tmp_path: Pa
         f"  replan_required（需要重新规划），high（高）：Dev 忽略了 {blocker}：{reason}\n"
         in chinese
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I will deploy the payment API. " * 2_300,
+        "i deploy the payment api " * 2_800,
+        "支付接口密钥已经部署完成，" * 5_400,
+        "payment API, " * 5_400,
+    ],
+)
+def test_a_line_of_70_000_characters_is_judged_in_time(text: str) -> None:
+    shown = [note(KEYS), note(KEYS_ZH), note(ARRIVED, "conclusion"), note(LOAD, "next_action")]
+    start = time.process_time()
+    compliance.ignored(text, text, shown, "dev")
+    list(compliance.says_solved(shown, text))
+    assert time.process_time() - start < 10
 
 
 def test_a_next_action_that_is_left_shows_the_sentence_that_asks_for_it(tmp_path: Path) -> None:

@@ -100,20 +100,24 @@ def _are_extras(segments: Sequence[tuple[Sequence[Word], Sequence[Word]]]) -> bo
 def _contrast(ours: Sequence[Word], theirs: Sequence[Word]) -> Contrast | None:
     """Return the contrast of the words in which two claims differ; None if both may hold."""
     shown = (_show(ours), _show(theirs))
-    if all(any(word.is_number for word in side) for side in (ours, theirs)):
+    have_numbers = [any(word.is_number for word in side) for side in (ours, theirs)]
+    if all(have_numbers):
         return Contrast("number", *shown)
-    if all(word.is_period for word in (*ours, *theirs)):
-        return Contrast("option", *shown)
-    if max(len(ours), len(theirs)) > _LONGEST_VALUE or any(
-        word.is_number for word in (*ours, *theirs)
-    ):
-        return None
-    # A cue within the words begins another part: they differ in more than one.
-    if any(word.follows_cue for side in (ours, theirs) for word in side[1:]):
-        return None
-    has_cues = ours[0].follows_cue and theirs[0].follows_cue
-    are_states = any(word.shown.endswith(("ed", "ing")) for word in (ours[0], theirs[0]))
-    return Contrast("option", *shown) if has_cues and not are_states else None
+    are_periods = all(word.is_period for word in (*ours, *theirs))
+    are_values = not any(have_numbers) and _is_value(ours) and _is_value(theirs)
+    return Contrast("option", *shown) if are_periods or are_values else None
+
+
+def _is_value(words: Sequence[Word]) -> bool:
+    """Return True if the words name one thing after a cue, and no state such as `hashed`."""
+    first, *others = words
+    # A cue within the words begins another part: the claims differ in more than one.
+    return (
+        first.follows_cue
+        and len(words) <= _LONGEST_VALUE
+        and not first.shown.endswith(("ed", "ing"))
+        and not any(word.follows_cue for word in others)
+    )
 
 
 def _show(words: Sequence[Word]) -> str:

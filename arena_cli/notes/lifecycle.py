@@ -5,8 +5,9 @@ Each step is taken under the lock of the note's folder, on the current content o
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache, lru_cache
 from typing import Any, Literal, NamedTuple
@@ -207,26 +208,29 @@ def take_note(  # noqa: PLR0913 - each of them decides where a note goes
     existing = next((note for note in alike if _came_from(note, draft, session)), None)
     if existing is not None:
         return TakenNote(existing, None)
-    current = [note for note in alike if note.status != "archived"]
-    for note in sorted(current, key=lambda note: (note.is_shared and not folder.shared, note.id)):
-        home = shared if note.is_shared and not folder.shared else folder
-        if home is None:
-            continue
+    for note, home in _find_homes(alike, folder, shared):
         if draft.source is not None and (note.id, draft.source) in noted:
             return TakenNote(note, None)
-        try:
+        with contextlib.suppress(NoSuchNote):  # somebody took it away meanwhile
             return _seen(
                 note, draft, home, session=session, now=now, language=language, carry=carry
             )
-        except NoSuchNote:
-            continue  # somebody took it away meanwhile
-        except NoteFault:
-            return TakenNote(note, None)  # somebody is writing it; whoever reads it next tells so
     if draft.by == RULES and model.section_names(draft.kind) and not draft.body:
         draft = draft._replace(body=draft.title)  # else the file held headings alone
     put = None if carry is None else lambda changes: carry(folder, "added", changes)
     note = folder.add(draft, session=session, now=now, language=language, carry=put)
     return TakenNote(note, "added")
+
+
+def _find_homes(
+    notes: Iterable[Note], folder: Folder, shared: Folder | None
+) -> Iterator[tuple[Note, Folder]]:
+    """Yield the current notes with the folder of each; those of `folder` first."""
+    current = [note for note in notes if note.status != "archived"]
+    for note in sorted(current, key=lambda note: (note.is_shared and not folder.shared, note.id)):
+        home = shared if note.is_shared and not folder.shared else folder
+        if home is not None:
+            yield note, home
 
 
 def titled(draft: Draft) -> Draft:
@@ -285,7 +289,10 @@ def _seen(
         assert carry is not None
         carry(home, "edited" if grown else "seen", changes)
 
-    result = home.edit(note.id, more, put if carry is not None else None)
+    try:
+        result = home.edit(note.id, more, put if carry is not None else None)
+    except NoteFault:
+        return TakenNote(note, None)  # it is being written, and whoever reads it next reports it
     return TakenNote(result, "edited" if grown else "seen")
 
 
