@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from program import Program
 
-from arena_cli.notes import review
+from arena_cli.notes import lifecycle, review
+from arena_cli.notes import text as text_module
 from arena_cli.notes.model import Note
 from arena_cli.notes.review import NoteFinding
 from arena_cli.protocol import Message
@@ -503,3 +506,39 @@ def test_what_a_note_says_steers_no_terminal_and_no_shell(tmp_path: Path) -> Non
     assert len(commands) == 2
     assert "$(touch pwned)" in commands[0][-1]
     assert [program.run(*command).code for command in commands] == [0, 0]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["decision", "task"]),
+            st.lists(
+                st.sampled_from(["use", "uses", "colour", "color", "queue", "queues", "3", "登录"]),
+                min_size=1,
+                max_size=6,
+            ).map(" ".join),
+        ),
+        max_size=30,
+    )
+)
+def test_duplicates_are_those_that_comparing_every_pair_finds(
+    titles: list[tuple[Any, str]],
+) -> None:
+    notes = [
+        note(kind, title, id=f"{kind}-{number:02}") for number, (kind, title) in enumerate(titles)
+    ]
+    originals: list[Note] = []
+    repeated = []
+    for one in notes:
+        is_repeated = any(
+            other.kind == one.kind
+            and (
+                lifecycle.match_titles(other.title, one.title)
+                or text_module.of_question(other.title) == text_module.of_question(one.title)
+            )
+            for other in originals
+        )
+        (repeated if is_repeated else originals).append(one)
+    findings = [finding for finding in found(*notes) if finding.what == "duplicate"]
+    assert [finding.note.id for finding in findings] == [one.id for one in repeated]

@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import yaml
 from program import ROOT, Program
 
-from arena_cli.notes import db, markdown
+from arena_cli.notes import db, ingest, markdown, store
+from arena_cli.notes import index as index_module
 from arena_cli.notes.index import Index
 from arena_cli.notes.model import Note
 from arena_cli.notes.store import Folder
@@ -270,13 +273,131 @@ def test_a_change_within_one_tick_of_the_disks_clock_is_not_missed(shelf: Shelf)
     assert index.search("cherry")
 
 
-def test_what_did_not_change_is_not_read_again(shelf: Shelf) -> None:
-    path = shelf.path(shelf.write("decision-a", body="apples").id)
-    stat = path.stat()
-    late = stat.st_mtime_ns + 10**10
+def test_what_did_not_change_is_not_read_again(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        shelf.write(f"decision-{number}", body="apples")
+    late = time.time_ns() + 10**10
     shelf.open(now_ns=lambda: late).close()
+    labels: list[str] = []
+    read = store.beginning
+    monkeypatch.setattr(
+        store, "beginning", lambda path, label: labels.append(label) or read(path, label)
+    )
+    assert len(shelf.open(now_ns=lambda: late).search("apples")) == 5
+    assert labels == []
+    shelf.write("decision-3", body="cherries")
+    assert len(shelf.open(now_ns=lambda: late).search("apples")) == 4
+    assert labels == ["sessions/s/knowledge/decision-3.md"]
+
+
+def _edit_in_place(path: Path) -> None:
+    """Edit a file so that its size and its time stay the same."""
+    stat = path.stat()
     path.write_text(path.read_text(encoding="utf-8").replace("apples", "cherry"), encoding="utf-8")
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows keeps no time of the last change")
+def test_an_edit_that_keeps_size_and_time_is_seen(shelf: Shelf) -> None:
+    path = shelf.path(shelf.write("decision-a", body="apples").id)
+    late = time.time_ns() + 10**10
+    shelf.open(now_ns=lambda: late).close()
+    _edit_in_place(path)
+    assert shelf.open(now_ns=lambda: late).search("cherry")
+
+
+def test_an_edit_that_keeps_every_stamp_is_seen_by_a_full_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stamps(state: os.stat_result) -> tuple[int, int, int, int]:
+        return state.st_mtime_ns, state.st_size, 0, 0  # as on Windows
+
+    monkeypatch.setattr(store, "stamps_of", stamps)
+    monkeypatch.setattr(index_module, "stamps_of", stamps)
+    monkeypatch.setattr(ingest, "TICK_NS", 0)
+    program = Program(tmp_path)
+    program.agent("dev")
+    shelf = Shelf(tmp_path)
+    path = shelf.path(shelf.write("decisions/a", title="apples").id)
+    os.utime(path, (1, 1))
+    listed = "decisions/a · draft · {}\n"
+    program.run("knowledge", "list").check(stdout=listed.format("apples"))
+    _edit_in_place(path)
+    program.run("knowledge", "list").check(stdout=listed.format("apples"))
+    program.run("knowledge", "inspect", "--full").check()
+    program.run("knowledge", "list").check(stdout=listed.format("cherry"))
+
+
+def test_an_old_index_put_back_beside_newer_files_is_brought_up_to_date(shelf: Shelf) -> None:
+    for number in range(20):
+        shelf.write(f"decision-{number}", body=f"apples number{number}")
+    shelf.open().close()
+    old = shelf.file.read_bytes()
+    for number in range(10):
+        shelf.path(f"decision-{number}").unlink()
+        shelf.write(f"decision-{number + 10}", body=f"cherries number{number}")
+    shelf.write("decision-new", body="apples number99")
+    shelf.open().close()
+    year_ago = time.time() - 365 * 86_400
+    shelf.file.write_bytes(old)
+    os.utime(shelf.file, (year_ago, year_ago))
+    index = shelf.open()
+    assert [hit.note.id for hit in index.search("apples", limit=50)] == ["decision-new"]
+    assert len(index.search("cherries", limit=50)) == 10
+    assert len(index.notes()) == 11
+
+
+def test_a_clock_that_went_back_makes_files_be_read_but_not_parsed_again(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = shelf.path(shelf.write("decision-a", body="apples").id)
+    before = path.stat().st_mtime_ns - 86_400 * 10**9
+    shelf.open(now_ns=lambda: before).close()
+    size = shelf.file.stat().st_mtime_ns
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "parsed", None)
+        index = shelf.open(now_ns=lambda: before)
+        assert index.sync() == []
+    assert index.search("apples")
+    assert shelf.file.stat().st_mtime_ns == size
+    _edit_in_place(path)
+    index.sync()
+    assert [len(index.search(word)) for word in ("apples", "cherry")] == [0, 1]
+
+
+def test_a_quick_look_misses_only_edits_in_place(shelf: Shelf) -> None:
+    shelf.write("decision-a", body="apples")
+    shelf.write("pits/deep/b", body="bananas", kind="pit")
+    index = shelf.open()
+    index.sync(is_edited=False)
+    shelf.write("decision-c", body="cherries")
+    shelf.write("pits/deep/d", body="dates", kind="pit")
+    shelf.path("pits/deep/b").unlink()
+    for folder in (shelf.path("decision-c").parent, shelf.path("pits/deep/d").parent):
+        os.utime(folder, ns=(1, 1))  # a disk's clock may not have ticked meanwhile
+    index.sync(is_edited=False)
+    words = ("apples", "bananas", "cherries", "dates")
+    assert [len(index.search(word)) for word in words] == [1, 0, 1, 1]
+
+
+def test_a_note_that_could_not_be_read_is_read_once_it_can(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf.write("decision-a", body="apples")
+    late = time.time_ns() + 10**10
+    with monkeypatch.context() as patched:
+        refused = PermissionError(13, "Permission denied")
+
+        def refuse(path: Path) -> NoReturn:
+            raise refused
+
+        patched.setattr(store, "open_binary", refuse)
+        index = shelf.open(now_ns=lambda: late)
+        (fault,) = index.sync()
+        assert "Permission denied" in fault.what
+        index.close()
     assert shelf.open(now_ns=lambda: late).search("apples")
 
 

@@ -244,7 +244,8 @@ class SessionConfig:
     `memory_judge` are the agents that `memory` names. Without `shared_notes` the notes of the
     workspace are neither read nor written. Unless it `connects`, no agent and no embedding server
     is called. `on_problem` is called for notes that cannot be read, and for other problems of the
-    memory.
+    memory, `on_progress` with the number of notes that were read, and of all of them, if that takes
+    long.
     """
 
     workspace: Path
@@ -264,6 +265,7 @@ class SessionConfig:
     shared_notes: bool = True
     connects: bool = True
     on_problem: Callable[[Fault], None] = lambda _: None
+    on_progress: Callable[[int, int], None] = lambda _, __: None
 
     @property
     def memory_agents(self) -> list[Member]:

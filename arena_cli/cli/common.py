@@ -230,7 +230,13 @@ def make_config(loaded: Workspace, *, wait_s: float, connects: bool = False) -> 
         memory_judge=loaded.memory_judge,
         connects=connects,
         on_problem=lambda problem: warn(str(problem)),
+        on_progress=report_indexing,
     )
+
+
+def report_indexing(done: int, total: int) -> None:
+    """Report on stderr that reading the notes takes long."""
+    warn(f"arena: reading notes into the index: {done:,} of {total:,}")
 
 
 def warn(text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, cast
 
 import typer
@@ -119,12 +120,11 @@ def list_notes(
     """List notes, by default those of the last session and the shared ones."""
     asked_kind = notes.check_kind(kind) if kind is not None else None
     asked_status = notes.check_status(status) if status is not None else None
-    listed: list[Note] = []
-    for shelf in notes.shelves(context, session, last=last, shared=shared):
-        shelf_notes, problems = shelves.list_notes(shelf)
-        listed += shelf_notes
-        for problem in problems:
+    among = notes.shelves(context, session, last=last, shared=shared)
+    with contextlib.closing(notes.open_index(among)) as index:
+        for problem in index.sync():
             common.warn(str(problem))
+        listed = [note for shelf in among for note in index.notes_in(shelf.folder)]
     chosen = [
         note
         for note in listed
@@ -310,5 +310,5 @@ def _tell(changed: Sequence[Note], *, as_json: bool, as_list: bool = False) -> N
         documents: list[dict[str, Any]] = [note.model_dump(exclude={"body"}) for note in changed]
         common.print_json(documents if as_list or len(documents) != 1 else documents[0])
         return
-    for note in changed:
-        common.print_line(notes.line(note))
+    if changed:
+        common.print_line("\n".join(map(notes.line, changed)))

@@ -12,11 +12,10 @@ import typer
 from arena_cli.cli import common, notes, trust
 from arena_cli.cli.notes import AsJson, By, Connect, InSession, OfLast, Shared, Wait
 from arena_cli.notes import review
-from arena_cli.notes.index import Index
 from arena_cli.reports import lines
+from arena_cli.session import note_index, shelves, store
 from arena_cli.session import notes as notes_module
-from arena_cli.session import shelves, store
-from arena_cli.session.session import INDEX, own_notes, shared_notes
+from arena_cli.session.session import own_notes, shared_notes
 from arena_cli.session.trust_store import find_contacts
 from arena_cli.util.clock import SystemClock
 from arena_cli.util.text import escape_line
@@ -85,13 +84,14 @@ def search(
     notes.finish(context, [shelves.open_shelf(root, stored) for stored in (*sessions, None)])
     if connect:
         trust.require(loaded, lambda env: find_contacts((), embedding, dotenv=env))
-    index = Index(
-        store.sessions_folder(root) / INDEX,
+    index = note_index.open_index(
+        root,
         [*folders, shared_notes(root)],
         embedding=embedding,
         environ={**agents.read_dotenv(root), **os.environ},
-        follow_trail=store.read_approvals,
         connects=connect,
+        on_problem=lambda problem: common.warn(str(problem)),
+        on_progress=common.report_indexing,
     )
     try:
         problems = [str(fault) for fault in index.sync()]
@@ -132,12 +132,19 @@ Apply = Annotated[
 ]
 
 
+Full = Annotated[
+    bool,
+    typer.Option("--full", help="Compare the content of each file, even if its time is unchanged."),
+]
+
+
 def inspect(
     context: typer.Context,
     session: InSession = None,
     last: OfLast = False,
     shared: Shared = False,
     apply: Apply = False,
+    full: Full = False,
     by: By = None,
     as_json: AsJson = False,
     wait: Wait = 600,
@@ -149,9 +156,9 @@ def inspect(
     say = lines.user_words()
     documents: list[dict[str, Any]] = []
     for shelf in notes.shelves(context, session, last=last, shared=shared):
-        done = _apply(context, shelf, by, wait) if apply else []
+        done = _apply(context, shelf, by, wait, is_full=full) if apply else []
         documents += [{**_as_json(finding, shelf), "applied": True} for finding in done]
-        inspected = _inspected(shelf, say.language)
+        inspected = _inspected(shelf, say.language, is_full=full and not apply)
         findings, count = inspected.findings, inspected.notes
         for problem in inspected.problems:
             common.warn(str(problem))
@@ -162,15 +169,23 @@ def inspect(
         common.print_json(documents)
 
 
-def _inspected(shelf: Shelf, language: str) -> Inspected:
+def _inspected(shelf: Shelf, language: str, *, is_full: bool = False) -> Inspected:
+    return notes_module.inspect(
+        shelf,
+        SystemClock().now(),
+        language=language,
+        is_full=is_full,
+        on_progress=common.report_indexing,
+    )
 
-    return notes_module.inspect(shelf, SystemClock().now(), language=language)
 
-
-def _apply(context: typer.Context, shelf: Shelf, by: str | None, wait: float) -> list[NoteFinding]:
+def _apply(
+    context: typer.Context, shelf: Shelf, by: str | None, wait: float, *, is_full: bool
+) -> list[NoteFinding]:
     """Apply the proposals while holding the shelf for writing; report each act on stderr."""
     language = common.load_workspace(context).file.language
-    if not any(finding.can_be_applied for finding in _inspected(shelf, language).findings):
+    inspected = _inspected(shelf, language, is_full=is_full)
+    if not any(finding.can_be_applied for finding in inspected.findings):
         return []
     with notes.open_keeper(context, shelf, by, wait) as keeper:
         findings = _inspected(shelf, language).findings  # as it is now that it is held

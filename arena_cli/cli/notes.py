@@ -22,6 +22,7 @@ from arena_cli.session.shelves import NoteReference, open_shelf
 from arena_cli.util.text import escape_line, escape_text
 
 if TYPE_CHECKING:
+    from arena_cli.notes.index import Index
     from arena_cli.notes.model import Kind, Note, Status
     from arena_cli.reports.lines import Words
     from arena_cli.session.shelves import Shelf
@@ -68,6 +69,13 @@ def _shelves(
     with contextlib.suppress(UsageError):
         sessions.append(store.last(root))
     return [*(open_shelf(root, stored) for stored in sessions), open_shelf(root, None)]
+
+
+def open_index(among: Sequence[Shelf]) -> Index:
+    """Return the index of the notes of some shelves; report on stderr what it meets."""
+    return shelves_module.open_index(
+        among, common.report_indexing, lambda problem: common.warn(str(problem))
+    )
 
 
 def find(context: typer.Context, name: str, among: Sequence[Shelf]) -> NoteReference:

@@ -16,6 +16,7 @@ from arena_cli.context.history import (
     shown_to_others,
 )
 from arena_cli.errors import Fault
+from arena_cli.notes import lifecycle
 from arena_cli.notes.model import Draft, Note
 from arena_cli.notes.store import Folder
 from arena_cli.protocol import ShownMessage, parse_seq
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 
 # Of what is found, some may stand in what the agent is shown already.
 _MOST_BESIDE = 12
-
-# A note that says the same has the same words, so that it is among the first.
-_MOST_ALIKE = 24
 
 
 def recall_summary(fold: Fold) -> Memory:
@@ -76,14 +74,17 @@ class Recollection:
         self._only: Sequence[str] | None = None
         self._far: dict[str, ShownMessage | None] = {}
 
-    def follow(self) -> None:
-        """Read the current files of the notes; later calls use this state."""
+    def follow(self, *, is_edited: bool = True) -> None:
+        """Read the current files of the notes; later calls use this state.
+
+        Without `is_edited`, files that were edited in place since the last call may be missed.
+        """
         self._is_followed = True
         self._hits.clear()
         if self._index is None and any(map(os.path.isdir, self._paths)):
             self._index = self._make_index()
         if self._index is not None:
-            for problem in self._index.sync():
+            for problem in self._index.sync(is_edited=is_edited):
                 self.tell(problem)
 
     def only(self, note_ids: Sequence[str]) -> None:
@@ -123,14 +124,14 @@ class Recollection:
             self._index.update(note)
 
     def alike(self, draft: Draft) -> list[Note]:
-        """Return the notes that may have the same content as a draft."""
+        """Return the notes that may have the same content as a draft.
+
+        Raises UsageError if the draft has neither a title nor a text.
+        """
         index = self.index()
         if index is None:
             return []
-        kinds = [draft.kind]
-        hits = index.search(draft.title, kinds=kinds, session=self._session, limit=_MOST_ALIKE)
-        shared = [hit.note for hit in hits if hit.note.is_shared]
-        return [*index.own(self._session, kinds, archived=True), *shared]
+        return index.alike(draft.kind, lifecycle.titled(draft).title)
 
     def tell(self, problem: Fault) -> None:
         """Report a problem of a note, once."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from arena_cli.util import files
 
 FORMAT = 4
+"""The version of what is derived from the notes: the tables, and how words are cut."""
 APPLICATION = 0x4152_4E41
 """`ARNA`: by it a file is known for arena's (https://sqlite.org/pragma.html#pragma_application_id)."""
 
@@ -25,14 +26,16 @@ BUSY_S = 2.0
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE note (
-    note INTEGER PRIMARY KEY, file TEXT NOT NULL UNIQUE, place TEXT NOT NULL, id TEXT NOT NULL,
+    note INTEGER PRIMARY KEY, file TEXT NOT NULL, place TEXT NOT NULL, id TEXT NOT NULL,
     kind TEXT NOT NULL, status TEXT NOT NULL, pins INTEGER NOT NULL, importance REAL NOT NULL,
-    updated TEXT NOT NULL, tags TEXT NOT NULL, text TEXT NOT NULL, words INTEGER NOT NULL,
-    mtime_ns INTEGER NOT NULL, size INTEGER NOT NULL, sha256 TEXT NOT NULL,
-    read_ns INTEGER NOT NULL, approval TEXT NOT NULL
+    updated TEXT NOT NULL, tags TEXT NOT NULL, text TEXT NOT NULL, title TEXT NOT NULL,
+    words INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, size INTEGER NOT NULL,
+    inode INTEGER NOT NULL, changed_ns INTEGER NOT NULL, sha256 TEXT NOT NULL,
+    read_ns INTEGER NOT NULL, approval TEXT NOT NULL, UNIQUE (place, id)
 );
-CREATE INDEX note_place ON note (place, id);
-CREATE TABLE record (note INTEGER PRIMARY KEY, json TEXT NOT NULL, faults TEXT NOT NULL);
+CREATE TABLE record (
+    note INTEGER PRIMARY KEY, json TEXT NOT NULL, faults TEXT NOT NULL, body TEXT NOT NULL
+);
 CREATE VIRTUAL TABLE words USING fts5(
     title, body, detail = none,
     tokenize = "unicode61 remove_diacritics 0 categories 'L* M* N* Co'"

@@ -77,12 +77,12 @@ class Note(Shape):
     kind: Kind
     status: Status = "draft"
     importance: float = Field(default=0.5, ge=0, le=1)
-    tags: list[str] = []
+    tags: list[str] = Field(default_factory=list)  # a plain default is copied for every note
     owner: str = ""
     created: str = ""
     updated: str = ""
     source: str | None = None
-    related_sessions: list[str] = []
+    related_sessions: list[str] = Field(default_factory=list)
     occurrences: int = 1
     approved_by: str = ""
     approved_at: str = ""

@@ -17,7 +17,7 @@ Only living notes are reviewed: not archived, not superseded.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple
@@ -174,22 +174,19 @@ def _time(text: str) -> datetime | None:
 def _duplicates(notes: Sequence[Note], reasons: Mapping[str, str]) -> list[NoteFinding]:
     """Return a finding for each duplicate; all duplicates of a note refer to the same one."""
     by_note: dict[str, NoteFinding] = {}
-    alike: defaultdict[tuple[object, ...], list[_Titled]] = defaultdict(list)
     by_words: defaultdict[tuple[object, ...], list[_Titled]] = defaultdict(list)
+    originals = _Originals(notes)
     for note in sorted(notes, key=lambda note: (note.status != "approved", note.created, note.id)):
         titled = _Titled.of(note)
         claim = titled.claim
-        numbers = text_module.numbers(note.title)
-        near = alike[note.kind, len(titled.words), numbers, claim.periods]
         with_same_words = by_words[
             note.kind, claim.denies, claim.rejected, frozenset(claim.stems), len(claim.stems)
         ]
         same = next(
             (other.note for other in with_same_words if _is_restated(other, titled)), None
-        ) or next((other.note for other in near if _says_the_same(other, titled)), None)
+        ) or originals.find_or_add(titled)
         if same is None:
             with_same_words.append(titled)
-            near.append(titled)
         else:
             reason = reasons["duplicate"].format(other=same.id)
             by_note[note.id] = NoteFinding("duplicate", note, reason, same)
@@ -218,10 +215,43 @@ def _is_restated(first: _Titled, second: _Titled) -> bool:
     return passives[0] != passives[1]
 
 
-def _says_the_same(first: _Titled, second: _Titled) -> bool:
-    if len(first.each & second.each) < len(first.each) - _MOST_SLIPS:
-        return False
-    return lifecycle.match_titles(first.note.title, second.note.title)
+_Key = tuple[str, int, frozenset[str], object, str]
+
+
+class _Originals:
+    """Notes that repeat no other one, by the rarest words of their titles.
+
+    Of two titles that say the same, each has at most `_MOST_SLIPS` words that the other lacks. So
+    they share one of their rarest, one more than that, and only such titles are compared. Titles
+    with fewer words may share none, and are compared too.
+    """
+
+    def __init__(self, notes: Sequence[Note]) -> None:
+        self._counts = Counter(word for note in notes for word in set(lifecycle.words(note.title)))
+        self._titles: list[_Titled] = []
+        self._holding: defaultdict[_Key, list[int]] = defaultdict(list)
+
+    def find_or_add(self, titled: _Titled) -> Note | None:
+        """Return the first note that says the same; if there is none, add this one."""
+        keys = self._keys(titled)
+        for number in sorted({number for key in keys for number in self._holding.get(key, ())}):
+            other = self._titles[number]
+            is_near = len(other.each - titled.each) <= _MOST_SLIPS
+            if is_near and lifecycle.match_titles(other.note.title, titled.note.title):
+                return other.note
+        for key in keys:
+            self._holding[key].append(len(self._titles))
+        self._titles.append(titled)
+        return None
+
+    def _keys(self, titled: _Titled) -> list[_Key]:
+        rarest = sorted(titled.each, key=lambda word: (self._counts[word], word))
+        keys = rarest[: _MOST_SLIPS + 1]
+        if len(rarest) <= _MOST_SLIPS:
+            keys.append("")
+        numbers = text_module.numbers(titled.note.title)
+        kind, periods = titled.note.kind, titled.claim.periods
+        return [(kind, len(titled.words), numbers, periods, word) for word in keys]
 
 
 def _contradictions(notes: Sequence[Note], reasons: Mapping[str, str]) -> Iterator[NoteFinding]:

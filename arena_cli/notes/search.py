@@ -6,7 +6,6 @@ import heapq
 import json
 import math
 import sqlite3
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
@@ -90,23 +89,36 @@ def nearest(near: Mapping[int, float]) -> list[int]:
     return heapq.nsmallest(MOST_NEAR, candidates, key=lambda note: (-near[note], note))
 
 
+class Question(NamedTuple):
+    """The terms of a question by stem, and the most that a note can match them."""
+
+    terms: Mapping[str, Term]
+    best: float
+
+    @classmethod
+    def of(cls, terms: Mapping[str, Term]) -> Question:
+        """Return the question with these terms."""
+        weights = sorted((term.weight for term in terms.values()), reverse=True)
+        return cls(terms, sum(weights[:ENOUGH_WORDS]))
+
+
 def by_words(
-    terms: Mapping[str, Term], title: Sequence[str], body: Sequence[str], average: float
+    question: Question, note: int, title: str, body: str, average: float
 ) -> tuple[float, list[str]]:
-    """Return how well a note matches the terms, from 0 to 1, and the words that it contains.
+    """Return how well a note matches a question, from 0 to 1, and the words that it contains.
 
     `title` and `body` are the stems of the note; `average` is the mean number of words in scope.
     """
-    counts, titled = Counter(body), Counter(title)
-    length = 1 - _B + _B * (len(body) + len(title)) / max(average, 1)
-    total, hits = 0.0, []
-    for stem, term in terms.items():
-        often = counts[stem] + _TITLE * titled[stem]
-        if often:
-            total += term.weight * often / (often + _K1 * length)
-            hits.append(term.word)
-    best = sorted((term.weight for term in terms.values()), reverse=True)[:ENOUGH_WORDS]
-    return min(total / sum(best), 1.0), hits
+    in_title, in_body = title.split(), body.split()
+    length = 1 - _B + _B * (len(in_body) + len(in_title)) / max(average, 1)
+    total, words = 0.0, []
+    for stem, term in question.terms.items():
+        if note in term.notes:
+            often = in_body.count(stem) + _TITLE * in_title.count(stem)
+            if often:
+                total += term.weight * often / (often + _K1 * length)
+                words.append(term.word)
+    return min(total / question.best, 1.0), words
 
 
 def together(by_words: float, by_meaning: float | None) -> float:
@@ -229,12 +241,33 @@ def _copies(notes: Mapping[int, Note]) -> frozenset[int]:
     )
 
 
+def select(
+    connection: sqlite3.Connection, condition: str, values: Sequence[str], *, has_body: bool
+) -> list[tuple[Note, str]]:
+    """Return the notes that satisfy an SQL condition, each with the hash of its approved parts.
+
+    Without `has_body` their texts are not read.
+    """
+    body = "body" if has_body else "''"
+    rows = connection.execute(
+        f"SELECT json, {body}, approval FROM note JOIN record USING (note) "
+        f"WHERE kind != '' {condition}",
+        values,
+    )
+    return [(_read(record, text), sha) for record, text, sha in rows]
+
+
+def _read(record: str, body: str) -> Note:
+    """Return a note from its fields, and its text if that is not empty, as JSON."""
+    return Note.model_validate_json(f'{record[:-1]},"body":{body}}}' if body else record)
+
+
 def records(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Note]:
     """Return notes by their numbers."""
     rows = connection.execute(
-        f"SELECT note, json FROM record WHERE note {_AMONG}", (json.dumps(list(numbers)),)
+        f"SELECT note, json, body FROM record WHERE note {_AMONG}", (json.dumps(list(numbers)),)
     )
-    return {number: Note.model_validate_json(record) for number, record in rows}
+    return {number: _read(record, body) for number, record, body in rows}
 
 
 def passages(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, str]:
@@ -277,13 +310,13 @@ def _by_words(
             ).fetchone()
             holding = notes.intersection(json.loads(numbers))
             terms[stem] = Term(word, weight(len(notes), len(holding)), holding)
-    terms = chosen(terms, len(notes))
+    question = Question.of(chosen(terms, len(notes)))
     rows = connection.execute(
         f"SELECT rowid, title, body FROM words WHERE rowid {_AMONG}",
-        (json.dumps(candidates(terms)),),
+        (json.dumps(candidates(question.terms)),),
     )
     scored = {
-        note: _Candidates(*by_words(terms, title.split(), body.split(), scope.average))
+        note: _Candidates(*by_words(question, note, title, body, scope.average))
         for note, title, body in rows
     }
     return {note: got for note, got in scored.items() if got.relevance >= LEAST_RELEVANCE}

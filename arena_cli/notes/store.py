@@ -10,11 +10,13 @@ import contextlib
 import math
 import os
 import stat
+import sys
 import threading
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fasteners import InterProcessLock
@@ -23,6 +25,7 @@ from arena_cli.errors import DiskRefused, Fault, SessionBusy, UsageError
 from arena_cli.notes import markdown, model, staging
 from arena_cli.notes.markdown import NoteFault
 from arena_cli.notes.model import CATEGORIES, Draft, Note
+from arena_cli.notes.names import Names, mtime_of
 from arena_cli.notes.staging import Carry, NoteChange, StagedFile
 from arena_cli.util import clock
 from arena_cli.util.files import (
@@ -40,64 +43,6 @@ from arena_cli.util.files import (
     sync_folders,
 )
 from arena_cli.util.text import escape_line
-
-
-class _Seen(NamedTuple):
-    """The names of a folder that folding changes, folded, and the time of its last change."""
-
-    mtime_ns: int
-    odd: frozenset[str]
-
-
-class Names:
-    """The names in some folders, with which a new name must not collide.
-
-    A name that folding does not change is looked up in the file system. Other names, which people
-    choose, are listed once, and again only after another process has written there: listing 10,000
-    files takes longer than everything else about a note.
-    """
-
-    def __init__(self) -> None:
-        self._seen: dict[Path, _Seen] = {}
-
-    def unused(self, stem: str, suffix: str, folder: Path) -> str:
-        """Return the stem, with a number if a file there has the name in any spelling."""
-        self._look(folder)
-        name, count = stem, 1
-        while self._is_taken(name + suffix, folder):
-            count += 1
-            name = f"{stem}-{count}"
-        return name
-
-    def wrote(self, folder: Path) -> None:
-        """Record that this process alone, under the lock, created a file of an unused name."""
-        if folder in self._seen:
-            self._seen[folder] = self._seen[folder]._replace(mtime_ns=_mtime(folder))
-
-    def _look(self, folder: Path) -> None:
-        mtime_ns = _mtime(folder)
-        if folder not in self._seen or self._seen[folder].mtime_ns != mtime_ns:
-            names = os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208 - names, many
-            self._seen[folder] = _Seen(mtime_ns, _odd(names))
-
-    def _is_taken(self, name: str, folder: Path) -> bool:
-        folded = model.folded(name)
-        if folded in self._seen[folder].odd:
-            return True
-        return any(os.path.lexists(folder / candidate) for candidate in {name, folded})
-
-
-def _odd(names: list[str]) -> frozenset[str]:
-    pairs = zip(names, model.all_folded(names), strict=True)
-    return frozenset(fold for name, fold in pairs if name != fold)
-
-
-def _mtime(folder: Path) -> int:
-    try:
-        return folder.stat().st_mtime_ns
-    except FileNotFoundError:
-        return -1
-
 
 NAME = ".lock"
 WAIT_S = 30.0
@@ -156,17 +101,66 @@ _AGAIN = 20  # times that a file is read again because somebody saved it meanwhi
 
 
 class FolderEntry(NamedTuple):
-    """A note's file as the folder lists it; `size` in bytes."""
+    """A note's file as the folder lists it; `size` in bytes.
+
+    `inode` and `changed_ns`, the time at which the system last changed anything of the file, differ
+    after another file took its place or its time was set back. On Windows they are 0.
+    """
 
     id: str
     place: str | Path
     mtime_ns: int
     size: int
+    inode: int = 0
+    changed_ns: int = 0
 
     @property
     def path(self) -> Path:
         """The path of the file."""
         return Path(self.place)
+
+
+_File = tuple[str, str, int, int, int, int]
+"""A file of a note: its name, and from its path on what a `FolderEntry` has."""
+
+
+class _Listing(NamedTuple):
+    """What a folder held: the time of each of its folders, and the files by prefix of their ids."""
+
+    folders: Mapping[Path, int] = MappingProxyType({})
+    files: Mapping[str, list[_File]] = MappingProxyType({})
+    entries: list[FolderEntry] = []
+    problems: Sequence[Fault] = ()
+
+
+def _mtimes(folders: Iterable[Path]) -> dict[Path, int]:
+    return {folder: mtime_of(folder) for folder in folders}
+
+
+def _entries(files: Mapping[str, list[_File]]) -> Iterable[FolderEntry]:
+    """Return the entry of each file; of two with the same id when composed, the composed one."""
+    by_id: dict[str, FolderEntry] = {}
+    for prefix, listed in files.items():
+        spellings = {file[0] for file in listed}
+        for file in sorted(listed):
+            spelt = prefix + file[0][: -len(SUFFIX)]
+            note = spelt if spelt.isascii() else unicodedata.normalize("NFC", spelt)
+            is_taken = note.removeprefix(prefix) + SUFFIX in spellings or note in by_id
+            if note != spelt and is_taken:
+                note = spelt
+            by_id[note] = FolderEntry(note, *file[1:])
+    return by_id.values()
+
+
+_LONG = 2**63 - 1  # the largest number that SQLite holds; a disk may have larger ones
+
+
+def stamps_of(state: os.stat_result) -> tuple[int, int, int, int]:
+    """Return the fields of a `FolderEntry` after its path, which differ once a file changed."""
+    if sys.platform == "win32":  # what a listing says of these is not what the file says
+        return state.st_mtime_ns & _LONG, state.st_size, 0, 0
+    inode, changed_ns = state.st_ino & _LONG, state.st_ctime_ns & _LONG
+    return state.st_mtime_ns & _LONG, state.st_size, inode, changed_ns
 
 
 class NoSuchNote(UsageError):
@@ -189,26 +183,33 @@ class Folder:
         self._unsettled: dict[Path, None] = {}
         self._swept: set[Path] = set()
         self._names = Names()
+        self._listing = _Listing()
 
-    def entries(self) -> list[FolderEntry]:
-        """Return its notes, sorted by id; none if the folder is missing."""
+    def entries(self, *, is_edited: bool = True) -> list[FolderEntry]:
+        """Return its notes, sorted by id; none if the folder is missing.
+
+        Without `is_edited`, files that were edited in place since the last call may be missed, but
+        not those that were added, replaced or deleted: that takes no look at each file.
+        """
+        last = self._listing
+        if not is_edited and last.folders and last.folders == _mtimes(last.folders):
+            return last.entries
         self.problems = []
-        by_id: dict[str, FolderEntry] = {}
+        folders: dict[Path, int] = {}
+        files: dict[str, list[_File]] = {}
         for prefix, folder in self._folders():
-            if not self._is_inside(folder):
-                continue
-            files = self._files(folder)
-            for name, file in sorted(files.items()):
-                spelt = prefix + name
-                note = spelt if spelt.isascii() else unicodedata.normalize("NFC", spelt)
-                # Of two that are one name when composed, the composed one has it.
-                if note != spelt and (note.removeprefix(prefix) in files or note in by_id):
-                    note = spelt
-                by_id[note] = FolderEntry(note, *file)
-        listed = sorted(by_id.values())
-        self._tell_alike(listed)
-        self._tell_huge(listed)
-        return listed
+            folders[folder] = mtime_of(folder)
+            if self._is_inside(folder):
+                files[prefix] = self._files(folder)
+        # Most often nothing has changed since the last look.
+        entries = last.entries if files == last.files else sorted(_entries(files))
+        if files != last.files:
+            last = _Listing(
+                folders, files, entries, [*self._find_alike(entries), *self._find_huge(entries)]
+            )
+        self._listing = last._replace(folders=folders)
+        self.problems += last.problems
+        return entries
 
     def read(self, id: str) -> Note:
         """Return the note with that id. Raises NoteFault or NoSuchNote."""
@@ -437,42 +438,39 @@ class Folder:
         except LinkRefused as error:
             raise UsageError(escape_line(str(error.strerror)), LINK_HINT) from error
 
-    def _files(self, folder: Path) -> dict[str, tuple[str, int, int]]:
-        """Return the files of notes by name without suffix: path, time and size of each."""
-        files: dict[str, tuple[str, int, int]] = {}
+    def _files(self, folder: Path) -> list[_File]:
+        """Return the files of notes, in the order in which the disk has them."""
+        files: list[_File] = []
         try:
             with os.scandir(folder) as scan:
-                # In the order in which the disk has them: that is half as long.
                 for file in scan:
                     if file.name.endswith(SUFFIX) and file.name[0] != ".":
-                        state = self._stat(file, folder)
-                        if state is not None:
-                            entry = (file.path, state.st_mtime_ns, state.st_size)
-                            files[file.name[: -len(SUFFIX)]] = entry
+                        try:
+                            state = file.stat()
+                        except FileNotFoundError:  # it is gone, or a link that leads nowhere
+                            continue
+                        except OSError as error:
+                            self.problems += _unreadable(self.shown(Path(file.path)), error).faults
+                            continue
+                        is_plain = stat.S_ISREG(state.st_mode) and not file.is_symlink()
+                        if is_plain or self._can_be_read(file, state):
+                            files.append((file.name, file.path, *stamps_of(state)))
         except (FileNotFoundError, NotADirectoryError):
             pass
         except OSError as error:
             self.problems += _unreadable(self.shown(folder), error).faults
         return files
 
-    def _stat(self, file: os.DirEntry[str], folder: Path) -> os.stat_result | None:
-        """Return the status of a file within the workspace; None if it is not a regular file."""
+    def _can_be_read(self, file: os.DirEntry[str], state: os.stat_result) -> bool:
+        """Return True for a file within the workspace, also by a link; else report a problem."""
         try:
-            state = file.stat()
-        except FileNotFoundError:  # it is gone, or a link that leads nowhere
-            return None
+            check_regular(file.path, state)
         except OSError as error:
             self.problems += _unreadable(self.shown(Path(file.path)), error).faults
-            return None
-        if not stat.S_ISREG(state.st_mode):
-            try:
-                check_regular(file.path, state)
-            except OSError as error:
-                self.problems += _unreadable(self.shown(Path(file.path)), error).faults
-            return None
-        return state if not file.is_symlink() or self._is_inside(folder / file.name) else None
+            return False
+        return stat.S_ISREG(state.st_mode) and self._is_inside(Path(file.path))
 
-    def _tell_alike(self, entries: list[FolderEntry]) -> None:
+    def _find_alike(self, entries: list[FolderEntry]) -> Iterator[Fault]:
         names = [entry.id for entry in entries]
         folded: dict[str, FolderEntry] = {}
         for fold, entry in zip(model.all_folded(names), entries, strict=True):
@@ -483,19 +481,17 @@ class Folder:
                     "letters that look alike"
                 )
                 mend = "both are read; rename one of them"
-                self.problems.append(Fault(self.shown(entry.path), 0, "", problem, mend))
+                yield Fault(self.shown(entry.path), 0, "", problem, mend)
 
-    def _tell_huge(self, entries: list[FolderEntry]) -> None:
+    def _find_huge(self, entries: list[FolderEntry]) -> Iterator[Fault]:
         problem = (
             "is longer than a note may be: arena reads its first "
             f"{markdown.LONGEST_BODY:,} characters"
         )
         mend = "split it into several notes, or shorten it"
-        self.problems += [
-            Fault(self.shown(entry.path), 0, "", problem, mend)
-            for entry in entries
-            if entry.size > MOST_BYTES
-        ]
+        for entry in entries:
+            if entry.size > MOST_BYTES:
+                yield Fault(self.shown(entry.path), 0, "", problem, mend)
 
     def _change(self, id: str, make: Make) -> NoteChange:
         path = self._existing(id)

@@ -34,6 +34,7 @@ from arena_cli.transcript.events import (
     NoteEvent,
     Recovered,
     ReplyFinished,
+    read_type,
 )
 from arena_cli.transcript.log import Journal, Log
 from arena_cli.transcript.state import Fold
@@ -129,13 +130,11 @@ class Keeper:
             lifecycle.check(shelves.find_note(self.shelf, draft.supersedes), "archive")
             put = self._adding(draft)
             return folder.add(draft, session=session, now=time, language=language, carry=put)
-        notes = shelves.list_notes(self.shelf)[0]
         shared = shelves.open_shelf(self._place.workspace, None) if stored else None
-        if shared is not None:
-            notes += shelves.list_notes(shared)[0]
+        notes = self._alike(draft, [self.shelf, *([shared] if shared else [])])
         if is_new:
             _check_unapproved(draft, notes)
-        trail = {(event.note, event.message or "") for event in shelves.history(self.shelf)}
+        trail = self._read_origins() if draft.source is not None else set()
 
         def carry(home: Folder, act: NoteAct, changes: Sequence[NoteChange]) -> None:
             self._carry(home, changes, [_Act(act, changes[0].note, message=draft.source)])
@@ -218,10 +217,8 @@ class Keeper:
         time = self._place.clock.now()
         copied = copy_note(note, text)
         draft = self._redacted(copied)._replace(by=copied.by)
-        alike = [
-            one for one in shelves.list_notes(self.shelf)[0] if lifecycle.says_the_same(one, draft)
-        ]
-        current = next((one for one in alike if one.status != "archived"), None)
+        alike = self._alike(draft, [self.shelf])
+        current = next((copy for copy in alike if copy.status != "archived"), None)
         if current is not None:
             return self._share_again(current, note)
         approve = lifecycle.stepping("approve", by=self._by, now=time)
@@ -283,6 +280,17 @@ class Keeper:
         if shared.status in ("draft", "pending_user"):
             return self.step(shared.id, "approve")
         return shared
+
+    def _alike(self, draft: Draft, among: Sequence[Shelf]) -> list[Note]:
+        """Return the notes on these shelves that say the same as a draft."""
+        config = self._place
+        with contextlib.closing(shelves.open_index(among, config.on_progress)) as index:
+            notes = index.alike(draft.kind, draft.title)
+        return [note for note in notes if lifecycle.says_the_same(note, draft)]
+
+    def _read_origins(self) -> set[tuple[str, str]]:
+        """Return the notes in the trail, each with the message that it was taken from."""
+        return {(event.note, event.message or "") for event in shelves.history(self.shelf)}
 
     def _judge(self, note: Note) -> Note:
         """Return a note with the status that counts."""
@@ -478,12 +486,24 @@ class Inspected(NamedTuple):
     problems: list[Fault]
 
 
-def inspect(shelf: Shelf, time: datetime, *, language: str = "en") -> Inspected:
-    """Search the notes and the messages of a session, or the shared notes, for findings."""
-    notes, problems = shelves.list_notes(shelf)
+def inspect(
+    shelf: Shelf,
+    time: datetime,
+    *,
+    language: str = "en",
+    is_full: bool = False,
+    on_progress: Callable[[int, int], None] = lambda _, __: None,
+) -> Inspected:
+    """Search the notes and the messages of a session, or the shared notes, for findings.
+
+    With `is_full`, the content of each file is compared with the index first.
+    """
+    with contextlib.closing(shelves.open_index([shelf], on_progress)) as index:
+        problems = index.sync(is_full=is_full)
+        notes = index.notes_in(shelf.folder)
     seen = {
         event.note: parse_seq(event.message)
-        for event in shelves.history(shelf)
+        for event in shelves.history(shelf, kind="blocker")
         if event.message and event.act in ("added", "seen", "edited")
     }
     findings = review.inspect(notes, _messages(shelf), time, seen=seen, language=language)
@@ -506,12 +526,20 @@ def apply_findings(findings: Sequence[NoteFinding], keeper: Keeper) -> list[Note
     return applied
 
 
+_OF_MESSAGES = frozenset({"message", "reply_finished"})
+
+
 def _messages(shelf: Shelf) -> Iterator[Message]:
     """Yield the messages of people and agents in the session, in order of the transcript."""
     if shelf.stored is None:
         return
-    for line in reader.read_lines(shelf.stored.transcript):
-        for event in line.events:
-            message = event.message if isinstance(event, (MessageEvent, ReplyFinished)) else None
-            if message is not None and message.author_type != "system":
-                yield message
+    with files.open_binary(shelf.stored.transcript) as file:
+        for raw in file:
+            kind = read_type(raw)
+            events = reader.parse_events(raw) if kind is None or kind in _OF_MESSAGES else ()
+            for event in events:
+                message = (
+                    event.message if isinstance(event, (MessageEvent, ReplyFinished)) else None
+                )
+                if message is not None and message.author_type != "system":
+                    yield message

@@ -20,7 +20,6 @@ from arena_cli.engine import after_turn, loop
 from arena_cli.engine.loop import Engine
 from arena_cli.engine.plan import Room, Scene
 from arena_cli.engine.recall import Recollection
-from arena_cli.errors import Fault
 from arena_cli.notes import staging
 from arena_cli.notes.model import Note
 from arena_cli.notes.store import Folder
@@ -41,7 +40,6 @@ from arena_cli.transcript.events import (
 )
 from arena_cli.transcript.log import Journal, Log
 from arena_cli.transcript.reader import Problem
-from arena_cli.util import files
 from arena_cli.util.redaction import Redactor
 from arena_cli.workspace import agents, mentions
 from arena_cli.workspace.models import (
@@ -55,7 +53,6 @@ if TYPE_CHECKING:
 
 
 KNOWLEDGE = "knowledge"
-INDEX = ".knowledge.sqlite"
 
 
 def own_notes(session: Path, workspace: Path) -> Folder:
@@ -88,21 +85,17 @@ def open_recollection(config: SessionConfig, session: Path, team: Team) -> Recol
 
 
 def _make_index(config: SessionConfig, folders: list[Folder]) -> Index:
-    from arena_cli.notes.index import Index  # noqa: PLC0415 - most sessions have no notes
+    from arena_cli.session import note_index  # noqa: PLC0415 - most sessions have no notes
 
-    index = store.sessions_folder(config.workspace) / INDEX if config.shared_notes else None
-    if index is not None and files.is_link(index):
-        problem = "is a link, and arena does not write through links: notes are indexed in memory"
-        label = index.relative_to(config.workspace).as_posix()
-        config.on_problem(Fault(label, 0, "", problem, files.LINK_HINT))
-        index = None
-    return Index(
-        index,
+    return note_index.open_index(
+        config.workspace,
         folders,
+        is_stored=config.shared_notes,
         embedding=config.memory.embedding,
         environ=config.environ,
-        follow_trail=store.read_approvals,
         connects=config.connects,
+        on_problem=config.on_problem,
+        on_progress=config.on_progress,
     )
 
 

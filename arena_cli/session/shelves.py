@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import NamedTuple
@@ -11,15 +11,17 @@ from typing import NamedTuple
 from arena_cli import errors
 from arena_cli.errors import Fault, UsageError
 from arena_cli.notes import model, staging
+from arena_cli.notes.index import Index
+from arena_cli.notes.ingest import OnProgress
 from arena_cli.notes.markdown import NoteFault
-from arena_cli.notes.model import Note
+from arena_cli.notes.model import Kind, Note
 from arena_cli.notes.staging import Approvals
 from arena_cli.notes.store import SUFFIX, Folder, NoSuchNote
-from arena_cli.session import store
+from arena_cli.session import note_index, store
 from arena_cli.session.session import KNOWLEDGE, own_notes, shared_notes
 from arena_cli.session.store import Stored
 from arena_cli.transcript import reader
-from arena_cli.transcript.events import NoteEvent
+from arena_cli.transcript.events import NoteEvent, read_type
 from arena_cli.util import clock
 from arena_cli.util.text import escape_line
 
@@ -54,7 +56,7 @@ def open_shelf(workspace: Path, stored: Stored | None) -> Shelf:
 
 
 def list_notes(shelf: Shelf) -> tuple[list[Note], list[Fault]]:
-    """Return its notes sorted by id, as written, and the errors in unreadable ones."""
+    """Read all its files: return its notes sorted by id, and the errors in unreadable ones."""
     notes: list[Note] = []
     entries = shelf.folder.entries()
     problems = list(shelf.folder.problems)
@@ -70,6 +72,18 @@ def list_notes(shelf: Shelf) -> tuple[list[Note], list[Fault]]:
     return notes, problems
 
 
+def open_index(
+    among: Sequence[Shelf],
+    on_progress: OnProgress = lambda _, __: None,
+    on_problem: Callable[[Fault], None] = lambda _: None,
+) -> Index:
+    """Return the index of the notes of some shelves."""
+    folders = [shelf.folder for shelf in among]
+    return note_index.open_index(
+        folders[0].workspace, folders, on_progress=on_progress, on_problem=on_problem
+    )
+
+
 def find_note(shelf: Shelf, id: str) -> Note:
     """Return a note with its present status. Raises NoteFault or NoSuchNote."""
     note = shelf.folder.read(id)
@@ -81,14 +95,23 @@ def read_shelf_approvals(shelf: Shelf) -> Approvals:
     return store.follow(shelf.trail).approved
 
 
-def history(shelf: Shelf) -> list[NoteEvent]:
-    """Return the acts on its notes, oldest first; lines that cannot be read are skipped."""
+def history(shelf: Shelf, *, kind: Kind | None = None) -> list[NoteEvent]:
+    """Return the acts on its notes, oldest first; lines that cannot be read are skipped.
+
+    With `kind`, only those on notes of that kind.
+    """
     try:
         size = shelf.trail.stat().st_size
     except FileNotFoundError:
         return []
-    entries = reader.newest_first(shelf.trail, size, {"note"})
-    return [event for event in entries if isinstance(event, NoteEvent)][::-1]
+    wanted = b"" if kind is None else b'"kind":"%s"' % kind.encode()
+    acts: list[NoteEvent] = []
+    for raw in reader.backwards(shelf.trail, size):
+        line_type = read_type(raw)
+        if line_type is None or (line_type == "note" and wanted in raw):
+            events = [event for event in reader.parse_events(raw) if isinstance(event, NoteEvent)]
+            acts += (event for event in reversed(events) if kind in (None, event.kind))
+    return acts[::-1]
 
 
 def history_with_changes(shelf: Shelf) -> list[NoteEvent]:
@@ -96,7 +119,10 @@ def history_with_changes(shelf: Shelf) -> list[NoteEvent]:
 
     The trail has no event for those: they have the number 0, and the time of the file.
     """
-    changed = [note for note in list_notes(shelf)[0] if note.approval == staging.CHANGED]
+    with contextlib.closing(open_index([shelf])) as index:
+        changed = [
+            note for note in index.notes_in(shelf.folder) if note.approval == staging.CHANGED
+        ]
     return [*history(shelf), *(_changed(note, shelf.folder.workspace) for note in changed)]
 
 
