@@ -181,6 +181,10 @@ CUTS = {
         before=(DRAFT, ("knowledge", "submit", "decision-use-oauth")),
     ),
     "archive": of_notes("archive", "decision-use-oauth", before=(DRAFT,)),
+    "restore": of_notes(
+        *("restore", "decision-use-oauth"),
+        before=(DRAFT, ("knowledge", "archive", "decision-use-oauth")),
+    ),
     "add-shared": of_notes("add", "Locks", "--kind", "pit", "--shared", before=()),
     "inspect": Cut(
         ("knowledge", "inspect", "--apply", "-s", "s"),

@@ -96,6 +96,7 @@ COMMANDS = (
     "knowledge approve",
     "knowledge reject",
     "knowledge archive",
+    "knowledge restore",
     "knowledge history",
     "knowledge search",
     "knowledge inspect",

@@ -69,6 +69,31 @@ def test_a_note_lives_from_draft_to_archive_and_leaves_a_trail(arena: Program) -
     assert arena.finished()[-1][0] == "dev"
 
 
+def test_an_archived_note_is_restored_as_a_draft(arena: Program) -> None:
+    for title in ("Old", "新决定"):
+        knowledge(arena, "add", title, "--kind", "decision", "-c", "--text", title).check()
+    knowledge(arena, "approve", "decision-old").check()
+    front = "title: 新决定\nkind: decision\nsupersedes: decision-old"
+    put(arena, "s/knowledge/decision-新决定", f"---\n{front}\n---\n")
+    knowledge(arena, "approve", "decision-新决定").check()
+    assert acts(arena)[-1][:2] == ("decision-old", "superseded")
+    done = knowledge(arena, "restore", "decision-old", "--reason", "又要用", "--by", "小王")
+    done.check(stdout="decision-old · draft · Old\n")
+    old = json.loads(knowledge(arena, "show", "decision-old", "--json").stdout)
+    facts = ("status", "superseded_by", "approved_by", "approval")
+    assert [old.get(name, "") for name in facts] == ["draft", "", "", ""]
+    assert acts(arena)[-1] == ("decision-old", "restored", "小王")
+    timeline = arena.run("show", "s").check().stdout
+    assert "note decision-old restored by 小王: Old (又要用)\n" in timeline
+    arena.env["ARENA_LANG"] = "zh"
+    assert "恢复" in arena.run("show", "s").check().stdout
+    knowledge(arena, "approve", "decision-old").check(stdout="decision-old · approved · Old\n")
+    done = knowledge(arena, "restore", "decision-old")
+    assert (done.code, done.stdout) == (2, "")
+    assert "decision-old is approved: it cannot be restored\n  Allowed now: archive." in done.stderr
+    arena.run("doctor", "s").check(stdout=None, code=0)
+
+
 def test_an_illegal_step_says_what_is_legal_and_does_nothing(arena: Program) -> None:
     put(arena, "s/knowledge/pit-a", "---\ntitle: a\n---\n")
     knowledge(arena, "approve", "pit-a").check()

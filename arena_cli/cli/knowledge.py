@@ -226,6 +226,7 @@ def reject(
 
 
 knowledge_app.command("archive", help="Archive notes: agents are no longer shown them.")(take_step)
+knowledge_app.command("restore", help="Make archived notes drafts again.")(take_step)
 
 
 @knowledge_app.command("history")

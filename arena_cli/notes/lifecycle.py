@@ -25,13 +25,13 @@ from arena_cli.workspace import visible_text
 Judge = Callable[[Note], Note]
 """Gives a note as it stands, of a note as its file has it."""
 
-Step = Literal["submit", "approve", "reject", "archive"]
+Step = Literal["submit", "approve", "reject", "archive", "restore"]
 
 LEGAL: Mapping[Status, tuple[Step, ...]] = {
     "draft": ("submit", "approve", "archive"),
     "pending_user": ("approve", "reject", "archive"),
     "approved": ("archive",),
-    "archived": (),
+    "archived": ("restore",),
 }
 """By status: the steps from there. A draft that is approved is submitted by that."""
 
@@ -40,6 +40,7 @@ _AFTER: Mapping[Step, Status] = {
     "approve": "approved",
     "reject": "draft",
     "archive": "archived",
+    "restore": "draft",
 }
 
 
@@ -48,7 +49,7 @@ def check(note: Note, step: Step) -> None:
     if step in LEGAL[note.status]:
         return
     legal = LEGAL[note.status]
-    done = "No further step is possible." if not legal else f"Allowed now: {', '.join(legal)}."
+    done = f"Allowed now: {', '.join(legal)}."
     if note.status == "approved":
         done += (
             " Approved notes are not changed but superseded: "
@@ -63,6 +64,7 @@ _PASSIVE: Mapping[Step, str] = {
     "approve": "be approved",
     "reject": "be rejected",
     "archive": "be archived",
+    "restore": "be restored",
 }
 
 
@@ -78,6 +80,8 @@ def stepping(step: Step, *, by: str, now: datetime, judge: Judge = lambda note: 
         fields: dict[str, Any] = {"status": _AFTER[step], "updated": index}
         if step == "approve":
             fields |= {"approved_by": by, "approved_at": index}
+        elif step == "restore":
+            fields |= {"approved_by": "", "approved_at": "", "superseded_by": ""}
         return markdown.changed(text, **fields)
 
     return stepped

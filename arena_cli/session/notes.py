@@ -48,6 +48,7 @@ _ACTS: dict[Step, NoteAct] = {
     "approve": "approved",
     "reject": "rejected",
     "archive": "archived",
+    "restore": "restored",
 }
 
 

@@ -258,6 +258,7 @@ NoteAct = Literal[
     "approved",
     "rejected",
     "archived",
+    "restored",
     "superseded",
     "changed",
     "refused",
