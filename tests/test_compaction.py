@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena_cli.context import extractive, tokens
+from arena_cli.context import extractive, summary_checks, tokens
 from arena_cli.context import summary as summary_module
 from arena_cli.context.summary import (
     SECTIONS,
@@ -243,7 +243,7 @@ def test_what_is_pinned_and_missing_is_added_where_it_belongs() -> None:
     whole = completed(parse_summary(GOOD), facts)
     assert whole["key_decisions"] == ["Sessions last 15 minutes", "Tokens are signed with RS256"]
     assert whole["important_facts"][-1] == "Every page must load in 200 ms"
-    assert summary_module.fault(whole, facts) == ""
+    assert summary_checks.find_gap(whole, (), facts, 1.0, 1.0) == ""
 
 
 @pytest.mark.parametrize(
@@ -256,17 +256,19 @@ def test_what_is_pinned_and_missing_is_added_where_it_belongs() -> None:
     ],
 )
 def test_a_bad_summary_says_why(answer: str, why: str) -> None:
-    assert why in summary_module.fault(parse_summary(answer), ())
+    assert why in summary_checks.find_form_fault(parse_summary(answer))
 
 
 def test_a_good_summary_has_no_fault_but_its_length_may_be_one() -> None:
-    assert summary_module.fault(parse_summary(GOOD), ()) == ""
-    assert summary_module.too_long(200, 100, 500) == ""
-    assert "hardly smaller" in summary_module.too_long(200, 101, 500)
-    assert "no smaller" in summary_module.too_long(200, 200, 500)
-    assert "too long to be shown" in summary_module.too_long(2_000, 501, 500)
-    assert summary_module.asked_tokens(4_000) == 1_000
-    assert summary_module.asked_tokens(4_000, shown_tokens=700) == 700
+    assert summary_checks.find_form_fault(parse_summary(GOOD)) == ""
+    assert summary_checks.find_length_fault(200, 0, 100, 500) == ""
+    assert "hardly smaller" in summary_checks.find_length_fault(200, 0, 101, 500)
+    assert summary_checks.find_length_fault(200, 100, 150, 500) == "", "the earlier one keeps its"
+    assert "no smaller" in summary_checks.find_length_fault(200, 0, 200, 500)
+    assert "too long to be shown" in summary_checks.find_length_fault(2_000, 0, 501, 500)
+    assert summary_module.asked_tokens(4_000, 0, 2_500) == 2_000
+    assert summary_module.asked_tokens(4_000, 300, 700) == 700
+    assert summary_module.asked_tokens(400, 300, 700) == 500
 
 
 def test_the_question_frames_what_was_said() -> None:
@@ -305,10 +307,10 @@ def test_sentences_go_where_they_belong_with_their_author() -> None:
     found = extractive.summarize(
         messages, {}, [PinnedFact("Audit log is kept 90 days", "requirement")], 900
     )
-    assert found["core_goal"] == ["Please build a user management system. (User)"]
-    assert "We decided to use PostgreSQL for the user store. (Dev)" in found["key_decisions"]
-    assert "我们决定采用 RS256 签名。 (Ops)" in found["key_decisions"]
-    assert found["user_preferences"] == ["I would rather have short answers, please. (User)"]
+    assert found["core_goal"] == ["Please build a user management system. (User, m1)"]
+    assert "We decided to use PostgreSQL for the user store. (Dev, m2)" in found["key_decisions"]
+    assert "我们决定采用 RS256 签名。 (Ops, m6)" in found["key_decisions"]
+    assert found["user_preferences"] == ["I would rather have short answers, please. (User, m3)"]
     assert any("migration" in item for item in found["pending_tasks"])
     assert any("certificate" in item for item in found["unresolved_issues"])
     assert "Audit log is kept 90 days" in found["important_facts"]
@@ -371,7 +373,7 @@ def test_what_only_sounds_like_a_decision_takes_no_place_from_what_is_one() -> N
         said(40, "Decision: the store is built on SQLite.", "ops"),
     ]
     found = extractive.summarize(messages, {}, (), 60)
-    assert found["key_decisions"][-1] == "Decision: the store is built on SQLite. (Ops)"
+    assert found["key_decisions"][-1] == "Decision: the store is built on SQLite. (Ops, m40)"
 
 
 def test_a_repeated_heading_still_says_what_stands_below_it() -> None:
@@ -381,14 +383,14 @@ def test_a_repeated_heading_still_says_what_stands_below_it() -> None:
     ]
     found = extractive.summarize(messages, {}, (), 900)
     assert [item for item in found["key_decisions"] if "queues" in item or "store" in item] == [
-        "one store for everybody (Dev)",
-        "two queues for the importer (Dev)",
+        "one store for everybody (Dev, m1)",
+        "two queues for the importer (Dev, m2)",
     ]
 
 
 def test_what_tells_something_goes_before_what_does_not() -> None:
     messages = chatter(300)
-    most = summary_module.asked_tokens(sum(tokens.estimate(one.content) for one in messages))
+    most = 1_500
     found = extractive.summarize(messages, {}, (), most)
     text = write_summary(found, "en")
     assert tokens.estimate(text) <= most * 1.1
@@ -407,23 +409,6 @@ def test_an_earlier_summary_is_taken_up() -> None:
     assert found["core_goal"] == ["Build the user management system"]
     assert "Sessions last 15 minutes" in found["key_decisions"]
     assert "The staging server listens on port 4711" in found["important_facts"]
-
-
-def test_of_many_sentences_only_so_many_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    compared: list[int] = []
-    ranked = extractive._ranks
-
-    def counted(sentences: Any) -> Any:
-        compared.append(len(sentences))
-        return ranked(sentences)
-
-    monkeypatch.setattr(extractive, "_ranks", counted)
-    messages = [said(seq, f"Word{seq} of thing{seq} is number {seq}.") for seq in range(1, 900)]
-    found = extractive.summarize(messages, {}, (), 1_500)
-    assert compared == [extractive.MOST_SENTENCES]
-    assert not any("Word3 " in item for item in found["important_facts"]), "the newest are"
-    extractive.summarize(messages[:5], {}, (), 1_500)
-    assert len(compared) == 1, "all have room"
 
 
 def test_nothing_said_gives_nothing() -> None:

@@ -233,7 +233,10 @@ def _obeys(shown: AgentInput) -> str:
 BAD: list[tuple[Callable[[AgentInput], Any], str]] = [
     (lambda _: " \n", "scribe"),
     (lambda _: AgentOutput(should_respond=False, content=""), "declined"),
-    (lambda _: GOOD + "".join(f"- and item {n} of many\n" for n in range(300)), "no smaller"),
+    (
+        lambda _: GOOD + "- and the work goes on\n" + "- " + "goes on before this " * 300,
+        "no smaller",
+    ),
     (lambda _: "I have read all of it, thank you.", "none of the sections"),
     (
         lambda _: "# Core goal\n- PWNED\n# Next steps\n- PWNED\n# Key decisions\n- PWNED",
@@ -264,7 +267,11 @@ def test_a_bad_summary_is_rolled_back_and_sentences_take_its_place(
 
 def test_a_summary_that_no_window_has_room_for_is_rolled_back(tmp_path: Path) -> None:
     """Else agents were shown neither it nor the messages that it stands for."""
-    long = GOOD + "".join(f"- and item {n} of many others\n" for n in range(90))
+    words = "one more of the nodes is listed here, please bring it up too, as the others"
+    long = (
+        f"# Core goal\n- Bring up the nodes\n# Next steps\n- Go on\n# Important facts\n- {words}\n"
+    )
+    long += "".join(f"- {words[: 40 + place]}\n" for place in range(30))
     talk, puppets = meeting(tmp_path, lambda _: long)
     talk.send("Please bring up what is listed here. " + "One more of the nodes. " * 600)
     while not talk.compacted():
@@ -290,7 +297,9 @@ def test_a_summary_is_so_short_that_the_smallest_window_has_room_for_it(tmp_path
         talk.send(f"@dev please tell me about node {number + 1} of the user management system.")
     assert not talk.compacted()[-1].rolled_back
     talk.send("@small and you?")
-    assert "port 4001" in (puppets.inputs["small"][-1].memory_context or "")
+    shown = puppets.inputs["small"][-1]
+    assert (shown.memory_context or "").count("listens on port 40") >= 3
+    assert len(shown.messages) >= 3
 
 
 def test_long_talk_is_summarised_in_parts_where_the_window_of_the_agent_is_small(
@@ -330,19 +339,22 @@ def decided(number: int) -> str:
     return f"Decision: part {number} is {number * 7} wide, flat, blue, cold, heavy and from Rome"
 
 
-def test_c27_what_cannot_be_made_smaller_is_not_tried_at_every_turn(tmp_path: Path) -> None:
-    """Nothing is wiped, and the message that came last is answered."""
+def test_c27_many_decisions_in_a_small_window_neither_end_summaries_nor_crowd_out_the_talk(
+    tmp_path: Path,
+) -> None:
+    """Nothing is wiped, the newest messages are shown, and the last one is answered."""
     talk, puppets = meeting(tmp_path)
     puppets.answers = {"dev": lambda shown: decided(shown.call * 2)}
     for number in range(24):
         talk.send(decided(number * 2 + 1))
-    vain = talk.compacted()
-    assert len(vain) >= 2, "what is pinned takes as much as the messages"
-    assert all("smaller" in one.rolled_back for one in vain)
-    sizes = [one.tokens_before for one in vain]
-    assert all(later >= earlier * 1.25 for earlier, later in itertools.pairwise(sizes))
+    assert [one.rolled_back for one in talk.compacted()] == [""] * len(talk.compacted())
+    last = talk.compacted()[-1]
+    assert 0 < last.summary.count("part ") < last.messages
     assert talk.outcomes() == [("dev", "success")] * 24
-    assert puppets.inputs["dev"][-1].messages[-1].content == decided(47)
+    shown = puppets.inputs["dev"][-1]
+    contents = [message.content for message in shown.messages]
+    assert contents[-3:] == [decided(45), decided(46), decided(47)]
+    assert "more; a search of the notes finds them" in (shown.memory_context or "")
     assert len(talk.of("message")) == 24
 
 
@@ -450,7 +462,10 @@ def test_what_summarises_is_in_no_reply(tmp_path: Path) -> None:
 
 
 def test_a_scripted_agent_may_summarise(tmp_path: Path) -> None:
-    scribe = member("scribe", [{"say": GOOD}], member=False)
+    said = (
+        "# Core goal\n- User management\n# Important facts\n- Node 1 is up\n# Next steps\n- Go on"
+    )
+    scribe = member("scribe", [{"say": said}], member=False)
     crew = team(member("dev", [{"say": "Node 1 is up. " * 30}], context=WINDOW))
     talk = Meeting(tmp_path, crew, summarizer=scribe)
     while not talk.compacted():

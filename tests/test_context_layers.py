@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from arena_cli.context import history, render, window
+from arena_cli.context import history, render, summary, window
 from arena_cli.context.history import NOTHING, History, Memory, Pinned, RecalledNote
 from arena_cli.notes.model import Note
 from arena_cli.protocol import Chat, Message
@@ -82,7 +82,24 @@ def test_what_is_summarised_is_shown_as_its_summary_before_the_messages() -> Non
     assert "message 6" not in prompt
 
 
-def test_a_summary_that_leaves_no_room_for_messages_is_left_out() -> None:
+def test_a_summary_that_leaves_no_room_for_messages_is_shortened() -> None:
+    facts = "\n".join(
+        f"- The gateway {number} listens on port {4000 + number}" for number in range(60)
+    )
+    text = f"# Core goal\n- A shop\n# Key decisions\n- SQLite\n# Important facts\n{facts}"
+    built = build(a_history(60), Memory(text, 6, 6), head=a_head(1000))
+    assert built.chosen.has_summary
+    shown = built.input.memory_context or ""
+    assert "- A shop" in shown
+    assert "- SQLite" in shown
+    assert "port 4059" in shown
+    assert "port 4000" not in shown
+    assert ids(built)[-1] == "m60"
+    assert "m6" not in ids(built)
+    assert built.input_tokens <= 1000
+
+
+def test_a_summary_without_items_that_is_too_long_is_left_out() -> None:
     memory = Memory("Core goal: a shop. " * 400, upto=6, summarised=6)
     built = build(a_history(10), memory, head=a_head(1000))
     assert not built.chosen.has_summary
@@ -262,9 +279,9 @@ def test_what_is_pinned_and_noted_takes_only_what_the_new_message_leaves() -> No
         "Core goal: a shop. " * 40, 3, 3, [pinned(n, "word " * 60) for n in (1, 2)], notes
     )
     built = build(told, memory, head=a_head(900))
-    assert ids(built) == ["m8"]
+    assert ids(built)[-1] == "m8"
     assert len(built.chosen.titles) == 2
-    assert built.chosen.withheld == [(notes[0], window.NO_ROOM)]
+    assert built.input_tokens <= 900
     assert not built.chosen.has_summary
 
 
@@ -300,9 +317,10 @@ def test_what_reaches_an_agent_is_what_is_not_summarised_and_has_room() -> None:
 
 def test_a_model_that_counts_less_is_not_said_to_have_more_room() -> None:
     head, told = a_head(), a_history(50)
-    plain = window.sum_usage(head, told, NOTHING)
-    assert window.sum_usage(head, told, NOTHING, 0.5) == plain
-    assert window.sum_usage(head, told, NOTHING, 2.0) == 2 * plain
+    chosen = build(told, head=head).chosen
+    plain = window.sum_usage(head, told, NOTHING, chosen)
+    assert window.sum_usage(head, told, NOTHING, chosen, 0.5) == plain
+    assert window.sum_usage(head, told, NOTHING, chosen, 2.0) == 2 * plain
 
 
 def test_a_note_tells_its_owner_and_no_title_twice() -> None:
@@ -319,9 +337,76 @@ def test_of_many_titles_the_newest_are_shown_and_the_rest_are_counted() -> None:
     told = a_history(100, text)
     for number in range(101, 400):
         told.append(message(number))
-    built = build(told, memory, head=a_head(2500))
-    before = built.input.memory_context or ""
-    listed = [line for line in before.splitlines() if line.startswith("- ")]
-    assert len(listed) == history.MOST_TITLES + 1
-    left = 100 - len(built.chosen.pinned) - history.MOST_TITLES
-    assert listed[-1] == f"- and {left} older"
+    for window_tokens in (1_500, 2_500, 4_000):
+        built = build(told, memory, head=a_head(window_tokens))
+        chosen = built.chosen
+        listed = [
+            line for line in (built.input.memory_context or "").splitlines() if line[:2] == "- "
+        ]
+        assert len(chosen.pinned) + len(chosen.titles) == 100
+        assert 0 < chosen.listed <= history.MOST_TITLES
+        assert (
+            listed[:-1]
+            == [history.title_line(note) for note in chosen.titles[: chosen.listed]][::-1]
+        )
+        left = len(chosen.titles) - chosen.listed
+        assert listed[-1] == f"- and {left} more; a search of the notes finds them"
+
+
+def test_of_pinned_messages_approved_ones_come_first() -> None:
+    text = "A decision with all of its reasons. " * 20
+    approved = {3, 40}
+    pins = [
+        Pinned(
+            pinned(number, text).message,
+            a_note(number, status="approved" if number in approved else "draft"),
+        )
+        for number in range(1, 61)
+    ]
+    told = a_history(60, text)
+    for number in range(61, 400):
+        told.append(message(number))
+    built = build(told, Memory(pinned=pins), head=a_head(4_000))
+    shown = [entry.message.seq for entry in built.chosen.pinned]
+    assert shown[:2] == [3, 40]
+    assert shown[2:] == list(range(61 - len(shown[2:]), 61))
+
+
+@given(
+    pins=st.integers(0, 120),
+    size=st.integers(5, 300),
+    talk=st.integers(40, 80),
+    keep=st.sampled_from([0.3, 0.5, 0.7]),
+    room=st.integers(1_200, 6_000),
+    summary_items=st.integers(0, 80),
+)
+def test_the_newest_messages_have_their_share_whatever_is_pinned_and_noted(
+    pins: int, size: int, talk: int, keep: float, room: int, summary_items: int
+) -> None:
+    text = "word " * size
+    told = a_history(pins, text) if pins else History()
+    for number in range(pins + 1, pins + talk + 1):
+        told.append(message(number, text="what is said now, in some ten words or so"))
+    items = "\n".join(f"- Fact {number} is {number * 7}" for number in range(summary_items))
+    summary = f"# Core goal\n- A shop\n# Important facts\n{items}" if summary_items else ""
+    notes = [RecalledNote(a_note(900 + n, source=None, body="x y z " * 60)) for n in range(6)]
+    memory = Memory(summary, pins, pins, [pinned(n, text) for n in range(1, pins + 1)], notes)
+    built = build(told, memory, head=a_head(room), keep=keep)
+    head = a_head(room)
+    share = (room - head.tokens) * min(keep, 1 - window.SHARE - window.NOTES_LEFT)
+    shown = {one.id for one in built.input.messages}
+    for entry in reversed(told.after()[-talk:]):
+        share -= told.weight_of(entry)
+        if share < 0:
+            break
+        assert entry.id in shown
+    assert built.input_tokens <= room
+
+
+def test_a_note_that_is_superseded_or_archived_is_in_no_summary() -> None:
+    text = "# Core goal\n- A shop\n# Key decisions\n- We use MySQL 8 (Dev)\n- Port 4711 (Dev)"
+    gone = (summary.Replaced("We use MySQL 8", "We use PostgreSQL 16"),)
+    assert "MySQL" not in summary.without_replaced(text, gone)
+    assert "4711" in summary.without_replaced(text, gone)
+    change = "# Key decisions\n- We use PostgreSQL 16 instead of MySQL 8"
+    assert summary.without_replaced(change, gone) == change

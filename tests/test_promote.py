@@ -995,7 +995,7 @@ def summarising(program: Program, interval: int) -> None:
     """A team that talks at length, and beside it an agent that could summarise it."""
     program.agent("dev", {"say": f"Noted: {'the gateway has twelve workers ' * 12}"})
     program.team(auto_summary_interval=interval)
-    said = "# Core goal\n- A gateway\n# Important facts\n- Port 4711\n# Next steps\n- Test"
+    said = "# Core goal\n- A gateway\n# Important facts\n- Twelve workers\n# Next steps\n- Test"
     program.agent("scribe", {"say": said}, member=False)
 
 

@@ -232,7 +232,7 @@ def test_no_more_notes_are_shown_than_the_team_says(tmp_path: Path, most: int) -
 
 def test_a_blocker_that_an_agent_is_not_shown_is_not_held_against_it(tmp_path: Path) -> None:
     said = iter(["ok", *["word " * 60] * 12, "I deploy the payment service to production now."])
-    summary = "# Core goal\n- a shop\n# Key decisions\n- PostgreSQL\n# Next steps\n- go on"
+    summary = "# Core goal\n- go on\n# Key decisions\n- a part\n# Next steps\n- a word"
     answers = {"dev": lambda _: next(said), "scribe": lambda _: summary}
     talk, puppets = memories(tmp_path, answers, memory={"shown": 0})
     talk.summarizer = puppet("scribe")
@@ -430,7 +430,7 @@ def test_cancelled_while_an_agent_works_for_the_memory_it_is_asked_again(
         await asyncio.Event().wait()
         return ""
 
-    summary = "# Core goal\n- a shop\n# Key decisions\n- PostgreSQL\n# Next steps\n- go on"
+    summary = "# Core goal\n- go on\n# Key decisions\n- a part\n# Next steps\n- a word"
     answers: dict[str, Any] = {"dev": lambda _: "word " * 60}
     answers |= {"scribe": lambda _: summary, "finder": lambda _: "[]"}
     settings = {"auto_summary_interval": 6, "memory": {"extract_every": 6}}

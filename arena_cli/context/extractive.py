@@ -1,29 +1,32 @@
-"""Summarise without a model: sort sentences of the messages into sections by their wording.
+"""Summarise without a model: quote the sentences of the messages that say most.
 
-Sentences with the most information (numbers, names, rare words) come first. Among equals, LexRank
-decides (Erkan and Radev, 2004): it ranks sentences by their similarity to others.
+Sentences are sorted into sections by their wording, and quoted whole with author and message id.
+Decisions and corrections come first, then sentences with many values (numbers, dates, names) for
+their length. What a later sentence corrects is left out; questions, greetings and jokes come last.
 """
 
 from __future__ import annotations
 
-import heapq
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import NamedTuple
 
-from arena_cli.context import tokens
+from arena_cli.context import corrections, tokens
+from arena_cli.context.corrections import Statement
 from arena_cli.context.summary import (
     GOAL,
     SECTION_OF,
     SECTIONS,
     PinnedFact,
+    Replaced,
     Sections,
     completed,
+    fitting_facts,
     harmless,
     opened,
+    states_replaced,
+    without_message_ids,
 )
 from arena_cli.notes import extraction
 from arena_cli.notes.model import Kind
@@ -31,7 +34,7 @@ from arena_cli.notes.text import of_note, of_question, split
 from arena_cli.protocol import ShownMessage
 from arena_cli.util.text import cut_text
 
-_MOST_TOLD = 4
+BY = "extractive (arena)"
 
 _PREFERS = re.compile(
     r"\b(?:i|we)(?:'d| would)? (?:much )?(?:prefer|like|rather|want|hate|love)\b|\bmy preference\b"
@@ -57,91 +60,92 @@ _SOUNDS: dict[str, re.Pattern[str]] = {
         ),
     }.items()
 }
-# A number, a path, an address, a name in capitals or with a capital within, what stands in quotes.
-_TELLS = re.compile(
-    r"\d[\d.,:]*|https?:|[\w.-]+[/\\][\w./\\-]+|\b[A-Z][A-Z0-9_-]+\b|\b\w+[a-z][A-Z]\w*|`[^`]+`|[“「《\"][^”」》\"]+[”」》\"]"
-)
-_NAME = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+")
-# Chinese writes its names as it writes all else: what is said of them tells that it is a fact.
+# Words that state how something is, has to be, or is done.
 _STATES = re.compile(
-    r"位于|[放存设建装]在|部署[在于]|来自|属于|归.{1,8}(?:管|所有)|只有|仅有|负责|名叫|叫做|默认|地址|版本|端口"
-    r"|密码|账号|截止|每[天周月年次]|改[为成名]|换成|依赖|基于|等于|[^，。]{1,12}[是为](?:由|用|以)"
+    r"\b(?:is|are|has|have|must|only|every|each|never|always|by|owns?|costs?|pays?|holds?|keeps?|kept"
+    r"|lives?|runs?|uses?|goes|called|named|until|before|after|per|minimum|maximum|limit|at least"
+    r"|at most|because|responsible|contact|deadline|belongs?|writes?|wants?|needs?|can only)\b"
+    r"|位于|[放存设建装]在|部署[在于]|来自|属于|归.{1,8}(?:管|所有)|[只仅][有能在]|负责|名叫|叫做?|默认|地址|版本|端口"
+    r"|密码|账号|截止|每[天周月年次个]|依赖|基于|等于|[是为](?:由|用|以)|必须|至少|最多|上限|不能|保[存留]|定[在于为]"
+    r"|一共|总共|大概|之[前后]|以[内上下]|要求|可以|[由找让].{1,6}[写管做看查测负]",
+    re.IGNORECASE,
 )
-# Who speaks of himself, or of how he sees it, seldom tells what others must know later.
+# Who speaks of himself, or of how he sees it, seldom says what others must know later.
 _CHATS = re.compile(
-    r"\b(?:i|me|my|we|us|let's|thanks?|maybe|perhaps|honest|fine|well)\b|我|咱|谢谢|也许|大概|觉得|说实话",
+    r"\b(?:i|me|my|maybe|perhaps|honest(?:ly)?|fine|well|sorry|btw|guess|feel|hope|love|sounds?|wow|oh"
+    r"|ouch|nice|great|good|cool|agreed|noted|exactly|right|sure|seriously|funny|cute|poor)\b"
+    r"|我(?!们)|谢谢|也许|觉得|说实话|收到|好的|明白|辛苦|放心|佩服|加油|同意|没事",
+    re.IGNORECASE,
+)
+_JOKES = re.compile(
+    r"^(?:morning|afternoon|evening)\b|[:;]-?[)D(P]|[😀-🙏🤣🥲👍❤]"
+    r"|\b(?:lol|rofl|haha\w*|hehe\w*|ha|hi|hello|hey|bye|cheers|thanks|thank you"
+    r"|good (?:morning|afternoon|evening|night)|see you|have a (?:nice|good)|congrat\w*)\b"
+    r"|哈哈|嘿嘿|呵呵|笑死|大家好|早上好|下午好|晚上好|你好|再见|明天见|拜拜|早安|晚安",
     re.IGNORECASE,
 )
 _ASKS = re.compile(
-    r"[?？][”」』\"'）)]*$|[吗呢][。.]?$|^请|^麻烦"
+    r"[?？][”」』\"'）)]*(?:\s*\S{0,3})?$|[吗呢][。.]?$|^请|^麻烦"
     r"|^(?:[\w ]{0,20}, )?(?:please|can|could|would|will) (?:you )?\b",
     re.IGNORECASE,
 )
 
+# Who says what is to be done.
+_AIMS = re.compile(
+    r"\b(?:please|we (?:need|want|have to|must|should|are going to)|let's|build|write|make|plan"
+    r"|i(?:'d| would)? (?:need|want|like)|create|set up|help|goal|today|project)\b"
+    r"|请|帮|要|做|搭建|目标|今天|项目|需求",
+    re.IGNORECASE,
+)
 
-def render_wording(sentence: str) -> int:
-    """Count the numbers, names, paths and quotes of a sentence."""
-    count = sum(len(pattern.findall(sentence)) for pattern in (_TELLS, _NAME, _STATES))
-    return max(0, min(_MOST_TOLD, count) - len(_CHATS.findall(sentence)))
+MOST_SENTENCES = 2_000
+"""The largest number of sentences that are looked at, the newest."""
 
-
-def prefers(sentence: str) -> bool:
-    """Return True if the sentence states a preference of its author."""
-    return _PREFERS.search(sentence) is not None
-
-
-def render_section(sentence: str) -> str:
-    """Return the section of a summary that the wording of a sentence suggests."""
-    if _ASKS.search(sentence):
-        return "context_clues"
-    sounds = (name for name, pattern in _SOUNDS.items() if pattern.search(sentence))
-    return next(sounds, "important_facts" if render_wording(sentence) else "context_clues")
-
-
-BY = "extractive (LexRank)"
-
-MOST_SENTENCES = 300
-"""So many are compared with each other, those that say most and the newest."""
-
-# Each sentence hangs together with so many others at most, those that are most like it.
-_MOST_LIKE = 8
-# How much of a sentence's rank its neighbours have; it is PageRank's usual factor.
-_DAMPING = 0.85
-_MOST_ROUNDS = 1_000
-_TOLERANCE = 1e-3  # of a rank, on average
-
-_LONGEST = 300
+_LONGEST = 500
 _LONGEST_GOAL = 120
-_FEWEST_WORDS = 3
+_FEWEST_WORDS = 2
+_MOST_VALUES = 4
 
 _AFTER_NUMBER = re.compile(r"(?<=\d)\.\s+(?=[^\W\d_])")
 _AUTHOR = re.compile(r" \([^()]*\)$")
 
-_RANKS = {
-    "key_decisions": 0,
-    "pending_tasks": 1,
-    "next_steps": 1,
-    "unresolved_issues": 1,
-    "user_preferences": 1,
+_OF_SECTION = {
+    "key_decisions": 3.0,
+    "pending_tasks": 1.0,
+    "next_steps": 1.0,
+    "unresolved_issues": 1.5,
+    "user_preferences": 1.0,
 }
+_OF_CORRECTION = 4.0
+_OF_CHANGE = 2.0
+_POWER = 0.4
+_OF_GUESS = 0.5
+_OF_EARLIER = 0.5
 
 
 class _Candidate(NamedTuple):
     """A candidate sentence for a section; `order` is its position in the conversation.
 
-    `is_sure` is True if its wording clearly belongs to the section.
+    `score` is what it says, in values. `is_sure` is True if its wording clearly belongs to the
+    section. `before` is the sentence before it in its message.
     """
 
     section: str
     text: str
     order: int
-    told: int = 0
+    score: float = 0.0
     is_sure: bool = True
+    before: str = ""
 
     @property
-    def rank(self) -> int:
-        """The priority of a candidate if there is no room for all; lower ones come first."""
-        return _RANKS.get(self.section, 2) if self.is_sure else 2
+    def key(self) -> str:
+        """Its words, for comparison with those of others."""
+        return f" {' '.join(of_note(_bare(self.text)))} "
+
+    @property
+    def cost(self) -> int:
+        """Its tokens in a summary."""
+        return tokens.estimate(without_message_ids(self.text)) + 2
 
 
 def summarize(
@@ -151,44 +155,110 @@ def summarize(
     most: int,
     patterns: Mapping[Kind, Sequence[str]] | None = None,
     asked_now: str = "",
+    *,
+    replaced: Sequence[Replaced] = (),
+    later: Sequence[ShownMessage] = (),
 ) -> Sections:
     """Return the sections of a summary of about `most` tokens, with those of an `earlier` one.
 
-    `facts` and `asked_now` are included regardless of their length. `patterns` are those of
-    `memory.patterns`.
+    As many of `facts` are included as fit into half of it, and `asked_now` regardless of its
+    length. `patterns` are those of `memory.patterns`. What is `replaced` is left out, and so is
+    what these or the `later` messages correct.
     """
     goal = list(earlier.get(GOAL) or _goal(messages))
-    sections = completed(opened({GOAL: goal}, asked_now), facts)
-    keys = [_key(item) for items in sections.values() for item in items]
-    candidates: dict[str, _Candidate] = {}
-    for candidate in [*_earlier(earlier), *_said(messages, patterns)]:
-        key = _key(candidate.text)
-        if not any(held in key or key in held for held in keys):
-            candidates.setdefault(key, candidate)
-    tokens_left = most - sum(_cost(item) for items in sections.values() for item in items)
-    every = list(candidates.values())
-    chosen = []
-    for candidate in (
-        every
-        if sum(_cost(candidate.text) for candidate in every) <= tokens_left
-        else _best_first(every)
-    ):
-        cost = _cost(candidate.text)
-        if cost <= tokens_left:
-            tokens_left -= cost
-            chosen.append(candidate)
-    for candidate in sorted(chosen, key=lambda one: one.order):
+    candidates = [*_earlier(earlier), *_said(messages, patterns)][-MOST_SENTENCES:]
+    displaced = _displaced(candidates, later)
+    kept_facts = _current_facts(facts, candidates, displaced)
+    sections = completed(opened({GOAL: goal}, asked_now), fitting_facts(kept_facts, most))
+    chosen = _choose(
+        [
+            candidate
+            for candidate in _unique(candidates, sections)
+            if candidate.order not in displaced
+            and not states_replaced(_bare(candidate.text), replaced)
+        ],
+        most - sum(tokens.estimate(item) + 2 for items in sections.values() for item in items),
+        frozenset(displaced.values()),
+    )
+    for candidate in sorted(chosen, key=lambda candidate: candidate.order):
         sections.setdefault(candidate.section, []).append(candidate.text)
     return {name: sections[name] for name in SECTIONS if sections.get(name)}
 
 
+def _displaced(candidates: Sequence[_Candidate], later: Sequence[ShownMessage]) -> dict[int, int]:
+    """Return the orders of the candidates that a later sentence corrects, with those of these."""
+    statements = [_statement(candidate) for candidate in candidates]
+    order = max((candidate.order for candidate in candidates), default=0)
+    for message in later:
+        before = ""
+        for piece, _ in _pieces(message.content):
+            order += 1
+            if not is_chatter(piece):
+                statements.append(corrections.read_statement(piece, order, before))
+            before = piece
+    return corrections.find_displaced(statements)
+
+
+def _statement(candidate: _Candidate) -> Statement:
+    bare = _bare(candidate.text)
+    if is_chatter(bare):
+        return Statement(candidate.order, frozenset(), frozenset())
+    return corrections.read_statement(bare, candidate.order, candidate.before)
+
+
+def _current_facts(
+    facts: Iterable[PinnedFact], candidates: Sequence[_Candidate], displaced: Mapping[int, int]
+) -> list[PinnedFact]:
+    """Return the facts whose sentence nothing corrects."""
+    gone = [candidate.key for candidate in candidates if candidate.order in displaced]
+    return [
+        fact for fact in facts if not any(_Candidate("", fact.title, 0).key in key for key in gone)
+    ]
+
+
+def _unique(candidates: Iterable[_Candidate], sections: Sections) -> list[_Candidate]:
+    """Return the candidates that repeat neither each other nor what is in the sections."""
+    held = [_Candidate("", item, 0).key for items in sections.values() for item in items]
+    unique: dict[str, _Candidate] = {}
+    for candidate in candidates:
+        key = candidate.key
+        if not any(other in key or key in other for other in held):
+            unique.setdefault(key, candidate)
+    return list(unique.values())
+
+
+def _choose(
+    candidates: Sequence[_Candidate], most: int, correcting: frozenset[int]
+) -> list[_Candidate]:
+    """Return the candidates that say most for their length, within `most` tokens."""
+    chosen = []
+    for candidate in sorted(
+        candidates, key=lambda candidate: (-_worth(candidate, correcting), -candidate.order)
+    ):
+        if candidate.cost <= most:
+            most -= candidate.cost
+            chosen.append(candidate)
+    return chosen
+
+
+def _worth(candidate: _Candidate, correcting: frozenset[int]) -> float:
+    score = candidate.score + (_OF_CORRECTION if candidate.order in correcting else 0.0)
+    if candidate.is_sure and score > 0:
+        score += _OF_SECTION.get(candidate.section, 0.0)
+    return score / float(candidate.cost**_POWER)
+
+
 def _goal(messages: Sequence[ShownMessage]) -> list[str]:
-    """Return the sentences in which the first human stated the goal."""
+    """Return the sentences in which a human stated the goal, else the first ones of a human."""
+    first: list[str] = []
     for message in messages:
         content = harmless(message.content) if message.author_type == "human" else ""
-        if content:
-            return [_by(message, _beginning(message.content) or _cut(content, _LONGEST))]
-    return []
+        goal = _beginning(message.content) if content else ""
+        if goal and _AIMS.search(goal):
+            return [_by(message, goal)]
+        if content and not first:
+            first = [_by(message, goal or _cut(content, _LONGEST))]
+    return first
 
 
 def _beginning(content: str) -> str:
@@ -196,6 +266,8 @@ def _beginning(content: str) -> str:
     begun = ""
     for piece, _ in _pieces(content):
         sentence = harmless(piece)
+        if _JOKES.search(sentence):
+            continue
         if begun and len(begun) + len(sentence) > _LONGEST_GOAL:
             break
         begun = f"{begun} {_cut(sentence, _LONGEST)}".strip()
@@ -205,37 +277,84 @@ def _beginning(content: str) -> str:
 def _earlier(earlier: Mapping[str, Sequence[str]]) -> Iterator[_Candidate]:
     items = [(name, item) for name in earlier if name != GOAL for item in earlier[name]]
     for order, (name, item) in enumerate(items, -len(items)):
-        yield _Candidate(name, item, order, render_wording(_bare(item)))
+        yield _Candidate(name, item, order, score_sentence(_bare(item)) + _OF_EARLIER)
 
 
 def _said(
     messages: Sequence[ShownMessage], patterns: Mapping[Kind, Sequence[str]] | None
 ) -> Iterator[_Candidate]:
     """Yield the sentences of the messages, each once."""
-    seen: set[str] = set()
+    seen: Counter[str] = Counter()
+    order = 0
     for message in messages:
         if message.author_type == "system":
             continue
-        new, repeated, first = [], [], len(seen)
-        for piece, heads in _pieces(message.content):
-            if piece not in seen:
-                new.append(piece)
-            elif not heads:
-                repeated.append(piece)
-            seen.add(piece)
+        new, repeated = _new_pieces(message.content, seen)
         noted = _noted(_without(message.content, repeated), patterns) if new else {}
-        for order, piece in enumerate(new, first):
+        for piece, before in zip(new, ["", *new], strict=False):
+            order += 1
             sentence = harmless(piece)
-            if not sentence or len(of_question(sentence)) < _FEWEST_WORDS:
-                continue
-            score, text = render_wording(sentence), _by(message, _cut(sentence, _LONGEST))
-            section = next((noted[title] for title in noted if title in piece), "")
-            if not section and message.author_type == "human" and prefers(sentence):
-                section = "user_preferences"
-            if section:
-                yield _Candidate(section, text, order, score)
-            else:
-                yield _Candidate(render_section(sentence), text, order, score, is_sure=False)
+            if sentence and len(of_question(sentence)) >= _FEWEST_WORDS:
+                section = next((noted[title] for title in noted if title in piece), "")
+                yield _candidate(message, sentence, section, order)._replace(before=before)
+
+
+def _new_pieces(content: str, seen: Counter[str]) -> tuple[list[str], list[str]]:
+    """Return the sentences of a text that were not seen yet, and those that were."""
+    new, repeated = [], []
+    for piece, heads in _pieces(content):
+        if not seen[piece]:
+            new.append(piece)
+        elif not heads:
+            repeated.append(piece)
+        seen[piece] += 1
+    return new, repeated
+
+
+def _candidate(message: ShownMessage, sentence: str, section: str, order: int) -> _Candidate:
+    text = _by(message, _cut(sentence, _LONGEST))
+    score = score_sentence(sentence)
+    if not section and message.author_type == "human" and prefers(sentence):
+        section = "user_preferences"
+    if section:
+        return _Candidate(section, text, order, score)
+    section = guess_section(sentence)
+    guess = _OF_GUESS if section != "context_clues" and score > 0 else 0.0
+    return _Candidate(section, text, order, score + guess, is_sure=False)
+
+
+def score_sentence(sentence: str) -> float:
+    """Return how much a sentence says: its values and statements, less its chatter."""
+    values, rest = corrections.find_values(sentence)
+    chats = len(_CHATS.findall(sentence))
+    score = min(_MOST_VALUES, len(values)) + 0.5 * min(2, len(_STATES.findall(rest))) - 0.5 * chats
+    if is_chatter(sentence):
+        return min(0.0, score - _MOST_VALUES)
+    change = _OF_CHANGE if values and corrections.changes(sentence) else 0.0
+    return max(0.1, score + change)
+
+
+def is_chatter(sentence: str) -> bool:
+    """Return True for questions, and for greetings and jokes without a figure or a code."""
+    if _ASKS.search(sentence):
+        return True
+    if not _JOKES.search(sentence):
+        return False
+    return all(kind == "name" for kind, _ in corrections.find_values(sentence)[0])
+
+
+def prefers(sentence: str) -> bool:
+    """Return True if the sentence states a preference of its author."""
+    return _PREFERS.search(sentence) is not None
+
+
+def guess_section(sentence: str) -> str:
+    """Return the section of a summary that the wording of a sentence suggests."""
+    if is_chatter(sentence):
+        return "context_clues"
+    sounds = (name for name, pattern in _SOUNDS.items() if pattern.search(sentence))
+    has_values = bool(corrections.find_values(sentence)[0])
+    return next(sounds, "important_facts" if has_values else "context_clues")
 
 
 def _pieces(content: str) -> Iterator[tuple[str, bool]]:
@@ -265,79 +384,10 @@ def _noted(text: str, patterns: Mapping[Kind, Sequence[str]] | None) -> Mapping[
     }
 
 
-def _best_first(candidates: Sequence[_Candidate]) -> list[_Candidate]:
-    """Sort by section, then by the information in a sentence and its rank."""
-    most = sorted(candidates, key=lambda one: (one.rank, -one.order))[:MOST_SENTENCES]
-    terms = [frozenset(of_question(_bare(candidate.text))) for candidate in most]
-    worn, ranks = _worn(terms), _ranks(terms)
-    best = sorted(range(len(most)), key=lambda at: (-ranks[at], at))
-    placed = [
-        (
-            most[index].rank,
-            (1 + position / len(most)) * worn[index] / (1 + most[index].told),
-            position,
-        )
-        for position, index in enumerate(best)
-    ]
-    return [most[best[position]] for *_, position in sorted(placed)]
-
-
-def _worn(sentences: Sequence[frozenset[str]]) -> list[float]:
-    """Return for each sentence the mean number of sentences that contain one of its words.
-
-    A statement that is repeated in other words has less information than one that is made once.
-    """
-    counts = Counter(term for terms in sentences for term in terms)
-    return [sum(counts[term] for term in terms) / max(len(terms), 1) for terms in sentences]
-
-
-def _ranks(sentences: Sequence[frozenset[str]]) -> list[float]:
-    """Return the LexRank of each sentence, given by its words.
-
-    The weights of a sentence's links sum to one, so plain power iteration computes PageRank here.
-    """
-    links: list[list[tuple[int, float]]] = []
-    for likeness in _alike(sentences):
-        total = sum(likeness.values())
-        links.append([(index, share / total) for index, share in likeness.items()])
-    ranks = [0.0] * len(links)
-    for _ in range(_MOST_ROUNDS):
-        previous, ranks = ranks, [0.0] * len(links)
-        for rank, neighbours in zip(previous, links, strict=True):
-            for index, weight in neighbours:
-                ranks[index] += rank * weight
-        ranks = [_DAMPING * rank + 1.0 for rank in ranks]
-        change = sum(abs(new - old) for new, old in zip(ranks, previous, strict=True))
-        if change < _TOLERANCE * len(links):
-            break
-    return [round(rank, 6) for rank in ranks]
-
-
-def _alike(sentences: Sequence[frozenset[str]]) -> Iterator[Mapping[int, float]]:
-    """Yield for each sentence its most similar sentences, with the cosine of their words."""
-    holding: dict[str, list[int]] = {}
-    for index, terms in enumerate(sentences):
-        for term in terms:
-            holding.setdefault(term, []).append(index)
-    for index, terms in enumerate(sentences):
-        shared = Counter(chain.from_iterable(holding[term] for term in terms))
-        del shared[index]
-        likeness = {
-            neighbour: count / math.sqrt(len(terms) * len(sentences[neighbour]))
-            for neighbour, count in shared.items()
-        }
-        yield dict(heapq.nsmallest(_MOST_LIKE, likeness.items(), key=_most_alike_first))
-
-
-def _most_alike_first(neighbour: tuple[int, float]) -> tuple[float, int]:
-    index, likeness = neighbour
-    return -likeness, index
-
-
 def _by(message: ShownMessage, sentence: str) -> str:
-    """Return a sentence with its author's name appended, unless the name looks like a role."""
+    """Return a sentence with its author, unless the name looks like a role, and its message id."""
     name = harmless(message.author_name or message.author_id)
-    return f"{sentence} ({name})" if name else sentence
+    return f"{sentence} ({name}, {message.id})" if name else f"{sentence} ({message.id})"
 
 
 def _bare(item: str) -> str:
@@ -347,11 +397,3 @@ def _bare(item: str) -> str:
 
 def _cut(sentence: str, longest: int) -> str:
     return sentence if len(sentence) <= longest else cut_text(sentence, longest - 1) + "…"
-
-
-def _cost(item: str) -> int:
-    return tokens.estimate(item) + 2
-
-
-def _key(item: str) -> str:
-    return f" {' '.join(of_note(_bare(item)))} "

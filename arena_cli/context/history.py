@@ -221,7 +221,7 @@ def shown_to_others(message: Message) -> ShownMessage:
 _HEADING = re.compile("#{1,6} ")
 
 MOST_TITLES = 40
-"""Titles of pinned messages that an agent is shown instead of them; the newest."""
+"""The largest number of titles that an agent is shown in place of pinned messages."""
 
 LONGEST_NOTE = 800
 """Characters of a note that an agent is shown; a note is to be read at a glance."""
@@ -259,18 +259,25 @@ class Memory(NamedTuple):
 NOTHING = Memory()
 
 
-def stable(summary: str, summarised: int, titles: Sequence[Note]) -> str:
-    """Return the text before the messages; it only changes with the summary and pinned messages."""
+def stable(summary: str, summarised: int, titles: Sequence[Note], unlisted: int = 0) -> str:
+    """Return the text before the messages; it only changes with the summary and pinned messages.
+
+    `unlisted` is the number of pinned messages of which not even the title is shown.
+    """
     paragraphs = []
     if summary:
         paragraphs.append(f"{render.SUMMARISED.format(count=summarised)}\n{summary}")
-    if titles:
-        listed = [f"- {_headline(note)}" for note in titles[-MOST_TITLES:]]
-        omitted = len(titles) - len(listed)
-        listed += [f"- and {omitted} older"] if omitted else []
+    if titles or unlisted:
+        listed = [title_line(note) for note in titles]
+        listed += [f"- and {unlisted} more; a search of the notes finds them"] if unlisted else []
         listing = "\n".join(listed)
         paragraphs.append(f"{render.TITLES_ONLY}\n{listing}")
     return "\n\n".join(paragraphs)
+
+
+def title_line(note: Note) -> str:
+    """Return a note as it is listed if there is only room for its title."""
+    return f"- {_headline(note)}"
 
 
 def noted(note: Note) -> str:

@@ -12,16 +12,31 @@ from typing import NamedTuple
 from arena_cli.context import history as history_module
 from arena_cli.context import render
 from arena_cli.context.history import NOTHING, History, Memory, Pinned, RecalledNote, Selection
+from arena_cli.context.summary import shorten_summary
 from arena_cli.context.tokens import estimate
 from arena_cli.notes.model import Note
 from arena_cli.protocol import AgentInput, Invocation, MemberInfo, Message, ShownMessage
 from arena_cli.workspace.models import ContextSettings, Member, Team
 
-# What the summary, the pinned messages and the notes may take at most of the room for messages;
-# of what the summary and what is new leave of it, in the case of pinned messages.
-SUMMARY_SHARE = 0.5
-_PINNED_SHARE = 0.5
-_NOTES_SHARE = 0.15
+KEEP = 0.5
+"""The share of the room for messages that the newest ones have, whatever else there is."""
+
+SHARE = 0.25
+"""The share of the room that the summary may take, and so may pinned messages, and notes."""
+
+# A summary longer than its share is shown as it is up to this share, then shortened.
+_LARGEST_SUMMARY = 0.5
+# A summary shorter than this says nothing.
+_LEAST_SUMMARY = 40
+NOTES_LEFT = 0.125
+"""The share of the room that the summary and pinned messages leave to notes."""
+
+# The tokens of the lines around titles.
+_TITLES_FRAME = 36
+# The share of their room that pinned messages take in full if others are listed by title.
+_IN_FULL = 0.6
+
+_NOTES_FRAME = estimate(render.NOTES) + 2
 
 SHOWN_WHOLE = "the message that it comes from is shown whole"
 NO_ROOM = "there is no room"
@@ -31,14 +46,16 @@ BETTER_ONES = "there are as many better ones as are shown"
 class Chosen(NamedTuple):
     """The selected context of an agent. Tokens are estimates, uncorrected.
 
-    `pinned` are shown in addition to the newest messages; of `titles` there is only room for the
-    titles. `withheld` are notes that are not shown, with the reason.
+    `pinned` are shown in addition to the newest messages. `titles` are the notes of the other
+    pinned messages, the best first; the first `listed` of them are shown by title. `withheld` are
+    notes that are not shown, with the reason.
     """
 
     selection: Selection
     has_summary: bool
     pinned: list[Pinned]
     titles: list[Note]
+    listed: int
     notes: list[RecalledNote]
     withheld: list[tuple[RecalledNote, str]]
     stable: str
@@ -47,30 +64,47 @@ class Chosen(NamedTuple):
     noted_tokens: int
 
 
+class _Pins(NamedTuple):
+    """The choice among pinned messages, the text before the messages, and the messages."""
+
+    pinned: list[Pinned]
+    titles: list[Note]
+    listed: int
+    stable: str
+    stable_tokens: int
+    selection: Selection
+
+
 def choose_context(
-    agent_id: str, history: History, trigger: Sequence[str], memory: Memory, room: int
+    agent_id: str,
+    history: History,
+    trigger: Sequence[str],
+    memory: Memory,
+    room: int,
+    keep: float = KEEP,
 ) -> Chosen:
     """Choose the context of an agent within that room, in estimated tokens.
 
-    `trigger` are the ids of the messages that are new to the agent; they are always shown.
+    `trigger` are the ids of the messages that are new to the agent; they are always shown. `keep`
+    is the share of the room for the newest messages.
     """
     new = _weight_of(filter(None, map(history.message, trigger)), history)
-    memory = fitting(memory, room, new)
-    pinned, titles, selection = _pinned(agent_id, history, trigger, memory, room, new)
-    stable = history_module.stable(memory.summary, memory.summarised, titles)
-    stable_tokens = estimate(stable)
+    memory = fit_summary(memory, room, new, keep)
+    pins = _choose_pins(agent_id, history, trigger, memory, room, new, keep)
+    selection = pins.selection
     notes: list[RecalledNote] = []
     withheld: list[tuple[RecalledNote, str]] = []
     noted = ""
     noted_tokens = 0
-    beside = stable_tokens + new + _weight_of((entry.message for entry in pinned), history)
-    most = min(int(room * _NOTES_SHARE), room - beside)
+    left = room - pins.stable_tokens - _weight_of((pin.message for pin in pins.pinned), history)
+    newest = max(new, min(int(room * keep), history.tokens_after(memory.upto)))
+    most = min(int(room * SHARE), left - newest) - _NOTES_FRAME
     while memory.notes:
         notes, withheld = _notes(memory, {entry.id for entry in selection.messages}, most)
         noted = "\n".join(history_module.noted(shown_note.note) for shown_note in notes)
-        noted_tokens = estimate(noted)
-        tokens_left = room - stable_tokens - noted_tokens
-        less = _select(agent_id, history, trigger, memory, pinned, tokens_left)
+        noted_tokens = estimate(render.memory_paragraph(render.NOTES, noted))
+        tokens_left = room - pins.stable_tokens - noted_tokens
+        less = _select(agent_id, history, trigger, memory, pins.pinned, tokens_left)
         if less.start <= selection.start:
             break
         # The notes may have pushed out messages that other notes come from.
@@ -78,12 +112,13 @@ def choose_context(
     return Chosen(
         selection=selection,
         has_summary=bool(memory.summary),
-        pinned=pinned,
-        titles=titles,
+        pinned=pins.pinned,
+        titles=pins.titles,
+        listed=pins.listed,
         notes=notes,
         withheld=withheld,
-        stable=stable,
-        stable_tokens=stable_tokens,
+        stable=pins.stable,
+        stable_tokens=pins.stable_tokens,
         noted=noted,
         noted_tokens=noted_tokens,
     )
@@ -93,55 +128,118 @@ def _weight_of(messages: Iterable[ShownMessage], history: History) -> int:
     return sum(map(history.weight_of, messages))
 
 
-def fitting(memory: Memory, room: int, new: int = 0) -> Memory:
-    """Return the memory, without its summary if that would leave too little room for messages.
+def fit_summary(memory: Memory, room: int, new: int = 0, keep: float = KEEP) -> Memory:
+    """Return the memory with a summary that leaves room for messages: with fewer items, or none.
 
     `new` are the tokens of the messages that are always shown.
     """
-    if estimate(memory.summary) <= min(room * SUMMARY_SHARE, room - new):
+    if not memory.summary:
         return memory
+    share = min(_LARGEST_SUMMARY, 1 - keep)
+    share -= NOTES_LEFT if memory.pinned or memory.notes else 0.0
+    most = int(min(room * share, room - new))
+    tokens = _summary_tokens(memory)
+    if tokens <= most:
+        return memory
+    most -= tokens - estimate(memory.summary)
+    summary = shorten_summary(memory.summary, most) if most >= _LEAST_SUMMARY else ""
+    if summary:
+        return memory._replace(summary=summary)
     return memory._replace(summary="", upto=0, summarised=0)
 
 
-def _pinned(
+def _summary_tokens(memory: Memory) -> int:
+    """Return the tokens of the summary as it is shown."""
+    text = history_module.stable(memory.summary, memory.summarised, ())
+    return estimate(render.memory_paragraph(render.BEFORE, text))
+
+
+def _choose_pins(
     agent_id: str,
     history: History,
     trigger: Sequence[str],
     memory: Memory,
     room: int,
     new: int,
-) -> tuple[list[Pinned], list[Note], Selection]:
+    keep: float,
+) -> _Pins:
     """Choose the pinned messages to show in addition to the newest.
 
-    If there is no room for all, the newest pinned ones are kept. Returns them, the notes of which
-    only the title is shown, and the messages to show.
+    If there is no room for all, approved ones and the newest come first.
     """
     by_id = {entry.message.id: entry for entry in memory.pinned}
-    most = int((room - estimate(memory.summary) - new) * _PINNED_SHARE)
+    most = _room_for_pins(history, memory, room, new, keep) if by_id else 0
     beside: list[Pinned] = []
     while True:
-        chosen, titles = _within(beside, history, most)
-        stable = estimate(history_module.stable(memory.summary, memory.summarised, titles))
+        chosen, titles, title_room = _within(beside, history, most)
+        stable, listed = _stable(memory, titles, title_room)
+        tokens = estimate(render.memory_paragraph(render.BEFORE, stable))
         used = _weight_of((entry.message for entry in chosen), history)
-        if chosen and used > room - stable - new:
+        if chosen and used > room - tokens - new:
             most = used - 1  # the titles of others leave no room for as many
             continue
-        selection = _select(agent_id, history, trigger, memory, chosen, room - stable)
+        selection = _select(agent_id, history, trigger, memory, chosen, room - tokens)
         older = history.older(by_id, selection.start) if by_id else []
         # What is shown beside the newest pushes others out of them: until nothing more is.
         if len(older) <= len(beside):
-            return chosen, titles, selection
+            return _Pins(chosen, titles, listed, stable, tokens, selection)
         beside = [by_id[message_id] for message_id in older]
+
+
+def _room_for_pins(history: History, memory: Memory, room: int, new: int, keep: float) -> int:
+    """Return the tokens for pinned messages and titles.
+
+    They have their share, as far as the newest messages and the summary leave it. Room that the
+    messages do not take is added in steps, so that the beginning of the input seldom changes.
+    """
+    share = int(room * SHARE)
+    left = room - _summary_tokens(memory) - int(room * NOTES_LEFT)
+    unused = left - max(new, history.tokens_after(memory.upto))
+    steps = unused // share * share if share > 0 else 0
+    return max(0, min(share, left - max(new, int(room * keep))), steps)
 
 
 def _within(
     pinned: Sequence[Pinned], history: History, most: int
-) -> tuple[list[Pinned], list[Note]]:
-    """Return the newest within `most` tokens, and the notes of the others, oldest first."""
-    index = len(pinned)
-    while index and (most := most - history.weight_of(pinned[index - 1].message)) >= 0:
-        index -= 1
-    return list(pinned[index:]), [entry.note for entry in pinned[:index]]
+) -> tuple[list[Pinned], list[Note], int]:
+    """Return the pinned messages that fit, the notes of the others, and the room for titles.
+
+    Messages are sorted from oldest to newest, notes from best to worst.
+    """
+    if _weight_of((entry.message for entry in pinned), history) <= most:
+        return list(pinned), [], 0
+    most = max(0, most - _TITLES_FRAME)
+    left = int(most * _IN_FULL)
+    chosen: list[Pinned] = []
+    titles: list[Note] = []
+    for entry in sorted(pinned, key=best_first):
+        cost = history.weight_of(entry.message)
+        if cost <= left:
+            left -= cost
+            chosen.append(entry)
+        else:
+            titles.append(entry.note)
+    used = _weight_of((entry.message for entry in chosen), history)
+    return sorted(chosen, key=lambda entry: entry.message.seq), titles, most - used
+
+
+def best_first(entry: Pinned) -> tuple[bool, int]:
+    """Return the key that sorts pinned messages: approved ones, then the newest, first."""
+    return entry.note.status != "approved", -entry.message.seq
+
+
+def _stable(memory: Memory, titles: Sequence[Note], room: int) -> tuple[str, int]:
+    """Return the text before the messages, and the number of titles in it."""
+    listed: list[Note] = []
+    for note in titles[: history_module.MOST_TITLES]:
+        room -= estimate(history_module.title_line(note)) + 1
+        if room < 0:
+            break
+        listed.append(note)
+    text = history_module.stable(
+        memory.summary, memory.summarised, listed[::-1], len(titles) - len(listed)
+    )
+    return text, len(listed)
 
 
 def _select(
@@ -176,7 +274,7 @@ def _notes(
     notes: list[RecalledNote] = []
     withheld: list[tuple[RecalledNote, str]] = []
     for entry in memory.notes:
-        cost = estimate(history_module.noted(entry.note))
+        cost = estimate(render.memory_paragraph("", history_module.noted(entry.note)))
         if not entry.note.is_shared and entry.note.source in message_ids:
             withheld.append((entry, SHOWN_WHOLE))
         elif len(notes) >= memory.most_notes:
@@ -249,12 +347,13 @@ class Limits(NamedTuple):
 
     `factor` is the ratio of the model's token counts to the estimates; the agent is asked to be
     concise from the share `concise_from` of the room on. `most`, in estimated tokens, is a lower
-    limit.
+    limit. `keep` is the share of the room for the newest messages.
     """
 
     factor: float = 1.0
     concise_from: float = 1.0
     most: int | None = None
+    keep: float = KEEP
 
 
 UNLIMITED = Limits()
@@ -292,13 +391,15 @@ def build(
     limits: Limits = UNLIMITED,
 ) -> Built:
     """Build the input of one call of an agent."""
-    chosen = choose_context(head.agent_id, history, call.trigger, memory, _room(head, limits))
+    room = room_for_messages(head, limits)
+    chosen = choose_context(head.agent_id, history, call.trigger, memory, room, limits.keep)
     selection = chosen.selection
     digests = selection.digests
     memory_context = (
         "\n\n".join(paragraph for paragraph in (chosen.stable, chosen.noted) if paragraph) or None
     )
-    is_concise = usage_ratio(head, history, memory, limits.factor) >= limits.concise_from
+    usage_ratio = sum_usage(head, history, memory, chosen, limits.factor) / max(head.room, 1)
+    is_concise = usage_ratio >= limits.concise_from
     input_hash = head.digest.of(
         call.invocation,
         call.turn,
@@ -330,24 +431,26 @@ def build(
     return Built(built, input_hash, round(used * limits.factor), digests, chosen)
 
 
-def usage_ratio(head: Head, history: History, memory: Memory, factor: float = 1.0) -> float:
-    """Return the share of the window's room that everything that is not summarised takes."""
-    return sum_usage(head, history, memory, factor) / max(head.room, 1)
-
-
-def sum_usage(head: Head, history: History, memory: Memory, factor: float = 1.0) -> int:
+def sum_usage(
+    head: Head, history: History, memory: Memory, chosen: Chosen, factor: float = 1.0
+) -> int:
     """Return the tokens of an input with everything that is not summarised."""
-    used = head.tokens + estimate(memory.summary) + history.tokens_after(memory.upto)
-    return round(used * max(factor, 1.0))
+    unshown = estimate(memory.summary) if memory.summary and not chosen.has_summary else 0
+    pinned = _weight_of((entry.message for entry in chosen.pinned), history)
+    used = head.tokens + chosen.stable_tokens + unshown + pinned + chosen.noted_tokens
+    return round((used + history.tokens_after(memory.upto)) * max(factor, 1.0))
 
 
 def reaches(head: Head, history: History, seq: int, memory: Memory, limits: Limits) -> bool:
     """Return True if the message of that seq is among the newest that fit into the window."""
-    room = _room(head, limits)
-    return seq > fitting(memory, room).upto and history.tokens_after(seq - 1) <= room
+    room = room_for_messages(head, limits)
+    return (
+        seq > fit_summary(memory, room, 0, limits.keep).upto
+        and history.tokens_after(seq - 1) <= room
+    )
 
 
-def _room(head: Head, limits: Limits) -> int:
+def room_for_messages(head: Head, limits: Limits) -> int:
     """Return the room in addition to the head, in estimated tokens."""
     # What is estimated too high only leaves room unused; and what is loaded reaches no further.
     room = int(head.room / max(limits.factor, 1.0))

@@ -1,20 +1,23 @@
 """Summarise older messages at a turn's end: when a window is full, or at an interval.
 
-Summarised messages stay in the transcript; agents are shown the summary in their place. An invalid
-summary is not used, and another is only tried when there is more to summarise.
+Only the oldest part is summarised, so that the newest messages keep their share of the room and the
+beginning of an input changes seldom. Summarised messages stay in the transcript; agents are shown
+the summary in their place. A summary by an agent that fails a check is asked for once more, then
+the extractive one is used.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from arena_cli.context import extractive, summary, window
-from arena_cli.context.summary import PinnedFact, Sections
+from arena_cli.context import extractive, summary, summary_checks, window
+from arena_cli.context.summary import PinnedFact, Replaced, Sections
+from arena_cli.context.summary_checks import Sources
 from arena_cli.context.tokens import estimate
-from arena_cli.engine import call
+from arena_cli.engine import call, plan
 from arena_cli.engine.plan import Room
 from arena_cli.protocol import ShownMessage, Usage
 from arena_cli.transcript.conversation import Chain
@@ -34,35 +37,41 @@ _SHOWN = 2_000
 
 # However small the smallest window is, the others are to have this much.
 _LEAST_ASKED = 300
+# By so much a summary by an agent may exceed its length.
+_TOLERANCE = 1.25
+_ALMOST = 0.05
+_SMALL_ROOM = 1_000
+_SMALL_ROOM_SHARE = 0.36
+# The share of an agent's own limit of output that its summary may take.
+_OUTPUT_SHARE = 0.8
 
 
 @dataclass(frozen=True)
 class _Old:
     """The input of a summary: messages, oldest first, the earlier summary, facts to include.
 
-    `asked_now` is the request that opened the open chain, if it is among the messages. `tokens` is
-    the estimate for messages and earlier summary. The agent with the smallest window can be shown a
-    summary of `least_shown` tokens, that with the widest one of `most_shown`.
+    `later` are the messages that stay, `replaced` what no longer applies. `asked_now` is the
+    request that opened the open chain, if it is among the messages. `tokens` is the estimate for
+    messages and earlier summary. `asked` is the length to request, in tokens; a summary of more
+    than `most_shown` has room in no window.
     """
 
     messages: Sequence[ShownMessage]
+    later: Sequence[ShownMessage]
     earlier: str
     count: int
     facts: Sequence[PinnedFact]
+    replaced: Sequence[Replaced]
     asked_now: str
     tokens: int
-    least_shown: int
+    asked: int
     most_shown: int
-
-    @property
-    def asked(self) -> int:
-        """The length to request for the summary, in tokens."""
-        shown_tokens = max(_LEAST_ASKED, self.least_shown)
-        return summary.asked_tokens(self.tokens, estimate(self.earlier), shown_tokens)
 
     def too_long(self, text: str) -> str:
         """Explain why a summary is too long; return "" if it is not."""
-        return summary.too_long(self.tokens, estimate(text), self.most_shown)
+        tokens = estimate(summary.without_message_ids(text))
+        earlier = estimate(self.earlier)
+        return summary_checks.find_length_fault(self.tokens, earlier, tokens, self.most_shown)
 
     @property
     def upto(self) -> str:
@@ -95,11 +104,15 @@ async def after_turn(room: Room) -> None:
     compactions = chain.turns[-1].compactions
     if any(not event.rolled_back or not event.is_by_agent for event in compactions):
         return
-    is_full = _tell_usage(room, chain)
-    old = _old(room, chain) if compactions or is_full or _is_due(room) else None
-    if old is None or not (compactions or _is_worth_it(old, fold)):
-        return
-    if room.summarizer is not None and not compactions:
+    full = _report_usage(room, chain)
+    old = _old(room, chain, full) if compactions or full or _is_due(room) else None
+    if old is not None and (compactions or _is_worth_it(old, fold)):
+        await _summarize(room, old, asks=not compactions)
+
+
+async def _summarize(room: Room, old: _Old, *, asks: bool) -> None:
+    """Write a summary: by the summarizing agent, if `asks`, else the extractive one."""
+    if room.summarizer is not None and asks:
         attempt = await _by_agent(room, room.summarizer, old)
         _write(room, old, attempt)
         if not attempt.fault:
@@ -107,32 +120,57 @@ async def after_turn(room: Room) -> None:
     _write(room, old, await _extracted(room, old))
 
 
-def _tell_usage(room: Room, chain: Chain) -> bool:
-    """Write how full the windows of the called agents are; return True if one is full.
+def _report_usage(room: Room, chain: Chain) -> list[str]:
+    """Write how full the windows of the called agents are; return the agents whose window is full.
 
     Each level of an agent is written once.
     """
     fold, history, rules = room.scene.fold, room.scene.history, room.scene.team.config.memory
-    memory = room.scene.summary()
     turn = chain.turns[-1]
     unheard = sum(
         window.weigh(done.message)
         for done in turn.successes()
         if done.message and history.message(done.message.id) is None
     )
-    is_full = False
+    growth = history.tokens_after(turn.started.seq) + unheard
+    full = []
     for agent in turn.called:
         if room.scene.team.member(agent) is None:
             continue
-        head, factor = room.scene.head(agent), fold.counts.factor(agent)
-        used = window.sum_usage(head, history, memory, factor) + round(unheard * max(factor, 1.0))
+        used = _usage(room, agent, chain) + round(unheard * max(fold.counts.factor(agent), 1.0))
         most = room.scene.room(agent)
-        ratio = used / most
-        level = _level(ratio, rules.warn_at, rules.saturated_at)
-        is_full = is_full or level == "saturated"
+        level = _level(used / most, rules.warn_at, rules.saturated_at)
+        if _is_full(room, agent, used, growth):
+            full.append(agent)
         if level and fold.levels.get(agent) not in (level, "saturated"):
             _write_usage(room, agent, level, used, most)
-    return is_full
+    return full
+
+
+def _is_full(room: Room, agent: str, used: int, growth: int) -> bool:
+    """Return True if it is time to summarise what an agent's room for messages and memory holds.
+
+    `growth` are the tokens of the last turn. A summary changes the beginning of the input, so it
+    waits until a turn like the last one would not fit, or until the room is almost used.
+    """
+    scene = room.scene
+    space, saturated_at = scene.room_for_messages(agent), scene.team.config.memory.saturated_at
+    factor = max(scene.fold.counts.factor(agent), 1.0)
+    filled = used / factor - scene.head(agent).tokens
+    if space <= 0 or filled < space * saturated_at:
+        return False
+    return filled + growth > space or filled >= space * (saturated_at + _ALMOST)
+
+
+def _usage(room: Room, agent: str, chain: Chain) -> int:
+    """Return the tokens of an agent's input with everything that is not summarised."""
+    scene, reply = room.scene, chain.turns[-1].replies.get(agent)
+    about = plan.about(agent, reply.phase, chain) if reply else ""
+    memory, head, limits = scene.memory(about), scene.head(agent), scene.limits(agent)
+    chosen = window.choose_context(
+        agent, scene.history, (), memory, window.room_for_messages(head, limits), limits.keep
+    )
+    return window.sum_usage(head, scene.history, memory, chosen, limits.factor)
 
 
 def _level(ratio: float, warn_at: float, saturated_at: float) -> Level | None:
@@ -160,74 +198,141 @@ def _is_due(room: Room) -> bool:
     return len(room.scene.history.after(last.seq if last else 0)) >= every
 
 
-def _old(room: Room, chain: Chain) -> _Old | None:
-    """Return the input of a summary made now; None if nothing can be summarised."""
-    last, history = room.scene.summary(), room.scene.history
-    messages = summary.old_part(history.after(last.upto), chain.turns[-1].started.turn)
+def _old(room: Room, chain: Chain, full: Sequence[str]) -> _Old | None:
+    """Return the input of a summary made now; None if nothing can be summarised.
+
+    If windows are `full`, the newest messages that fit into their share of the smallest of these
+    stay, else the last two turns.
+    """
+    scene, history = room.scene, room.scene.history
+    last = scene.summary()
+    newer = history.after(last.upto)
+    if full:
+        most = min(map(scene.room_for_messages, full)) * scene.team.config.memory.keep
+        messages = summary.oldest(newer, int(most), history.weight_of)
+    else:
+        messages = summary.old_part(newer, chain.turns[-1].started.turn)
     if not messages:
         return None
     upto = max(message.seq for message in messages)
-    pinned = room.scene.memory("").pinned
-    facts = [
-        PinnedFact(pinned_message.note.title, pinned_message.note.kind)
-        for pinned_message in pinned
-        if pinned_message.message.seq <= upto
-    ]
     opening = chain.opening.message
-    is_old = opening.seq <= upto
-    rooms = [_summary_room(room, member) for member in room.scene.team.members]
+    earlier = scene.stored_summary()
+    tokens = sum(map(history.weight_of, messages))
+    rooms = [scene.room_for_messages(member.id) for member in scene.team.members]
+    facts = _facts(room, upto)
+    keep, pinned = scene.team.config.memory.keep, scene.memory("").pinned
+    pinned_tokens = sum(history.weight_of(entry.message) for entry in pinned)
+    shares = [_summary_share(space, pinned_tokens, keep) for space in rooms]
+    length = max(min(shares), min(_LEAST_ASKED, max(shares)))
     return _Old(
         messages=messages,
-        earlier=last.summary,
+        later=newer[len(messages) :],
+        earlier=earlier,
         count=len(messages) + last.summarised,
         facts=facts,
-        asked_now=summary.now_asked(opening, room.language) if is_old else "",
-        tokens=sum(map(history.weight_of, messages)) + estimate(last.summary),
-        least_shown=min(rooms),
-        most_shown=max(rooms),
+        replaced=scene.replaced(),
+        asked_now=summary.now_asked(opening, room.language) if opening.seq <= upto else "",
+        tokens=tokens + estimate(last.summary),
+        asked=summary.asked_tokens(
+            tokens,
+            estimate(last.summary),
+            length,
+            summary.LARGEST_SHARE if full else summary.USUAL_SHARE,
+        ),
+        most_shown=int(max(*shares, _LEAST_ASKED) * _TOLERANCE),
     )
 
 
-def _summary_room(room: Room, member: Member) -> int:
-    """Return the length of the longest summary that a member can be shown, in tokens."""
-    room_tokens = room.scene.room(member.id) / max(room.scene.fold.counts.factor(member.id), 1.0)
-    return int((room_tokens - room.scene.head(member.id).tokens) * window.SUMMARY_SHARE)
+def _summary_share(room_tokens: int, pinned_tokens: int, keep: float) -> int:
+    """Return the length of a summary in a room of that size, in tokens.
+
+    In a small room it may use what pinned messages do not take. In a larger one the free room is
+    worth more: the beginning of the input stays the same for more calls.
+    """
+    if room_tokens >= _SMALL_ROOM:
+        return int(room_tokens * window.SHARE)
+    left = room_tokens * (1 - keep - window.NOTES_LEFT) - pinned_tokens
+    return int(max(room_tokens * window.SHARE, min(left, room_tokens * _SMALL_ROOM_SHARE)))
+
+
+def _facts(room: Room, upto: int) -> list[PinnedFact]:
+    """Return the facts that pin messages up to that seq: approved ones, then the newest, first."""
+    pinned = [entry for entry in room.scene.memory("").pinned if entry.message.seq <= upto]
+    return [
+        PinnedFact(entry.note.title, entry.note.kind)
+        for entry in sorted(pinned, key=window.best_first)
+    ]
 
 
 def _is_worth_it(old: _Old, fold: Fold) -> bool:
-    """Return True if there is more to summarise than in the last summary or attempt."""
-    if old.tokens < 2 * estimate(old.earlier):
-        return False
+    """Return True if there is more to summarise than in the last attempt."""
     last = fold.tried
     return last is None or not last.rolled_back or old.tokens >= last.tokens_before * _GROWN
 
 
 async def _by_agent(room: Room, member: Member, old: _Old) -> _Attempt:
     """Return the summary of an agent, which is asked part by part if its window is small."""
-    most = old.asked
+    most = min(old.asked, int(member.profile.context.max_output_tokens * _OUTPUT_SHARE))
     head = window.Head.of(room.scene.team, member, room.scene.windows.get(member.id))
     batches = _parts(old, head.room - head.tokens, most, room.scene.history.weight_of)
     if not 0 < len(batches) <= MOST_CALLS:
         problem = "its window is too small for what there is to summarise"
         return _Attempt(member.id, "", problem, Usage(cost_usd=0.0))
     attempt = _Attempt(member.id, old.earlier)
+    is_repeated = False
     for number, batch in enumerate(batches, 1):
-        question = summary.question(batch, attempt.text, most, room.language)
-        answer = await call.ask(member, question, room)
-        used = [usage for usage in (attempt.usage, answer.usage) if usage is not None]
-        text, fault = "", answer.error
-        if not fault:
-            text, fault = _checked(answer.text, old if number == len(batches) else None, room)
-        attempt = _Attempt(
-            member.id,
-            answer.text if fault else text,
-            fault,
-            Usage.total(used) if used else None,
-            answer.metadata,
-        )
-        if fault:
+        checked = old if number == len(batches) else None
+        before = attempt
+        attempt, is_rejected = await _ask(room, member, before, batch, most, old, checked)
+        if is_rejected and not is_repeated:
+            is_repeated = True
+            retry = replace(attempt, text=before.text)
+            attempt, _ = await _ask(room, member, retry, batch, most, old, checked)
+        if attempt.fault:
             break
     return attempt
+
+
+async def _ask(
+    room: Room,
+    member: Member,
+    before: _Attempt,
+    batch: Sequence[ShownMessage],
+    most: int,
+    old: _Old,
+    checked: _Old | None,
+) -> tuple[_Attempt, bool]:
+    """Ask an agent about a part; return its summary so far, and True if a check rejects it.
+
+    `before` is the attempt so far; if it is invalid, the agent is asked again, with the reason.
+    `checked` is None if further parts follow.
+    """
+    question = summary.question(
+        batch,
+        summary.without_message_ids(before.text),
+        most,
+        room.language,
+        replaced=old.replaced,
+        fault=before.fault,
+    )
+    answer = await call.ask(member, question, room)
+    used = [usage for usage in (before.usage, answer.usage) if usage is not None]
+    text, fault = "", answer.error
+    if not fault:
+        sources = Sources(
+            batch,
+            before.text,
+            (*(fact.title for fact in old.facts), *(entry.by for entry in old.replaced)),
+        )
+        text, fault = _checked(answer.text, sources, checked, room)
+    attempt = _Attempt(
+        member.id,
+        answer.text if fault else text,
+        fault,
+        Usage.total(used) if used else None,
+        answer.metadata,
+    )
+    return attempt, bool(fault) and not answer.error
 
 
 def _parts(
@@ -255,18 +360,36 @@ def _parts(
     return list(batches)
 
 
-def _checked(answer: str, old: _Old | None, room: Room) -> tuple[str, str]:
+def _checked(answer: str, sources: Sources, old: _Old | None, room: Room) -> tuple[str, str]:
     """Return a summary in arena's form, and why it is invalid; `old` is None for a part."""
     if not answer.strip():
         return "", "it is empty"
     sections = summary.parse_summary(answer)
-    facts = old.facts if old else ()
-    fault = summary.fault(sections, ())
-    completed = summary.completed(summary.opened(sections, old.asked_now if old else ""), facts)
+    source = sources.text
+    fault = (
+        summary_checks.find_form_fault(sections)
+        or summary_checks.find_order(answer)
+        or summary_checks.find_other_script(sections, source)
+        or summary_checks.find_invention(sections, source)
+    )
+    if not old or fault:
+        return summary.write_summary(sections, room.language), fault
+    rules = room.scene.team.config.memory
+    facts = summary.fitting_facts(old.facts, old.asked)
+    fault = summary_checks.find_gap(
+        sections,
+        sources.messages,
+        [fact for fact in facts if fact.kind == "decision"],
+        rules.decisions_covered,
+        rules.messages_covered,
+    )
+    current = {
+        name: [item for item in items if not summary.states_replaced(item, old.replaced)]
+        for name, items in sections.items()
+    }
+    completed = summary.completed(summary.opened(current, old.asked_now), facts)
     text = summary.write_summary(completed, room.language)
-    if old and not fault:
-        fault = summary.fault(completed, facts) or old.too_long(text)
-    return text, fault
+    return text, fault or old.too_long(text)
 
 
 async def _extracted(room: Room, old: _Old) -> _Attempt:
@@ -279,6 +402,8 @@ async def _extracted(room: Room, old: _Old) -> _Attempt:
         old.asked,
         room.scene.team.config.memory.patterns,
         old.asked_now,
+        replaced=old.replaced,
+        later=old.later,
     )
     text = summary.write_summary(sections, room.language)
     fault = "" if text else "there is no sentence in it"
@@ -294,7 +419,7 @@ def _write(room: Room, old: _Old, attempt: _Attempt) -> None:
         messages=old.count,
         summary=cut_text(attempt.text, _SHOWN) if attempt.fault else attempt.text,
         tokens_before=old.tokens,
-        tokens_after=estimate(attempt.text),
+        tokens_after=estimate(summary.without_message_ids(attempt.text)),
         usage=attempt.usage,
         rolled_back=attempt.fault,
         metadata=attempt.metadata,

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from arena_cli.adapters.runtime import Calls
 from arena_cli.context import window
 from arena_cli.context.history import NOTHING, History, Memory
+from arena_cli.context.summary import Replaced
 from arena_cli.engine import recall
 from arena_cli.engine.recall import Recollection
 from arena_cli.protocol import AgentInput, AgentSession, Attachment, Message, SessionId
@@ -55,12 +56,17 @@ class Scene(NamedTuple):
         factor = self.fold.counts.factor(agent)
         fits = self.fold.fits.get(agent)
         most = None if fits is None else round(fits / factor)
-        return window.Limits(factor, self.team.config.memory.warn_at, most)
+        rules = self.team.config.memory
+        return window.Limits(factor, rules.warn_at, most, rules.keep)
 
     def room(self, agent: str) -> int:
         """Return the tokens that a member may be shown, as its model counts them; at least 1."""
         room = self.head(agent).room
         return max(min(room, self.fold.fits.get(agent, room)), 1)
+
+    def room_for_messages(self, agent: str) -> int:
+        """Return the room of a member for messages and memory, in estimated tokens."""
+        return window.room_for_messages(self.head(agent), self.limits(agent))
 
     def reaches(self, agent: str, message: Message) -> bool:
         """Return True if a message is among the newest that an agent has room for."""
@@ -70,6 +76,14 @@ class Scene(NamedTuple):
     def summary(self) -> Memory:
         """Return the last summary as memory, without notes."""
         return recall.recall_summary(self.fold)
+
+    def stored_summary(self) -> str:
+        """Return the last summary as it is stored, with the ids of the messages."""
+        return self.fold.summary.summary if self.fold.summary else ""
+
+    def replaced(self) -> Sequence[Replaced]:
+        """Return what notes of the session stated that no longer applies."""
+        return self.recollection.replaced() if self.recollection else ()
 
     def memory(self, new: str) -> Memory:
         """Return the memory for a call that is about the text `new`."""

@@ -15,6 +15,7 @@ from arena_cli.context.history import (
     RecalledNote,
     shown_to_others,
 )
+from arena_cli.context.summary import Replaced, without_message_ids, without_replaced
 from arena_cli.errors import Fault
 from arena_cli.notes import lifecycle
 from arena_cli.notes.model import Draft, Note
@@ -37,7 +38,8 @@ def recall_summary(fold: Fold) -> Memory:
     last = fold.summary
     if last is None:
         return NOTHING
-    return Memory(summary=last.summary, upto=parse_seq(last.upto), summarised=last.messages)
+    text = without_message_ids(last.summary)
+    return Memory(summary=text, upto=parse_seq(last.upto), summarised=last.messages)
 
 
 class Recollection:
@@ -71,6 +73,7 @@ class Recollection:
         self._index: Index | None = None
         self._is_followed = False
         self._hits: dict[str, Sequence[RecalledNote]] = {}
+        self._replaced: tuple[Replaced, ...] | None = None
         self._only: Sequence[str] | None = None
         self._far: dict[str, ShownMessage | None] = {}
 
@@ -81,6 +84,7 @@ class Recollection:
         """
         self._is_followed = True
         self._hits.clear()
+        self._replaced = None
         if self._index is None and any(map(os.path.isdir, self._paths)):
             self._index = self._make_index()
         if self._index is not None:
@@ -105,10 +109,29 @@ class Recollection:
         if index is None:
             return summary
         return summary._replace(
+            summary=without_replaced(summary.summary, self.replaced()),
             pinned=self._pinned(index.pinning(self._session), fold, history),
             notes=self._found(index, new),
             most_notes=self.rules.shown,
         )
+
+    def replaced(self) -> tuple[Replaced, ...]:
+        """Return what archived notes of the session stated, with what replaces it."""
+        if self._replaced is None:
+            index = self.index()
+            archived = index.archived(self._session) if index else []
+            self._replaced = tuple(
+                Replaced(note.title, self._title(index, note.superseded_by))
+                for note in archived
+                if index and not note.is_living
+            )
+        return self._replaced
+
+    def _title(self, index: Index, note_id: str) -> str:
+        if not note_id:
+            return ""
+        notes = index.notes(self._session)
+        return next((note.title for note in notes if note.id == note_id), "")
 
     def index(self) -> Index | None:
         """Return the index of the notes, as last read; None while there are no notes."""
@@ -122,6 +145,7 @@ class Recollection:
             self.follow()
         else:
             self._index.update(note)
+        self._replaced = None
 
     def alike(self, draft: Draft) -> list[Note]:
         """Return the notes that may have the same content as a draft.
@@ -173,7 +197,7 @@ class Recollection:
         pinned: dict[str, Pinned] = {}
         for note in notes:
             source = note.source or ""
-            if source in pinned or not 0 < parse_seq(source) < turn_seq:
+            if source in pinned or not 0 < parse_seq(source) < turn_seq or not note.is_living:
                 continue
             message = history.message(source) or self._message(source)
             if message is not None:

@@ -159,6 +159,10 @@ class Index:
         """Return the session's own notes whose source messages are always shown."""
         return self._notes("AND pins ORDER BY file", self._own(session))
 
+    def archived(self, session: str) -> list[Note]:
+        """Return the session's own notes that are archived, superseded ones included."""
+        return self._notes("AND status = 'archived' ORDER BY file", self._own(session))
+
     def own(
         self, session: str, kinds: Sequence[Kind] = KINDS, *, archived: bool = False
     ) -> list[Note]:

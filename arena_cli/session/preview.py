@@ -414,7 +414,10 @@ def _explained(stored: Stored, member: Member, scene: Scene) -> Explained:
         pinned_tokens=sum(scene.history.weight_of(entry.message) for entry in built.chosen.pinned),
         window=scene.room(agent) + reserved,
         reserved=reserved,
-        usage_ratio=window_module.usage_ratio(head, scene.history, memory, limits.factor),
+        usage_ratio=window_module.sum_usage(
+            head, scene.history, memory, built.chosen, limits.factor
+        )
+        / max(head.room, 1),
         factor=limits.factor,
         of=fold.messages,
         summary=fold.summary,

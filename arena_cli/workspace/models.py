@@ -177,10 +177,11 @@ class MemoryRules(FileShape):
     of note). `extract_every` is the number of messages after which the extracting agent is asked,
     if there is one; without it, when a chain ends. `heed` is what decides if a reply ignores a
     note: rules, or the agent that `memory.judge` of `arena.yaml` names. `warn_at` and
-    `saturated_at` are usage ratios.
+    `saturated_at` are usage ratios. `keep` is the share of the room for the newest messages.
+    `decisions_covered` and `messages_covered` are the shares that a summary by an agent must cover.
     """
 
-    not_built: ClassVar[frozenset[str]] = read_keys("expiration_days keep limit_per_type")
+    not_built: ClassVar[frozenset[str]] = read_keys("expiration_days limit_per_type")
 
     approved_only: bool = False
     shown: int = Field(default=6, ge=0, le=6)
@@ -192,6 +193,9 @@ class MemoryRules(FileShape):
     )
     warn_at: float = Field(default=0.8, gt=0, le=1)
     saturated_at: float = Field(default=0.92, gt=0, le=1)
+    keep: float = Field(default=0.5, ge=0.1, le=0.9, exclude_if=lambda share: share == 0.5)
+    decisions_covered: float = Field(default=0.8, ge=0, le=1, exclude_if=lambda share: share == 0.8)
+    messages_covered: float = Field(default=0.2, ge=0, le=1, exclude_if=lambda share: share == 0.2)
 
 
 SILENCE = ("NO_REPLY", "[NO_REPLY]", "[SILENT]", "(no reply)", "（无需回复）")

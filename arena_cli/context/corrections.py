@@ -1,0 +1,231 @@
+"""Find which statements a later one corrects: another value for the same thing, or an end to it.
+
+Values are numbers with their unit, dates, times, names and codes. A later statement displaces an
+earlier one if it has another value of the same kind and is about the same thing: the more clearly
+its words announce a change ("instead of", "moved to", 改为, 不再), the less else it must share.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from arena_cli.notes.text import of_question
+
+Value = tuple[str, str]
+"""The kind of a value, and the value, folded."""
+
+_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
+_HAN = "[〇零一二两三四五六七八九十百千万亿]"
+_NUMBER = r"\d[\d,]*(?:\.\d+)?"
+_UNITS = "公里|小时|分钟|毫秒|千克|公斤|[台条个位次件人天年月周秒度米块份家款版层页升吨号]"
+_FEW = "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty"
+_WEEKDAY = r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b|(?:周|星期|礼拜)[一二三四五六日天]"
+_PATTERNS = {
+    "code": (
+        r"https?://\S+|`[^`]+`|\b\d+(?:\.\d+){2,}\b"
+        r"|(?<![\w@.-])(?=[\w./\\@+-]*[a-z])(?:[\w+-]+@)?[\w-]+(?:[./\\_-][\w-]+)+(?<=[^\W_])"
+    ),
+    "date": (
+        rf"\b{_DAY}(?: of)? {_MONTH}\b|\b(?:end of )?{_MONTH} {_DAY}\b|\bend of {_MONTH}\b"
+        r"|\b\d{4}-\d\d-\d\d\b|\bthe \d{1,2}(?:st|nd|rd|th)\b"
+        rf"|\d+ ?月(?: ?\d+ ?[日号]|[初中底上下]旬?)|\d{{1,2}} ?号(?!\w)|{_WEEKDAY}"
+    ),
+    "time": (
+        r"\b\d{1,2}(?::\d\d)? ?[ap]\.?m\b|\b\d{1,2}:\d\d\b"
+        r"|(?:\d{1,2}|[一二两三四五六七八九十零]{1,3}) ?点"
+    ),
+    "money": (
+        rf"[€$£¥] ?{_NUMBER}|{_NUMBER} ?(?:k\b)? ?(?:€|\$|£|euros?\b|pounds?\b|dollars?\b|usd\b"
+        r"|eur\b|万?元|万?欧元|万?美元|块钱|万(?!个|人|条|次))"
+    ),
+    "share": rf"{_NUMBER} ?(?:%|percent\b)|百分之{_HAN}+|万分之{_HAN}+|{_HAN}成",
+    "count": rf"{_NUMBER} ?(?:{_UNITS})|{_HAN}+(?:{_UNITS})|\b(?:{_NUMBER}|{_FEW}) [a-z]+",
+    "number": rf"(?<![\w.]){_NUMBER}\+?(?![\w])",
+    "name": r"(?<![\w./@\\-])[A-Z][A-Za-z0-9_]*[#+]*(?:[ -][A-Z][A-Za-z0-9]+)*",
+}
+_VALUES = {
+    kind: re.compile(pattern, 0 if kind == "name" else re.IGNORECASE)
+    for kind, pattern in _PATTERNS.items()
+}
+# What is chosen, in Chinese, which writes names as it writes all else.
+_CHOICE = re.compile(
+    r"(?:选的?是|选了|用的是|采用|选用|打算用|就用|[改换]用|[改换]成了?|[改换]为|换了)"
+    r"\s*([^，。；、！？\s]{1,12})"
+)
+_START = re.compile(r"(?:^|[.!?:;,]\s)[\s\"'(*-]*$")
+_EVERY_DAY = frozenset(
+    """
+    i i'm i'll i'd i've ok okay the this that it we you they he she then there if in on at but and
+    or so no yes oh and for from what when where who why how please thanks good great hi hello hey
+    dear also both our my your as not all let let's one next now
+    """.split()  # noqa: SIM905 - as many literals are harder to read
+)
+# Words that say little about what a statement is about.
+_VAGUE = frozenset(
+    """
+    one two get gets got go goes going make makes made know need needs want wants use used uses like
+    look looks looked think said say says tell told thing things way time times well good bit lot
+    sure right per whole everything something nothing anyone back take takes took put come comes
+    came give gives gave see let still really much many even
+    """.split()  # noqa: SIM905 - as many literals are harder to read
+)
+
+_ENDED = (
+    r"\bno longer\b|\bnot\b[^.]{0,40}\bany ?more\b|\bcancel\w*|\bdropped\b|\bscrapped\b"
+    r"|\binstead of\b|\bnot going to\b|\brather than\b"
+    r"|不再|不用了|不要了|取消|放弃|作废|而不是"
+)
+_END = re.compile(_ENDED, re.IGNORECASE)
+_CHANGE = re.compile(
+    rf"{_ENDED}|\binstead\b|\band not\b|\bafter all\b|\bscratch that\b|\bcorrection\b|\bturns out\b"
+    r"|\b(?:changed?|moved?|switch(?:ed)?|migrated|replac\w+|swapped|renamed|corrected|revised"
+    r"|updated|raised|lowered|cut|reduced|increased|extended|shortened|postponed|delayed"
+    r"|brought forward|rescheduled|slipped)\b|\b(?:put|push(?:ed)?) (?:off|back)\b"
+    r"|\b(?:from|as of) now\b|\bnow\b|\bnew\b|\bactually\b|\bwon't\b"
+    r"|改[为成到用由叫]|换[成了到为]|[替取]代|推[迟后]|提前|顺延|延[期后到长]|不[买做用要]|调[整到高低]|更[正新改]"
+    r"|不是.{1,20}了|现在|[涨降减加][到成了]|从.{0,6}起|以后|之后|另外定|变[成更]",
+    re.IGNORECASE,
+)
+
+# A word in more statements than this share says little about what one is about.
+_COMMON = 0.08
+_COMMON_AT_LEAST = 6
+_SAME_THING = 0.6
+MOST_STATEMENTS = 2_000
+
+
+class Statement(NamedTuple):
+    """A statement: its place in the conversation, its values, what it is about.
+
+    `changes` is True if its words announce a change, `ends` if they end something, `follows` if it
+    continues a message.
+    """
+
+    order: int
+    values: frozenset[Value]
+    subjects: frozenset[str]
+    changes: bool = False
+    ends: bool = False
+    follows: bool = False
+
+
+@lru_cache(maxsize=4_096)
+def find_values(text: str) -> tuple[frozenset[Value], str]:
+    """Return the values in a text, and the text without them."""
+    values: set[Value] = {("choice", match[1]) for match in _CHOICE.finditer(text)}
+    rest = text
+    for kind, pattern in _VALUES.items():
+        for match in pattern.finditer(rest):
+            folded = " ".join(match.group().casefold().split())
+            if kind == "name":
+                folded = "" if _is_plain(match, rest) else _without_first(folded)
+            if folded:
+                values.add((_kind(kind, folded), folded))
+        if kind != "name":
+            rest = pattern.sub(lambda match: " " * len(match.group()), rest)
+    return frozenset(values), rest
+
+
+def _is_plain(match: re.Match[str], text: str) -> bool:
+    """Return True if a capitalised word may be one only because it begins a sentence."""
+    word = match.group()
+    if word.casefold() in _EVERY_DAY:
+        return True
+    is_first = _START.search(text, 0, match.start()) is not None or match.start() == 0
+    return is_first and word[1:].islower() and " " not in word
+
+
+def _without_first(folded: str) -> str:
+    """Return a name without a first word that is none: "Also Stripe" is about Stripe."""
+    first, _, others = folded.partition(" ")
+    return others if first in _EVERY_DAY else folded
+
+
+def _kind(kind: str, folded: str) -> str:
+    """Return the kind of a value; counts of different things are of different kinds."""
+    if kind != "count":
+        return kind
+    unit = folded.rsplit(maxsplit=1)[-1] if folded[-1:].isascii() else folded[-1]
+    return f"count {unit.rstrip('s')}"
+
+
+def changes(text: str) -> bool:
+    """Return True if the words of a text announce a change."""
+    return _CHANGE.search(text) is not None
+
+
+def read_statement(text: str, order: int, before: str = "") -> Statement:
+    """Return a sentence as a statement; `before` is the sentence before it in its message."""
+    values, rest = find_values(text)
+    is_change = changes(text)
+    about = f"{find_values(before)[1]} {rest}" if is_change and before else rest
+    names = {name for kind, name in values if kind == "name"}
+    return Statement(
+        order,
+        values,
+        frozenset(of_question(_CHANGE.sub(" ", about))) - names - _VAGUE,
+        is_change,
+        _END.search(text) is not None,
+        bool(before),
+    )
+
+
+def find_displaced(statements: Sequence[Statement]) -> dict[int, int]:
+    """Return the places of the statements that a later one corrects, each with that of the later.
+
+    `statements` are in the order of the conversation.
+    """
+    statements = statements[-MOST_STATEMENTS:]
+    counts = Counter(word for statement in statements for word in statement.subjects)
+    most = max(_COMMON_AT_LEAST, int(len(statements) * _COMMON))
+    by_subject: dict[str, list[Statement]] = {}
+    by_value: dict[Value, list[Statement]] = {}
+    displaced: dict[int, int] = {}
+    for later in statements:
+        subjects = [word for word in later.subjects if counts[word] <= most]
+        earlier = _candidates(later, subjects, by_subject, by_value)
+        for statement, shared in earlier.items():
+            if _displaces(later, statement, shared):
+                displaced[statement.order] = later.order
+        for word in subjects:
+            by_subject.setdefault(word, []).append(later)
+        for value in later.values:
+            by_value.setdefault(value, []).append(later)
+    return displaced
+
+
+def _candidates(
+    later: Statement,
+    subjects: Iterable[str],
+    by_subject: dict[str, list[Statement]],
+    by_value: dict[Value, list[Statement]],
+) -> Counter[Statement]:
+    """Count for each earlier statement what it is about that the later one is about, too."""
+    shared: Counter[Statement] = Counter()
+    for word in subjects:
+        shared.update(by_subject.get(word, ()))
+    if later.changes:
+        for value in later.values:
+            shared.update(dict.fromkeys(by_value.get(value, ()), 0))
+    return shared
+
+
+def _displaces(later: Statement, earlier: Statement, shared: int) -> bool:
+    """Return True if the later statement corrects the earlier one."""
+    mentions = bool(earlier.values & later.values)
+    if later.ends and (mentions or shared >= 2):
+        return True
+    kinds = {kind for kind, _ in earlier.values}
+    if kinds.isdisjoint(kind for kind, _ in later.values - earlier.values):
+        return False
+    if later.follows and earlier.order == later.order - 1 and not mentions:
+        return False
+    if later.changes:
+        return mentions or shared >= 1
+    fewest = min(len(later.subjects), len(earlier.subjects))
+    return shared >= 2 and shared >= fewest * _SAME_THING
