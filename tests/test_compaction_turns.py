@@ -14,7 +14,7 @@ import pytest
 from support import Puppets, Talk, member, puppet, team
 
 from arena_cli.adapters.base import SessionConfig
-from arena_cli.context import extractive
+from arena_cli.context import extractive, render
 from arena_cli.context.summary import parse_summary
 from arena_cli.errors import AgentRefused
 from arena_cli.protocol import AgentInput, AgentOutput, Usage
@@ -132,6 +132,41 @@ def test_one_full_window_is_enough_however_wide_the_others_are(tmp_path: Path) -
         talk.send(f"@dev @wide please tell me about node {number + 1}.")
     assert talk.compacted()
     assert {agent for agent, _ in talk.usage()} == {"dev"}
+
+
+def test_a_wide_window_loses_nothing_to_the_summary_for_a_small_one(tmp_path: Path) -> None:
+    crew = team(puppet("dev", context=WINDOW), puppet("wide", context={"window_tokens": 50_000}))
+    puppets = Puppets({"dev": telling(), "wide": lambda _: "Yes."})
+    talk = Meeting(tmp_path, crew, adapter_type=puppets)
+    for number in range(16):
+        talk.send(f"@dev @wide please tell me about node {number + 1}.")
+    assert len([one for one in talk.compacted() if not one.rolled_back]) >= 2
+    shown = puppets.inputs["wide"][-1]
+    assert [message.content for message in shown.messages if message.author_id == "user"] == [
+        f"@dev @wide please tell me about node {number + 1}." for number in range(16)
+    ]
+    assert shown.memory_context is None
+
+
+def test_a_window_that_is_wider_but_full_too_shows_what_fits_and_the_summary(
+    tmp_path: Path,
+) -> None:
+    middle = {"window_tokens": 3_000, "reserved_output_tokens": 100}
+    crew = team(puppet("dev", context=WINDOW), puppet("wide", context=middle))
+    puppets = Puppets({"dev": telling(), "wide": lambda _: "Yes."})
+    talk = Meeting(tmp_path, crew, adapter_type=puppets)
+    for number in range(40):
+        talk.send(f"@dev @wide please tell me about node {number + 1}.")
+    inputs = puppets.inputs["wide"]
+    for shown in inputs[-10:]:
+        assert "Of the " in (shown.memory_context or "")
+        assert len(shown.messages) > len(puppets.inputs["dev"][-1].messages) * 2
+    prompts = ["".join(render.render(shown)) for shown in inputs[-12:]]
+    moved = sum(
+        not after.startswith(before[: before.index("What is asked of you now")])
+        for before, after in itertools.pairwise(prompts)
+    )
+    assert moved <= len(talk.compacted())
 
 
 def test_what_was_just_said_counts_for_how_full_a_window_is(tmp_path: Path) -> None:

@@ -21,6 +21,9 @@ from arena_cli.util import text
 # What tells of an attachment, its name apart: its type, path and size.
 _ATTACHMENT_TOKENS = 40
 
+FIRST_SEQ = 2
+"""The seq of a session's first message, after the event that opens the session."""
+
 KEPT_AT_LEAST = 512
 """So many messages are never forgotten, however small the windows: a deferred agent's triggers may
 lie this far back, and what is not summarised yet."""
@@ -94,6 +97,24 @@ class History:
     def tokens_after(self, upto: int) -> int:
         """Return the estimated tokens of the remembered messages with a greater seq."""
         return self._total - self._tokens_before(self._first_after(upto))
+
+    @property
+    def is_complete(self) -> bool:
+        """True if it has every message of the session: the first one opens the session."""
+        return self._forgotten == 0 and bool(self._seqs) and self._seqs[0] <= FIRST_SEQ
+
+    def begin_in_steps(self, budget: int) -> int:
+        """Return a seq after which about `budget` tokens of messages follow, at most these.
+
+        It moves in steps of up to a quarter of them, so that the beginning of an input seldom
+        changes. It depends on the newest messages only, not on how many are remembered.
+        """
+        first = self._fitting(budget)
+        if first >= len(self._seqs):
+            return self._seqs[-1] if self._seqs else 0
+        begin, last = self._seqs[first], self._seqs[-1]
+        step = 1 << max(0, ((last - begin) // 4).bit_length() - 1)
+        return -(-begin // step) * step - 1
 
     def older(self, message_ids: Iterable[str], start: int) -> list[str]:
         """Return the ids of the messages before `start` (`Selection.start`), in the given order."""

@@ -82,14 +82,19 @@ def choose_context(
     memory: Memory,
     room: int,
     keep: float = KEEP,
+    *,
+    widens: bool = False,
 ) -> Chosen:
     """Choose the context of an agent within that room, in estimated tokens.
 
     `trigger` are the ids of the messages that are new to the agent; they are always shown. `keep`
-    is the share of the room for the newest messages.
+    is the share of the room for the newest messages. If it `widens`, older messages are shown in
+    full where the room is much wider than what is not summarised.
     """
     new = _weight_of(filter(None, map(history.message, trigger)), history)
     memory = fit_summary(memory, room, new, keep)
+    if widens:
+        memory = _widen(memory, history, room)
     pins = _choose_pins(agent_id, history, trigger, memory, room, new, keep)
     selection = pins.selection
     notes: list[RecalledNote] = []
@@ -146,6 +151,23 @@ def fit_summary(memory: Memory, room: int, new: int = 0, keep: float = KEEP) -> 
     if summary:
         return memory._replace(summary=summary)
     return memory._replace(summary="", upto=0, summarised=0)
+
+
+def _widen(memory: Memory, history: History, room: int) -> Memory:
+    """Return the memory with fewer summarised messages, if the room is wide.
+
+    A team's summary is made for its smallest window; the agents with wider ones have room for more
+    messages in full, for all of them if these fit.
+    """
+    if not memory.summary or history.tokens_after(memory.upto) >= room * SHARE:
+        return memory
+    if history.tokens_after(0) <= room and history.is_complete:
+        return memory._replace(summary="", upto=0, summarised=0)
+    upto = history.begin_in_steps(room - _summary_tokens(memory) - int(room * SHARE))
+    if upto >= memory.upto:
+        return memory
+    again = len(history.after(upto)) - len(history.after(memory.upto))
+    return memory._replace(upto=upto, summarised=max(1, memory.summarised - again))
 
 
 def _summary_tokens(memory: Memory) -> int:
@@ -347,13 +369,15 @@ class Limits(NamedTuple):
 
     `factor` is the ratio of the model's token counts to the estimates; the agent is asked to be
     concise from the share `concise_from` of the room on. `most`, in estimated tokens, is a lower
-    limit. `keep` is the share of the room for the newest messages.
+    limit. `keep` is the share of the room for the newest messages; `widens` as in
+    `choose_context`.
     """
 
     factor: float = 1.0
     concise_from: float = 1.0
     most: int | None = None
     keep: float = KEEP
+    widens: bool = False
 
 
 UNLIMITED = Limits()
@@ -392,7 +416,9 @@ def build(
 ) -> Built:
     """Build the input of one call of an agent."""
     room = room_for_messages(head, limits)
-    chosen = choose_context(head.agent_id, history, call.trigger, memory, room, limits.keep)
+    chosen = choose_context(
+        head.agent_id, history, call.trigger, memory, room, limits.keep, widens=limits.widens
+    )
     selection = chosen.selection
     digests = selection.digests
     memory_context = (

@@ -57,7 +57,8 @@ class Scene(NamedTuple):
         fits = self.fold.fits.get(agent)
         most = None if fits is None else round(fits / factor)
         rules = self.team.config.memory
-        return window.Limits(factor, rules.warn_at, most, rules.keep)
+        widens = self.team.config.auto_summary_interval is None
+        return window.Limits(factor, rules.warn_at, most, rules.keep, widens)
 
     def room(self, agent: str) -> int:
         """Return the tokens that a member may be shown, as its model counts them; at least 1."""
