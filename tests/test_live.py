@@ -309,3 +309,31 @@ def test_lists_and_errors_break_between_words(program: Program, watch: Watch) ->
     path = watch("path", columns=20)
     assert path.end() == 0
     assert str(program.folder) in path.text
+
+
+def test_errors_fit_their_terminal_if_stdout_is_a_pipe(program: Program) -> None:
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
+    environment = {**program.environment(), "TERM": "xterm-256color"}
+    del environment["COLUMNS"]
+    done = subprocess.run(
+        [sys.executable, "-m", "arena_cli", "diff", "2026", "no such session"],
+        cwd=program.folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        timeout=60,
+        check=False,
+    )
+    os.close(theirs)
+    text = b"".join(chunks(ours)).decode("utf-8").replace("\r\n", "\n")
+    os.close(ours)
+    assert done.returncode == 2
+    assert max(map(len, text.splitlines())) <= 40
+    assert "there is no session, recording or\n" in text

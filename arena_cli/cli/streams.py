@@ -76,13 +76,20 @@ def wrap(text: str, stream: TextIO) -> str:
     if not text or not is_terminal(stream):
         return text
     terminal = _terminal_module()
-    width = shutil.get_terminal_size().columns
+    width = _width_of(stream)
     lines = text.split("\n")
     rows = [
         line if below.strip() == "^" else terminal.wrap_text(line, width)
         for line, below in zip(lines, [*lines[1:], ""], strict=True)
     ]
     return "\n".join(rows)
+
+
+def _width_of(stream: TextIO) -> int:
+    """Return the columns of a terminal; stdout and stderr may differ, as one may be a pipe."""
+    with contextlib.suppress(ValueError, OSError):
+        return int(os.environ.get("COLUMNS") or os.get_terminal_size(stream.fileno()).columns)
+    return shutil.get_terminal_size().columns
 
 
 def _terminal_module() -> Any:
