@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from program import Program
 
-from arena_cli.cli import complete, main
+from arena_cli.cli import command_line, main
 
 # Names of folders on any system, each of which some shell does not take as a plain word.
 HOSTILE = [
@@ -117,8 +117,8 @@ def test_scenarios(program: Program) -> None:
     command = typer.main.get_command(main.app)
     with typer.Context(command, info_name="arena") as context:  # type: ignore[attr-defined] # of click
         context.params["workspace"] = program.folder
-        assert complete.complete_scenarios(context, "") == ["first"]
-        assert complete.complete_scenarios(context, "x") == []
+        assert command_line.complete_scenarios(context, "") == ["first"]
+        assert command_line.complete_scenarios(context, "x") == []
 
 
 def test_the_scripts_of_every_shell(program: Program) -> None:

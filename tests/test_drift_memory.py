@@ -13,7 +13,7 @@ from stage import Stage, printed
 
 from arena_cli.cli import common
 from arena_cli.context import extractive
-from arena_cli.scenarios.promote import selection
+from arena_cli.scenarios.promote import scenario_file
 from arena_cli.scenarios.recording import drift, file
 from arena_cli.scenarios.recording.store import RecordingStore, Wanted
 from arena_cli.scenarios.result import ScenarioResult, causes
@@ -312,12 +312,12 @@ def test_two_sessions_that_noted_the_same_have_one_canonical_form() -> None:
 
 def test_a_promoted_session_says_which_notes_it_lacks(stage: Stage) -> None:
     talk(stage, "@architect where is the index?", "@dev the index in SQLite, is it built?")
-    found = selection.select_part(find(stage.folder, "s"), None)
+    found = scenario_file.select_part(find(stage.folder, "s"), None)
     assert found.notes == []
     knowledge = stage.folder / "sessions" / "s" / "knowledge" / "decision-auth.md"
     knowledge.write_text(NOTE, encoding="utf-8")
     talk(stage, "@dev how do we log in by OIDC?")
-    found = selection.select_part(find(stage.folder, "s"), None)
+    found = scenario_file.select_part(find(stage.folder, "s"), None)
     assert found.notes == [
         "notes that were there before are left out (decision-auth): "
         "`given: {notes: [FILE]}` gives them to the scenario"

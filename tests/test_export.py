@@ -24,8 +24,8 @@ from support import Puppets, Talk, puppet, team
 
 from arena_cli.context.tokens import estimate
 from arena_cli.protocol import AgentInput, MemberInfo, Message, Usage
-from arena_cli.reports.audit import render
-from arena_cli.reports.audit.audit import AuditRecord, write_json
+from arena_cli.reports import audit_formats
+from arena_cli.reports.audit import AuditRecord, write_json
 from arena_cli.transcript import events
 from arena_cli.transcript.events import (
     ChainFinished,
@@ -171,8 +171,8 @@ def as_json(found: list[Event], *, audit: bool = True) -> dict[str, Any]:
 
 
 def as_csv(found: list[Event], *, audit: bool = True) -> list[dict[str, str]]:
-    text = "".join(render.written_table(record(found, audit=audit)))
-    assert text.startswith(render.BOM)
+    text = "".join(audit_formats.written_table(record(found, audit=audit)))
+    assert text.startswith(audit_formats.BOM)
     return list(csv.DictReader(io.StringIO(text[1:], newline=""), strict=True))
 
 
@@ -273,7 +273,7 @@ def test_a_cost_that_is_not_known_is_said_to_be_unknown_and_never_free() -> None
     assert told["agents"]["scribe"]["input_tokens"] == 900
     rows = {one["agent"]: one for one in as_csv(a_session()) if one["entry"] == "call"}
     assert (rows["dev"]["cost_usd"], rows["architect"]["cost_usd"]) == ("unknown", "0.25")
-    text = "".join(render.write_markdown(record(a_session())))
+    text = "".join(audit_formats.write_markdown(record(a_session())))
     assert text.count("- cost_usd: unknown") == 4
     assert "- dev: calls 1, success 1" in text
     assert "cost_unknown 1, cost_usd unknown" in text
@@ -307,7 +307,7 @@ def test_what_the_team_noted_and_ignored_stands_in_the_audit() -> None:
     details = {one["entry"]: one["detail"] for one in as_csv(a_session()) if one["detail"]}
     assert json.loads(details["note"])["note"] == "decision-db"
     assert json.loads(details["deviation"])["reason"] == "it says MD5"
-    text = "".join(render.write_markdown(record(a_session())))
+    text = "".join(audit_formats.write_markdown(record(a_session())))
     assert "- note: decision-auth\n- kind: blocker\n- level: replan_required" in text
     assert "summary:\n```text\nThey looked.\n```" in text
 
@@ -342,7 +342,7 @@ def test_without_audit_it_is_what_was_said() -> None:
         ("dev", "", "fine"),
     ]
     assert (
-        "".join(render.write_markdown(record(a_session(), audit=False)))
+        "".join(audit_formats.write_markdown(record(a_session(), audit=False)))
         == f"""\
 # Conversation of session s
 
@@ -393,7 +393,7 @@ def test_no_text_leaves_its_place_in_any_format(text: str) -> None:
     cell = next(one for one in rows if one["agent"] == "architect")["text"]
     assert cell.removeprefix("'") == escape_text(text).removeprefix("'")
     assert not cell.lstrip().startswith(("=", "+", "-", "@", "\t"))
-    md = "".join(render.write_markdown(record(found)))
+    md = "".join(audit_formats.write_markdown(record(found)))
     tokens = MarkdownIt("commonmark").parse(md)
     fences = [token.content for token in tokens if token.type == "fence"]
     if text:
@@ -414,14 +414,16 @@ def test_names_and_errors_are_no_markup() -> None:
     ]
     for audit in (True, False):
         tokens = MarkdownIt("commonmark").parse(
-            "".join(render.write_markdown(record(found, audit=audit)))
+            "".join(audit_formats.write_markdown(record(found, audit=audit)))
         )
         kinds = {one.type for token in tokens for one in (token, *(token.children or ()))}
         wrong = {"html_inline", "html_block", "em_open", "strong_open", "code_inline", "link_open"}
         assert not kinds & wrong
 
 
-@pytest.mark.parametrize("write", [write_json, render.written_table, render.write_markdown])
+@pytest.mark.parametrize(
+    "write", [write_json, audit_formats.written_table, audit_formats.write_markdown]
+)
 def test_it_is_written_as_it_is_read_however_long_it_is(write: Any) -> None:
     read: list[int] = []
 
@@ -442,20 +444,20 @@ def test_an_audit_for_an_agent_keeps_the_newest_whole_calls_within_its_size() ->
     for seq in range(3, 200):
         found.append(finished(seq, seq, "dev", f"answer {seq} " + "字" * 50))
     most = 10_000
-    text = render.newest(record(found), most, 10**6)
+    text = audit_formats.newest(record(found), most, 10**6)
     assert most * 0.9 < len(text.encode()) <= most
     assert "answer 199 " in text
     assert "answer 3 " not in text
     headings = text.count("\n## call ")
     assert f"the {len(found) - headings} oldest entries of this record" in text
     assert "- all: calls 197, success 197" in text
-    whole = render.newest(record(found), 10**6, 10**6)
+    whole = audit_formats.newest(record(found), 10**6, 10**6)
     assert "Left out" not in whole
-    assert whole == "".join(render.write_markdown(record(found)))
-    fewer = render.newest(record(found), 10**6, 2_000)
+    assert whole == "".join(audit_formats.write_markdown(record(found)))
+    fewer = audit_formats.newest(record(found), 10**6, 2_000)
     assert 1_800 < estimate(fewer) <= 2_000
     alone = record([*a_session()[:2], finished(3, 1, "dev", "ab" * 50_000)])
-    huge = render.newest(alone, most, 10**6)
+    huge = audit_formats.newest(alone, most, 10**6)
     assert len(huge.encode()) <= most
     assert "(cut: the first 625 of 100000 characters)" in huge
     hashed = hashlib.sha256(b"ab" * 50_000).hexdigest()
@@ -470,17 +472,17 @@ def test_the_command_writes_to_stdout_or_a_file_in_the_format_of_its_ending(
     assert out.stdout == "".join(write_json(record(a_session(HOSTILE))))
     assert "\x1b" not in out.stdout
     for name, written_by in (
-        ("out/a.csv", render.written_table),
+        ("out/a.csv", audit_formats.written_table),
         ("a.JSON", write_json),
-        ("a.md", render.write_markdown),
-        ("审计", render.write_markdown),
+        ("a.md", audit_formats.write_markdown),
+        ("审计", audit_formats.write_markdown),
     ):
         arena.run("export", "--audit", "-o", name).check(stdout="")
         text = (arena.folder / name).read_bytes().decode()
         assert text == "".join(written_by(record(a_session(HOSTILE))))
     out = arena.run("export", "--format", "csv", "-o", "-").check()
     assert out.out.decode() == "".join(
-        render.written_table(record(a_session(HOSTILE), audit=False))
+        audit_formats.written_table(record(a_session(HOSTILE), audit=False))
     )
 
 
@@ -636,7 +638,7 @@ def test_several_sessions_are_one_document_each_with_its_name(arena: Program) ->
 def test_several_sessions_are_one_table_with_a_column_for_the_session(arena: Program) -> None:
     spoken(arena, "monday", "friday")
     told = arena.run("export", "--all", "--format", "csv").check().stdout
-    rows = list(csv.DictReader(io.StringIO(told.removeprefix(render.BOM), newline="")))
+    rows = list(csv.DictReader(io.StringIO(told.removeprefix(audit_formats.BOM), newline="")))
     assert [(one["session"], one["author_id"], one["text"]) for one in rows] == [
         ("monday", "user", "'@dev hello monday"),
         ("monday", "dev", "done, 完成"),

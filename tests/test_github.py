@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from stage import Stage
 
-from arena_cli.reports import github
+from arena_cli.reports import ci
 from arena_cli.reports.lines import Words
 from arena_cli.scenarios import result
 from arena_cli.scenarios.result import (
@@ -64,7 +64,7 @@ def whole(*told: ScenarioResult) -> RunResult:
 
 
 def commands(*told: ScenarioResult, say: Words = SAY, error: str = "") -> list[Command]:
-    lines = github.commands(whole(*told), say, lambda file: file, error)
+    lines = ci.commands(whole(*told), say, lambda file: file, error)
     assert all(len(line.splitlines()) == 1 for line in lines)
     return [read(line) for line in lines]
 
@@ -165,7 +165,7 @@ def test_c45_no_text_of_an_agent_is_a_command_or_ends_one(tmp_path: Path) -> Non
 
 @given(st.text(), st.text(min_size=1))
 def test_what_the_runner_reads_is_what_was_said(said: str, title: str) -> None:
-    lines = github.commands(
+    lines = ci.commands(
         whole(scenario("error", scenario=title, error=f"a{said}")), SAY, lambda file: file
     )
     (line,) = lines
@@ -178,12 +178,12 @@ def test_what_the_runner_reads_is_what_was_said(said: str, title: str) -> None:
 def test_paths_are_those_of_the_repository(tmp_path: Path) -> None:
     root = tmp_path / "repo" / "arena"
     root.mkdir(parents=True)
-    inside = github.in_repository(root, {"GITHUB_WORKSPACE": str(tmp_path / "repo")})
+    inside = ci.in_repository(root, {"GITHUB_WORKSPACE": str(tmp_path / "repo")})
     assert inside("scenarios/a.yaml") == "arena/scenarios/a.yaml"
     assert inside((tmp_path / "repo" / "b.yaml").as_posix()) == "b.yaml"
     outside = (tmp_path / "c.yaml").as_posix()
     assert inside(outside) == outside
-    assert github.in_repository(root, {})("scenarios/a.yaml") == "scenarios/a.yaml"
+    assert ci.in_repository(root, {})("scenarios/a.yaml") == "scenarios/a.yaml"
 
 
 class Page(HTMLParser):
@@ -214,7 +214,7 @@ TAGS = {"h3", "table", "tr", "td", "b", "code", "details", "summary", "pre"}
 
 
 def test_a_summary_of_what_passed_is_a_line() -> None:
-    text = github.summary(whole(scenario("passed", mode="replay")), SAY)
+    text = ci.summary(whole(scenario("passed", mode="replay")), SAY)
     assert text == "### arena: 1 passed in 1.5 s · 1 replayed\n"
 
 
@@ -225,7 +225,7 @@ def test_a_summary_has_a_table_the_causes_and_the_details() -> None:
         scenario("failed", scenario="b", drift=[one]),
         scenario("passed", scenario="c"),
     ]
-    page = Page(github.summary(whole(*told), SAY))
+    page = Page(ci.summary(whole(*told), SAY))
     assert page.tags == TAGS
     assert page.attributes == ["open"]
     order = [
@@ -246,7 +246,7 @@ def test_c45_nothing_that_was_said_is_markdown_or_html(tmp_path: Path) -> None:
     title = "<img src=x onerror=alert(1)> | **a** `b`"
     told = stage.play(f"scenario: '{title}'\nsteps: [{{send: '@evil x', expect: {{end: failed}}}}]")
     one = Drift(kind="input", agent="evil", field=HOSTILE, before=HOSTILE, after=HOSTILE * 2)
-    text = github.summary(whole(told.model_copy(update={"drift": [one]})), SAY, error=HOSTILE)
+    text = ci.summary(whole(told.model_copy(update={"drift": [one]})), SAY, error=HOSTILE)
     page = Page(text)
     assert page.tags == TAGS
     assert page.attributes == ["open"]
@@ -260,28 +260,28 @@ def test_c45_nothing_that_was_said_is_markdown_or_html(tmp_path: Path) -> None:
 @given(st.text(), st.text(min_size=1))
 def test_a_summary_of_anything_has_our_tags_only(said: str, title: str) -> None:
     bad = check(field=title, expected=said, actual=said)
-    text = github.summary(
+    text = ci.summary(
         whole(scenario("failed", step(checks=[bad]), scenario=title, error=said)), SAY, error=said
     )
     assert Page(text).tags <= TAGS
 
 
-@pytest.mark.parametrize("room", [300, 5_000, 50_000, github.MOST_BYTES])
+@pytest.mark.parametrize("room", [300, 5_000, 50_000, ci.MOST_BYTES])
 def test_a_summary_keeps_to_its_room(room: int) -> None:
     bad = check(actual="错" * 3_000)
     told = [scenario("failed", step(checks=[bad] * 20), scenario=f"x{n}") for n in range(30)]
-    text = github.summary(whole(*told), SAY, room)
+    text = ci.summary(whole(*told), SAY, room)
     assert len(text.encode()) <= room
     assert "more in the log" in text
     assert Page(text).tags <= {*TAGS, "p"}
 
 
 def test_a_summary_without_any_room_is_empty() -> None:
-    assert github.summary(whole(scenario("passed")), SAY, 100) == ""
+    assert ci.summary(whole(scenario("passed")), SAY, 100) == ""
 
 
 def test_a_chinese_reader_gets_chinese() -> None:
     told = scenario("failed", step(checks=[check()]))
     (one,) = commands(told, say=Words("zh"))
     assert one.data == "replied\n期望：dev\n实际：nobody"
-    assert "1 failed（失败）" in github.summary(whole(told), Words("zh"))
+    assert "1 failed（失败）" in ci.summary(whole(told), Words("zh"))

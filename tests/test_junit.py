@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from stage import Stage
 
 from arena_cli.protocol import Usage
-from arena_cli.reports import junit
+from arena_cli.reports import ci
 from arena_cli.reports.lines import Words
 from arena_cli.scenarios import result
 from arena_cli.scenarios.recording.store import RecordingStore
@@ -51,7 +51,7 @@ def schema() -> Any:
 
 def document(*told: ScenarioResult, **more: Any) -> ElementTree.Element:
     """The report as it is read; it must be valid."""
-    text = junit.document(whole(*told), **more)
+    text = ci.document(whole(*told), **more)
     root = ElementTree.fromstring(text)
     schema().validate(root)
     return root
@@ -355,7 +355,7 @@ steps:
         ("scenarios.s0", "[us] step 2 (check)"),
     ]
     assert all(one == names[0] for one in names)
-    assert "期望：" in junit.document(whole(*wrong), Words("zh")).decode()
+    assert "期望：" in ci.document(whole(*wrong), Words("zh")).decode()
 
 
 def test_c45_what_xml_cannot_hold_is_written_as_an_escape(tmp_path: Path) -> None:
@@ -404,7 +404,7 @@ def test_whatever_is_said_the_document_is_valid(a: str, b: str, c: str, path: st
 
 
 def test_the_schema_refuses_what_readers_do_not_take() -> None:
-    text = junit.document(whole(scenario("failed", step(checks=[check()])))).decode()
+    text = ci.document(whole(scenario("failed", step(checks=[check()])))).decode()
     assert schema().is_valid(text)
     for before, after in [
         ('time="0.25"', 'time="1e-05"'),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from screen import Screen
 from stage import Stage
 
-from arena_cli.reports import columns, github, results
+from arena_cli.reports import ci, columns, results
 from arena_cli.reports.lines import Words
 from arena_cli.reports.terminal import Progress
 from arena_cli.scenarios import result
@@ -523,7 +523,7 @@ def test_what_follows_from_drift_is_told_in_its_scenario_only(tmp_path: Path) ->
     ]
     assert "no answer left" in printed(whole.scenarios[0])
     assert "if this is expected" not in printed(whole.scenarios[0])
-    (only,) = github.commands(whole, SAY, lambda file: file)
+    (only,) = ci.commands(whole, SAY, lambda file: file)
     assert "title=drift%3A a different message is sent" in only
 
 
@@ -533,7 +533,7 @@ def test_an_xfail_that_fails_by_its_drift_is_told_for_that_alone() -> None:
     assert len(printed(told).splitlines()) == 2
     assert not [line for line in closed(told, told) if line.startswith("FAILED")]
     whole = result.of_run([told], selected=1, seconds=1)
-    (only,) = github.commands(whole, SAY, lambda file: file)
+    (only,) = ci.commands(whole, SAY, lambda file: file)
     assert "title=drift" in only
     other = step(1, "error", failures=[Failure(agent="ops", turn=1, status="error", error="boom")])
     assert "boom" in printed(drifted(steps=[other, bad], reason="#412"))

@@ -15,7 +15,7 @@ from arena_cli import errors
 from arena_cli.adapters import base, pricing
 from arena_cli.adapters.http import without_login
 from arena_cli.adapters.process.run import ProgramSettings
-from arena_cli.cli import command_line, common, complete, trust
+from arena_cli.cli import command_line, common, trust
 from arena_cli.context import tokens
 from arena_cli.context.window import sizes
 from arena_cli.errors import FileFaults, UsageError
@@ -59,7 +59,7 @@ Kind = Annotated[
         metavar="KIND",
         help="Use this kind of adapter: anthropic, openai, claude_code, codex, gemini, "
         "cursor, opencode, pi, acp, cli, python or scripted.",
-        autocompletion=complete.complete_kinds,
+        autocompletion=command_line.complete_kinds,
         rich_help_panel="Adapter",
     ),
 ]
@@ -111,7 +111,7 @@ NewTeam = Annotated[
         "--team",
         "-t",
         help="Add it to this team; by default the team of arena.yaml.",
-        autocompletion=complete.complete_teams,
+        autocompletion=command_line.complete_teams,
         rich_help_panel="Profile",
     ),
 ]
@@ -120,7 +120,7 @@ OneAgent = Annotated[
     typer.Argument(
         metavar="AGENT",
         help="Call this agent, by id or name.",
-        autocompletion=complete.complete_agents,
+        autocompletion=command_line.complete_agents,
     ),
 ]
 Connect = Annotated[

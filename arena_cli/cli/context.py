@@ -1,31 +1,36 @@
-"""Explain what an agent would be shown now, layer by layer: `arena context`."""
+"""Explain what an agent would be shown now, and add up what agents used."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from arena_cli.cli import common, complete, trust
+from arena_cli.cli import command_line, common, streams, trust
 from arena_cli.cli.notes import Connect
 from arena_cli.cli.sessions import OneSession
+from arena_cli.cli.streams import Screen
 from arena_cli.context import render
+from arena_cli.reports import lines
 from arena_cli.reports.lines import user_words
-from arena_cli.session import preview
+from arena_cli.reports.usage import Ledger, draw_usage
+from arena_cli.session import doctor, preview, store
 from arena_cli.session.trust_store import find_contacts
 from arena_cli.util.text import escape_line, escape_text
 
 if TYPE_CHECKING:
     from arena_cli.reports.lines import Words
     from arena_cli.session.preview import Explained
+    from arena_cli.session.store import Stored
     from arena_cli.util.language import Language
 
 
 Agent = Annotated[
     str,
     typer.Option(
-        "--agent", help="Show the input of this agent.", autocompletion=complete.complete_agents
+        "--agent", help="Show the input of this agent.", autocompletion=command_line.complete_agents
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -179,3 +184,72 @@ def _below(name: str, explained: Explained, say: Words) -> Iterator[tuple[str, s
             yield "+", shown_note.note.id, shown_note.why
         for shown_note, reason in chosen.withheld:
             yield "-", shown_note.note.id, say(reason)
+
+
+_WIDTH = 100
+
+_CountedSession = Annotated[
+    str | None,
+    typer.Argument(
+        help="Count only this session; by default all of them.",
+        autocompletion=command_line.complete_sessions,
+    ),
+]
+ByWhat = Annotated[
+    Literal["agent", "model", "day", "scenario"],
+    typer.Option(
+        "--by",
+        metavar="agent|model|day|scenario",
+        case_sensitive=False,
+        help="Print one row for each of these.",
+    ),
+]
+
+
+def usage(
+    context: typer.Context,
+    session: _CountedSession = None,
+    by: ByWhat = "agent",
+    as_json: AsJson = False,
+) -> None:
+    """Add up what agents used: calls, tokens, cached tokens and cost.
+
+    Days are in UTC. Failed calls and calls for the team's memory count too.
+    """
+    root = common.find_root(context)
+    ledger = Ledger(by)
+    if session is not None:
+        _read(store.find(root, session), ledger)
+    else:
+        for stored in store.stored(root):
+            try:
+                _read(stored, ledger)
+            except FileNotFoundError:
+                continue  # removed a moment ago, as sessions of scenarios are
+            except OSError as error:
+                common.warn(f"{stored.transcript}: not counted: {error.strerror or error}")
+    if as_json:
+        common.print_json(ledger.document())
+    elif not ledger.total.calls:
+        common.warn("no agent was called yet")
+    else:
+        _print(ledger)
+
+
+def _read(stored: Stored, ledger: Ledger) -> None:
+    """Add a session to the ledger; report unreadable lines. Raises OSError."""
+    ledger.session()
+    spent = doctor.spending(
+        stored.transcript, lambda problem: common.warn_of_problems(stored.transcript, [problem])
+    )
+    for event in spent:
+        ledger.apply(event)
+
+
+def _print(ledger: Ledger) -> None:
+
+    out = streams.Stdout()
+    say = lines.user_words()
+    width = shutil.get_terminal_size((_WIDTH, 0)).columns
+    Screen(out, say).show(draw_usage(ledger, say, width))
+    out.check()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 import typer
 
 from arena_cli import errors
-from arena_cli.cli import common, complete
+from arena_cli.cli import command_line, common
 from arena_cli.cli.streams import Screen, Stdout
 from arena_cli.errors import UsageError
 from arena_cli.reports import lines, results
@@ -253,8 +253,8 @@ def decoded(data: bytes) -> Any:
 def _names(context: typer.Context, incomplete: str) -> list[str]:
     """Return the names to complete: sessions, then scenarios."""
     return [
-        *complete.complete_sessions(context, incomplete),
-        *complete.complete_scenarios(context, incomplete),
+        *command_line.complete_sessions(context, incomplete),
+        *command_line.complete_scenarios(context, incomplete),
     ]
 
 

@@ -14,11 +14,11 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal, get_args
 import typer
 
 from arena_cli.adapters.http import MOST_TEXT_BYTES
-from arena_cli.cli import common, complete, streams
+from arena_cli.cli import command_line, common, streams
 from arena_cli.errors import DiskRefused, UsageError
 from arena_cli.protocol import Attachment
-from arena_cli.reports.audit import render
-from arena_cli.reports.audit.audit import AuditRecord, write_json, write_json_list
+from arena_cli.reports import audit_formats
+from arena_cli.reports.audit import AuditRecord, write_json, write_json_list
 from arena_cli.reports.lines import user_words
 from arena_cli.session import store
 from arena_cli.transcript import queries, reader
@@ -41,7 +41,7 @@ Sessions = Annotated[
     typer.Argument(
         metavar="SESSION",
         help="Write these sessions; by default the last one.",
-        autocompletion=complete.complete_sessions,
+        autocompletion=command_line.complete_sessions,
     ),
 ]
 EverySession = Annotated[
@@ -130,8 +130,10 @@ def _write_several(records: Iterable[AuditRecord], chosen: Format, *, audit: boo
     if chosen == "json":
         return write_json_list(records)
     if chosen == "csv":
-        return render.written_tables(records, audit=audit)
-    return (piece for record in records for piece in render.write_markdown(record, user_words()))
+        return audit_formats.written_tables(records, audit=audit)
+    return (
+        piece for record in records for piece in audit_formats.write_markdown(record, user_words())
+    )
 
 
 def _by_ending(output: Path | None) -> Format:
@@ -142,9 +144,9 @@ def _by_ending(output: Path | None) -> Format:
 
 def _writer(chosen: Format) -> Callable[[AuditRecord], Iterator[str]]:
     if chosen == "md":
-        return lambda record: render.write_markdown(record, user_words())
+        return lambda record: audit_formats.write_markdown(record, user_words())
     if chosen == "csv":
-        return render.written_table
+        return audit_formats.written_table
 
     return write_json
 
@@ -249,5 +251,5 @@ def attachment(stored: Stored, most_tokens: int) -> Attachment:
     If it exceeds the largest text that an agent is sent, or `most_tokens` by arena's estimate, it
     contains the newest entries that fit.
     """
-    content = render.newest(_record(stored, audit=True), MOST_TEXT_BYTES, most_tokens)
+    content = audit_formats.newest(_record(stored, audit=True), MOST_TEXT_BYTES, most_tokens)
     return Attachment(type="file", name=f"audit-{stored.name}.md", data=content)

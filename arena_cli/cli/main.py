@@ -29,7 +29,7 @@ _COMMANDS = {
     "promote": ("arena_cli.cli.promote", "promote", ""),
     "show": ("arena_cli.cli.sessions", "show", "ShowCommand"),
     "context": ("arena_cli.cli.context", "context", ""),
-    "usage": ("arena_cli.cli.usage", "usage", ""),
+    "usage": ("arena_cli.cli.context", "usage", ""),
     "diff": ("arena_cli.cli.diff", "diff", ""),
     "export": ("arena_cli.cli.export", "export", ""),
     "sessions": ("arena_cli.cli.sessions", "sessions", ""),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from arena_cli import errors
-from arena_cli.cli import common, complete
+from arena_cli.cli import command_line, common
 from arena_cli.errors import UsageError
 from arena_cli.notes.model import KINDS, STATUSES
 from arena_cli.reports.lines import user_words
@@ -207,7 +207,7 @@ InSession = Annotated[
         "--session",
         "-s",
         help="Use the notes of this session.",
-        autocompletion=complete.complete_sessions,
+        autocompletion=command_line.complete_sessions,
         rich_help_panel="Notes",
     ),
 ]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from arena_cli import errors
-from arena_cli.cli import common, complete, streams
+from arena_cli.cli import command_line, common, streams
 from arena_cli.cli.streams import Screen, Stdout
 from arena_cli.reports import lines, results
 from arena_cli.reports.lines import Span, line
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 ItsSession = Annotated[
-    str, typer.Argument(help="Promote this session.", autocompletion=complete.complete_sessions)
+    str, typer.Argument(help="Promote this session.", autocompletion=command_line.complete_sessions)
 ]
 Until = Annotated[
     int | None,

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 from arena_cli.cli import common
 from arena_cli.errors import DiskRefused, UsageError
 from arena_cli.reports import lines
-from arena_cli.reports.github import MOST_BYTES, commands, in_repository, summary
-from arena_cli.reports.junit import document
+from arena_cli.reports.ci import MOST_BYTES, commands, document, in_repository, summary
 from arena_cli.util.files import read_commit
 from arena_cli.util.text import escape_line
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from arena_cli.cli import common, complete, select, streams, trust
+from arena_cli.cli import command_line, common, select, streams, trust
 from arena_cli.cli.command_line import Command
 from arena_cli.cli.common import Interrupted
 from arena_cli.cli.report_files import Reports
@@ -49,7 +49,7 @@ Scenarios = Annotated[
         metavar="SCENARIO",
         help="Play these files, folders, or names of files in `scenarios/`; by default all "
         "of them.",
-        autocompletion=complete.complete_scenarios,
+        autocompletion=command_line.complete_scenarios,
     ),
 ]
 Tags = Annotated[

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from arena_cli import __version__, errors
-from arena_cli.cli import agents, common, complete, report_files, streams, trust
+from arena_cli.cli import agents, command_line, common, report_files, streams, trust
 from arena_cli.cli.agents import Connect
 from arena_cli.cli.command_line import Command
 from arena_cli.cli.common import Interrupted
@@ -98,7 +98,7 @@ def write_page(
     out.check()
 
 
-_SESSIONS = complete.complete_sessions
+_SESSIONS = command_line.complete_sessions
 
 OneSession = Annotated[
     str | None,
@@ -120,7 +120,7 @@ OneAgent = Annotated[
         metavar="AGENT",
         help="Print only the replies and calls of this agent, by id or name.",
         rich_help_panel=SELECTION,
-        autocompletion=complete.complete_agents,
+        autocompletion=command_line.complete_agents,
     ),
 ]
 AfterSeq = Annotated[

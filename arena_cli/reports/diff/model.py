@@ -22,7 +22,7 @@ from arena_cli.protocol import (
     Usage,
     Volatile,
 )
-from arena_cli.scenarios.recording import serialize
+from arena_cli.scenarios.recording import file
 from arena_cli.scenarios.recording.model import CaseRecord, Recording
 from arena_cli.transcript import compare
 from arena_cli.transcript.compare import EMPTY, Changed, FieldReader, drop_empty, list_changes
@@ -133,7 +133,7 @@ class _RecordedSide:
                 **_pick_fields(output, ("content", "structured")),
             }
             self.judged.append((len(self.conversation.items), fields))
-        event = serialize.restore(line)
+        event = file.restore(line)
         if event is not None:
             self.conversation.apply(event)
 

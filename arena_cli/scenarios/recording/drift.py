@@ -13,11 +13,10 @@ from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
 from arena_cli.scenarios.expect import judge_checks
-from arena_cli.scenarios.recording import facts as facts_module
-from arena_cli.scenarios.recording import recorder, settings
-from arena_cli.scenarios.recording.facts import MESSAGE, Fact
+from arena_cli.scenarios.recording import recorder, settings, steps
 from arena_cli.scenarios.recording.model import CaseRecord, Recorded
 from arena_cli.scenarios.recording.recorder import MARK, Ignoring, Tape, TapedCall
+from arena_cli.scenarios.recording.steps import MESSAGE, Fact
 from arena_cli.scenarios.result import Drift
 from arena_cli.transcript.compare import first_change
 from arena_cli.transcript.events import NoteEvent, SessionEvent
@@ -347,8 +346,8 @@ def _compared(case: CaseRecord, tape: Tape, apart: set[int | None]) -> list[_Bot
     """Return the facts of each session, then and now, without those of some steps."""
     return [
         (
-            [fact for fact in facts_module.recorded(case, tape, session) if fact.step not in apart],
-            [fact for fact in facts_module.played(tape, session) if fact.step not in apart],
+            [fact for fact in steps.recorded(case, tape, session) if fact.step not in apart],
+            [fact for fact in steps.played(tape, session) if fact.step not in apart],
         )
         for session in dict.fromkeys(stretch.session for stretch in tape.stretches)
     ]

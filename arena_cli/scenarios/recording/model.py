@@ -1,10 +1,14 @@
-"""Model a recording: the calls of each case, and the input of each."""
+"""Model a recording: the calls of each case, their inputs, and the refusal of all other calls."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from arena_cli.adapters.runtime import Answer, CallNext, CallRequest
+from arena_cli.errors import AgentUnavailable
+from arena_cli.transcript.events import FREE_KINDS
 
 ASIDE = ("judge", "memory")
 """The types of lines that are a call and no event."""
@@ -136,3 +140,28 @@ def _messages(item: Any, by_id: Mapping[str, dict[str, Any]]) -> Iterator[dict[s
     start = int(first[1:])
     for number in range(start, int((last or first)[1:]) + 1):
         yield by_id.get(f"m{number}", {"id": f"m{number}", "content": ""})
+
+
+class LiveCallGuard:
+    """Refuses every call of an agent that is not scripted, and keeps the refused agents."""
+
+    def __init__(self, hint: str) -> None:
+        self.refused: dict[str, None] = {}
+        self._hint = hint
+
+    @property
+    def refusal(self) -> str | None:
+        """The reason the scenario is an error; None if no live agent had to be called."""
+        if not self.refused:
+            return None
+        agents = ", ".join(f"`{agent}`" for agent in self.refused)
+        return f"it has no recording and calls {agents} live, while `CI` is set\n  {self._hint}"
+
+    async def invoke(self, request: CallRequest, call_next: CallNext) -> Answer:
+        """Pass on the call of a scripted agent. Raises AgentUnavailable for any other."""
+        member = request.member
+        if member.profile.adapter.get("type") in FREE_KINDS:
+            return await call_next(request)
+        self.refused[member.id] = None
+        problem = "it is not called: `CI` is set, and this scenario has no recording"
+        raise AgentUnavailable(member.id, problem, mend=self._hint, again=False)

@@ -8,9 +8,8 @@ from typing import Any
 from arena_cli.adapters.base import SessionConfig
 from arena_cli.adapters.runtime import Middleware
 from arena_cli.scenarios.model import Scenario
-from arena_cli.scenarios.recording import drift, serialize, settings, store
-from arena_cli.scenarios.recording.guard import LiveCallGuard
-from arena_cli.scenarios.recording.model import CaseRecord
+from arena_cli.scenarios.recording import drift, file, settings, store
+from arena_cli.scenarios.recording.model import CaseRecord, LiveCallGuard
 from arena_cli.scenarios.recording.recorder import Tape, TapeMiddleware
 from arena_cli.scenarios.recording.settings import Surroundings
 from arena_cli.scenarios.recording.store import RecordingStore, WhatOfDrift
@@ -148,7 +147,7 @@ class Take:
             return None
         self._record_workspace(self._tape)
         case = self._scenario.case
-        return serialize.lines(self._tape, case.id if case else None, self._scenario.team.members)
+        return file.lines(self._tape, case.id if case else None, self._scenario.team.members)
 
     def unkept(
         self, steps: Sequence[StepResult], checks: Sequence[CheckResult], error: bool

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from arena_cli.context import tokens
-from arena_cli.reports.audit.audit import CALL, MESSAGE, AuditRecord, Entry
+from arena_cli.reports.audit import CALL, MESSAGE, AuditRecord, Entry
 from arena_cli.reports.lines import Words
 from arena_cli.util.text import cut_text, escape_line, escape_text
 
