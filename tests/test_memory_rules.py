@@ -25,7 +25,7 @@ def load_benchmark() -> Any:
 
 
 BENCHMARK = load_benchmark()
-SETS = ("judge",)
+SETS = ("judge", "fresh")
 
 
 def score(cases: list[Any]) -> tuple[float, float]:
@@ -55,7 +55,7 @@ def test_the_rules_are_right_and_find_most(
 def test_the_sets_are_large_and_in_both_languages(subject: str) -> None:
     cases = [case for part in SETS for case in BENCHMARK.SUBJECTS[subject](part)]
     chinese = sum(any("一" <= char <= "鿿" for char in case.text) for case in cases)
-    assert len(cases) >= 90
+    assert len(cases) >= 130
     assert len(cases) / 3 < chinese < len(cases) * 2 / 3
     assert sum(not case.expected for case in cases) > len(cases) / 3
 

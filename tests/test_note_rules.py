@@ -216,6 +216,65 @@ def test_what_is_no_heading_of_that_kind_heads_no_notes(text: str) -> None:
     assert found(text) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("## Decision\n\nWe keep Postgres. It is free.", [("decision", "We keep Postgres")]),
+        ("**阻塞**\n测试机还没到货。", [("blocker", "测试机还没到货")]),
+        ("✅ **Decided** – ids are ULIDs", [("decision", "ids are ULIDs")]),
+        ("⚠️ 风险：只有一个人懂", [("issue", "只有一个人懂")]),
+        (
+            "决定如下：\n1. 不做移动端\n2. 登录走 SSO",
+            [("decision", "不做移动端"), ("decision", "登录走 SSO")],
+        ),
+        (
+            "Action items (sync of Monday):\n- Maria: write the guide\n- call the bank",
+            [("task", "Maria: write the guide"), ("task", "call the bank")],
+        ),
+        ("@dev can you finish it by Friday?", [("task", "can you finish it by Friday?")]),
+        ("Open decisions:\n- the database", []),
+        ("## Decision\n\nNone so far.", []),
+        ("## Decision\n\nWhich database do we take?", []),
+        ("## Blockers\n\nNo blockers.\n\nThe logo is blue.", []),
+    ],
+)
+def test_labels_stand_for_the_text_below_or_after_them(
+    text: str, expected: list[tuple[str, str]]
+) -> None:
+    assert [(draft.kind, draft.title) for draft in found(text)] == expected
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "We decided to use Redis.",
+        "我们决定用 Redis。",
+        "The build is blocked.",
+        "Backups must be encrypted.",
+    ],
+)
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "{}",
+        "Tom said: {}",
+        "According to Tom: {}",
+        "听说{}",
+        "He wrote “{}”",
+        "Imagine: {}",
+        "Back then: {}",
+        "去年{}",
+        "Ha ha. {} Just kidding!",
+        "{} 😂",
+        "// {}",
+        "> {}",
+        "`{}`",
+    ],
+)
+def test_a_sentence_counts_only_in_its_authors_own_name(sentence: str, frame: str) -> None:
+    assert bool(kinds(frame.format(sentence))) == (frame == "{}")
+
+
 def test_boxes_are_tasks_until_they_are_ticked() -> None:
     text = "- [ ] write the guide\n- [x] buy a domain\n* [ ] 更新接口文档"
     assert [(draft.kind, draft.title) for draft in found(text)] == [

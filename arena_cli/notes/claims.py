@@ -16,22 +16,19 @@ from arena_cli.workspace import visible_text
 
 _DENIALS = (
     r"\b(?:not|never|no|without|nothing|cannot|forbid\w*|forbidden|prohibit\w*|ban(?:s|ned)?|"
-    r"disabled?|"
-    r"disallow\w*|(?:drop|remove|stop)s? (?:the )?support(?:ing)?(?: of| for)?|out of(?= scope)|"
-    r"optional)\b|n't\b|"
-    r"不再|不(?!但|仅|同|过|断|错|少于|超过)|禁止|严禁|没有|无需|无须|勿|未|停用|关闭|禁用|放弃|"
-    r"停止"
+    r"disabled?|disallow\w*|(?:drop|remove|stop)s? (?:the )?support(?:ing)?(?: of| for)?|"
+    r"out of(?= scope)|optional)\b|n't\b|不再|不(?!但|仅|同|过|断|错|少于|超过)|禁止|严禁|没有|"
+    r"无需|无须|勿|未|停用|关闭|禁用|放弃|停止"
 )
 _AFFIRMATIONS = (
     r"\b(?:allow(?:s|ed)?|enabled?|in(?= scope)|required?|requires)\b|允许|可以|启用|开启|打开|"
-    r"必须|需要|不得不|已经?|"
-    r"应当?|应该|[须要能可得将把被都均的了再里]|所有|一律|统一|我们|决定|进行"
+    r"必须|需要|不得不|已经?|应当?|应该|[须要能可得将把被都均的了再里]|所有|一律|统一|我们|决定|"
+    r"进行"
 )
 _REJECTED = re.compile(
     r"(?:\b(?:instead of|rather than|in place of|replac(?:es|ing))\s+|[,，;；]\s*not\s+|而不是|"
-    r"而非|代替|替换|"
-    r"[,，]\s*不(?:再)?用|不(?:再)?用)\s*(?:on |in |with |the )*(?P<words>[^,，。;；]+?)"
-    r"(?=\s+(?:for|as|to|in|on|from|any)\b|[,，。;；了]|\Z)",
+    r"而非|代替|替换|[,，]\s*不(?:再)?用|不(?:再)?用)\s*(?:on |in |with |"
+    r"the )*(?P<words>[^,，。;；]+?)(?=\s+(?:for|as|to|in|on|from|any)\b|[,，。;；了]|\Z)",
     re.IGNORECASE,
 )
 

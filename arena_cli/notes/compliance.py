@@ -59,11 +59,10 @@ _OPEN = (
     r"available)|cannot|can't|can not|unable|yet to|still (?:no|not|need|open|down|red|rejects?|"
     r"fails?)|needs? (?:to be|an?|the)|before we|workaround|work around|instead|mock(?:s|ed)?|"
     r"stub(?:s|bed)?|(?:does|do|did) ?n[o']t|never|stays?|(?:when|after) (?:\w+ ){1,5}(?:is|are|"
-    r"has|have|ends?|arrives?|comes?))\b|"
-    r"阻塞|卡[住在点]|等待|[在先还再]等|等[^，。,]{1,20}(?:后|再|才|到|好|完)|等(?:周|下|明)|"
-    r"待[^，。,]{0,12}(?:后|再)|尚未|还没|未解决|没解决|暂停|暂缓|搁置|推迟|延后|延期|无法|没法|"
-    r"不能|发不了|依赖|缺少|缺失|没有?(?:拿到|收到|到|就绪|过|批)|悬而未决|绕过|先用|模拟|还是|"
-    r"仍然?|放一放|因为没|之前[^，。,]{0,4}不|期内不|暂时?不"
+    r"has|have|ends?|arrives?|comes?))\b|阻塞|卡[住在点]|等待|[在先还再]等|等[^，。,]{1,20}(?:后|"
+    r"再|才|到|好|完)|等(?:周|下|明)|待[^，。,]{0,12}(?:后|再)|尚未|还没|未解决|没解决|暂停|暂缓|"
+    r"搁置|推迟|延后|延期|无法|没法|不能|发不了|依赖|缺少|缺失|没有?(?:拿到|收到|到|就绪|过|批)|"
+    r"悬而未决|绕过|先用|模拟|还是|仍然?|放一放|因为没|之前[^，。,]{0,4}不|期内不|暂时?不"
 )
 _SOLVED = (
     r"\b(?:solved|resolved|fixed|unblocked|no longer|(?:has|have|had|were|was|are|is|"
@@ -72,23 +71,22 @@ _SOLVED = (
     r"over|closed|back|fine|ok(?:ay)?|green|clear|valid|here)|(?:came|come) (?:in|through|back)|"
     r"arrived|(?:we|i)(?: now)? (?:got|have|received)|(?:works?|runs?|green|up|passes|available|"
     r"reachable) again|(?:gave|given) (?:\w+ ){0,2}(?:consent|access|permission|approval)|signed|"
-    r"delivered|approved|granted|passe[ds]|ended)\b|"
-    r"(?:已经?|都|全部|终于|刚刚?|今天|昨天)[^，。,]{0,8}(?:解决|修复|就绪|到位|拿到|收到|下发|"
-    r"解除|恢复|签署|签字|批准|批|通过|提供|搞定|授权|开通|交付|发来|到货|续期|确认)|(?:解决|修复|"
-    r"拿到|收到|解除|恢复|到位|搞定|通过|批|下来|开通|授权|到货|结束|续期|装好|换好|修好|有)了|"
-    r"加到|不再(?:阻塞|卡)"
+    r"delivered|approved|granted|passe[ds]|ended)\b|(?:已经?|都|全部|终于|刚刚?|今天|昨天)[^，。,"
+    r"]{0,8}(?:解决|修复|就绪|到位|拿到|收到|下发|解除|恢复|签署|签字|批准|批|通过|提供|搞定|授权|"
+    r"开通|交付|发来|到货|续期|确认)|(?:解决|修复|拿到|收到|解除|恢复|到位|搞定|通过|批|下来|开通|"
+    r"授权|到货|结束|续期|装好|换好|修好|有)了|加到|不再(?:阻塞|卡)"
 )
 _DONE = (
-    r"\b(?:done|finished|completed|ready)\b|"
-    r"(?:已经?|都|全部|终于|刚刚?)[^，。,]{0,8}(?:完成|做完|跑完|搞定)|(?:完成|做完|跑完)了"
+    r"\b(?:done|finished|completed|ready)\b|(?:已经?|都|全部|终于|刚刚?)[^，。,]{0,8}(?:完成|做完|"
+    r"跑完|搞定)|(?:完成|做完|跑完)了"
 )
 _NOT_SOLVED = (
     r"\b(?:not|n't|never|yet to be|un)\s*(?:yet |been |fully |really )*(?:solved|resolved|fixed|"
-    r"unblocked|received|done|finished|completed|arrived|granted|delivered|available)\b|"
-    r"\b(?:once|when|until|after|if|as soon as|will be|to be|must be|should be|can be|unless|"
-    r"before|needs? to be|hope(?:fully)?)\b|"
-    r"没有?(?:完全)?(?:解决|修复|完成|拿到|收到|通过|批)|未(?:能)?(?:解决|修复|完成|拿到|收到|"
-    r"到位)|尚未|还没|如果|等|待|一旦|希望|争取|尽快|之前|才能|是否|怎么|如何|回头"
+    r"unblocked|received|done|finished|completed|arrived|granted|delivered|available)\b|\b(?:once|"
+    r"when|until|after|if|as soon as|will be|to be|must be|should be|can be|unless|before|"
+    r"needs? to be|hope(?:fully)?)\b|没有?(?:完全)?(?:解决|修复|完成|拿到|收到|通过|批)|"
+    r"未(?:能)?(?:解决|修复|完成|拿到|收到|到位)|尚未|还没|如果|等|待|一旦|希望|争取|尽快|之前|"
+    r"才能|是否|怎么|如何|回头"
 )
 _NO_ACTS = (
     r"ask|wrote to|tell|told|inform|notif|open(?:ed)? an? |prepar|draft|plan|check|look|review|"
@@ -105,31 +103,30 @@ _RESTS = (
 )
 _ACTS = (
     rf"\b(?:i|we)(?:'ve| have|'m| am|'re| are|'ll| will)?(?: (?:just|already|now|also|"
-    rf"simply))* (?!(?:{_NO_ACTS}))[a-z]{{2,}}\b|"
-    rf"\A\W*(?:now |just |already )*(?!(?:{_NO_ACTS}))[a-z]+(?:ing|ed)\b|"
-    rf"\b(?:is|are|was|were|got|been)(?: now)? (?!(?:{_RESTS}))(?:[a-z]+ed|live|active|out|sent|"
-    rf"built|written)\b|\bwent (?:out|live|ahead)\b|"
+    rf"simply))* (?!(?:{_NO_ACTS}))[a-z]{{2,}}\b|\A\W*(?:now |just |"
+    rf"already )*(?!(?:{_NO_ACTS}))[a-z]+(?:ing|ed)\b|\b(?:is|are|was|were|got|"
+    rf"been)(?: now)? (?!(?:{_RESTS}))(?:[a-z]+ed|live|active|out|sent|built|written)\b|"
+    rf"\bwent (?:out|live|ahead)\b|"
     r"\b(?:will|'ll|going to|start(?:ed|ing|s)?|begin(?:ning|s)?|began|implement(?:ed|ing|s)?|"
     r"deploy(?:ed|ing|s)?|ship(?:ped|ping|s)?|releas(?:ed|e|ing|es)|finish(?:ed|ing)?|"
     r"complet(?:ed|e|ing)|merg(?:ed|e|ing)|proceed(?:ed|ing|s)?|go(?:es|ing)? ahead|buil[dt]|"
     r"building|launch(?:ed|ing|es)?|integrat(?:ed|e|ing)|continu(?:e|ed|ing)|roll(?:ed|ing)? out|"
     r"connect(?:ed|ing)?|migrat(?:ed|e|ing)|switch(?:ed|ing)?|wrote|writing|added|adding|created|"
-    r"creating|run(?:ning|s)?|ran|done|go(?:es|ing)? live|let's|let me|enabl(?:ed|e|ing))\b|"
-    r"开始|完成|上线|部署|发布|实现|继续|推进|接入|对接|马上|立即|这就|已(?!经?[问催联申过])|"
-    r"现在就|着手|合并|启动|将|联调|迁移|切换|提交|编写|写好|做好|搞定|开发|执行|搭建|调用|发出去|"
+    r"creating|run(?:ning|s)?|ran|done|go(?:es|ing)? live|let's|let me|enabl(?:ed|e|ing))\b|开始|"
+    r"完成|上线|部署|发布|实现|继续|推进|接入|对接|马上|立即|这就|已(?!经?[问催联申过])|现在就|"
+    r"着手|合并|启动|将|联调|迁移|切换|提交|编写|写好|做好|搞定|开发|执行|搭建|调用|发出去|"
     r"(?<![问催提申等看联系修查])了|正在(?!修|排查|等|申请|联系|查|问)"
 )
 _HOLDS_BACK = (
     r"\b(?:not|won't|don't|didn't|haven't|hasn't|isn't|aren't|never|no)\b(?! (?:only|"
     r"\w+ )?(?:errors?|problems?|issues?|findings?))|n't\b|\b(?:if|would|could|should|might|"
-    r"may)\b|"
-    r"不(?:会|能|要|再|可|应|宜|上线|部署|发布|发|做|合并|开始|用|下)|别|没有?|未|如果|若|建议|"
-    r"是否|暂|[修问催]"
+    r"may)\b|不(?:会|能|要|再|可|应|宜|上线|部署|发布|发|做|合并|开始|用|下)|别|没有?|未|如果|若|"
+    r"建议|是否|暂|[修问催]"
 )
 _ACCEPTS = (
     r"\A\W*(?:on it|will do|got it|sure|understood|ok(?:ay)?,? (?:i'll|will|on it)|i'll (?:do|"
-    r"take)|yes|yep|no\b(?! \w+ing)|not yet|nope|doing (?:it|that) now|"
-    r"收到|好的|明白|没问题|马上|这就|我来|立刻|了解)"
+    r"take)|yes|yep|no\b(?! \w+ing)|not yet|nope|doing (?:it|that) now|收到|好的|明白|没问题|马上|"
+    r"这就|我来|立刻|了解)"
 )
 # A reply that leaves out its subject, or stands for it by a pronoun, speaks of what was asked.
 _REFERS = (
@@ -156,8 +153,8 @@ _WORK = re.compile(
 )
 # The verb of what has not happened yet.
 _LACKS = re.compile(
-    r"\b(?:not|n't|never)\s+(?:been\s+|yet\s+)*(?P<verb>[a-z]+)|"
-    r"(?:还没有?|尚未|没(?!有)|未)被?(?P<zh>批|[\u4e00-\u9fff]{2})",
+    r"\b(?:not|n't|never)\s+(?:been\s+|yet\s+)*(?P<verb>[a-z]+)|(?:还没有?|尚未|没(?!有)|"
+    r"未)被?(?P<zh>批|[\u4e00-\u9fff]{2})",
     re.IGNORECASE,
 )
 _HAPPENED = r"\b(?:came|comes|arrived|is|are|has|have|was|were|got|gave|now)\b|ed\b|[了完好过]|已"
@@ -166,8 +163,8 @@ _ON_CONDITION = r"\b(?:without|after|before)\s+(?P<words>(?:\w+\W+){0,3}\w+)"
 # A negation that denies a problem, or nothing.
 _DENIES_A_PROBLEM = (
     r"\b(?:no|not|never|without|n't)\s+(?:\w+\s+){0,2}(?:longer|only|problems?|issues?|trouble|"
-    r"missing|block\w*|doubts?|questions?|fail\w*|errors?)\b|"
-    r"不再|不缺|没有?(?:什么|任何)?(?:问题|阻塞|疑问|异议|错误)|不(?:但|仅|光|只)"
+    r"missing|block\w*|doubts?|questions?|fail\w*|errors?)\b|不再|不缺|没有?(?:什么|任何)?(?:问题|"
+    r"阻塞|疑问|异议|错误)|不(?:但|仅|光|只)"
 )
 _CLAUSE = re.compile(
     r"[,，;；:：—–]\s*|\s+(?:but|so|because|although|while|then)\s+|但是?|所以|因为"

@@ -17,39 +17,38 @@ from arena_cli.notes.model import KINDS, Kind
 
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _AT = r"[@＠][^\s,，:：。;；]{1,40}"
-_WE = r"(?:we|the (?:whole )?(?:team|group|board|meeting)|all of us)"
+_WE = r"(?:we|(?:the (?:whole )?)?(?:team|group|board|meeting)|all of us)"
 _DAY = (
     r"(?:the\s+)?(?:end|eod|eow|cob|close|tomorrow|tonight|today|noon|midnight|mon|tue|wed|thu|"
-    r"fri|sat|"
-    r"sun|next|this|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|\d)"
+    r"fri|sat|sun|next|this|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|\d)"
 )
 _DUE = (
-    rf"\b(?:(?:by|before|until|till|no later than)\s+(?:the \w+ (?:on|in) )?|"
-    rf"(?:due|deadline)(?: is| on|:)?\s+(?:on )?){_DAY}"
+    rf"\b(?:(?:by|before|until|till|no later than)\s+(?:the \w+ (?:on|in) )?|(?:due|"
+    rf"deadline)(?: is| on|:)?\s+(?:on )?){_DAY}"
 )
 _DUE_ZH = (
     r"(?:(?:今天|今晚|今日|明天|明晚|明早|后天|[本下这]?(?:周|星期|礼拜)[一二三四五六日天末内]?|"
-    r"[本下]?(?:个)?月[底末初]|年[底末]|下班|[\d一二三四五六七八九十两]+\s*"
-    r"(?:号|日|点|天|小时|周|个月|月))[^，。,]{0,4}?(?:前|内)|(?:周|星期)[一二三四五六日天][要交])"
+    r"[本下]?(?:个)?月[底末初]|年[底末]|下班|[\d一二三四五六七八九十两]+\s*(?:号|日|点|天|小时|周|"
+    r"个月|月))[^，。,]{0,4}?(?:前|内)|(?:周|星期)[一二三四五六日天][要交])"
 )
 _NO_PRONOUN = (
-    r"(?:(?!(?:i|you|we|it|that|this|they|he|she|there|what|who|which|somebody|someone|nobody)\b)"
-    r"[\w'/.%`-]+,?\s+)"
+    r"(?:(?!(?:i|you|we|it|that|this|they|he|she|there|what|who|which|somebody|someone|"
+    r"nobody)\b)[\w'/.%`-]+,?\s+)"
 )
 _CLAUSE = r"(?:(?:if|when|whenever|after|before|once|for|in|on)\b[^,]{3,80},\s*)?"
 _OWN_ZH = (
-    r"(?:我们|咱们|团队|大家|项目组|小组|会议?上?|本次会议|讨论后?|评审后?|最终|最后|一致|"
-    r"已经?|现在?|刚刚?|今天)"
+    r"(?:我们|咱们|团队|大家|项目组|小组|会议?上?|本次会议|讨论后?|评审后?|最终|最后|一致|已经?|"
+    r"现在?|刚刚?|今天)"
 )
 
 _MARKERS: dict[Kind, str] = {
     "decision": (
         r"(?:final |key )?(?:decisions?(?: made| taken)?|decided|final call|verdict|outcome|"
-        r"consensus|"
-        r"resolution|approved)|(?:最终|关键|会议)?(?:决定|决策|决议|共识|定稿|拍板)|统一口径|"
-        r"[^\s，。,：:]{0,6}确认"
+        r"consensus|resolution|approved)|(?:最终|关键|会议)?(?:决定|决策|决议|共识|定稿|拍板)|"
+        r"统一口径|[^\s，。,：:]{0,6}确认"
     ),
-    "conclusion": r"conclusions?|root causes?|bottom line|(?:[^\s，。,：:]{0,4})结论|根因|根本原因",
+    "conclusion": r"conclusions?|root causes?|bottom line|(?:[^\s，。,：:]{0,4})(?:结论|(?:排查|"
+    r"测试|调研|分析|压测)结果)|根因|根本原因",
     "requirement": (
         r"(?:[\w-]{1,20} ){0,2}(?:requirements?|constraints?|acceptance criteri(?:a|on))|"
         r"[^\s，。,：:不没无啥哪什]{0,12}\s?(?:需求|要求)|(?:硬性)?约束(?:条件)?|验收(?:标准|"
@@ -60,11 +59,11 @@ _MARKERS: dict[Kind, str] = {
         r"待办(?:事项)?|任务|行动项"
     ),
     "blocker": (
-        r"(?:still |currently )?(?:blockers?|blocked)|(?:当前)?(?:阻塞|阻碍)(?:项|点|问题)?|卡点"
+        r"(?:still |currently )?(?:blockers?|blocked)|(?:当前)?(?:阻塞|阻碍)(?:项|点|问题|中)?|卡点"
     ),
     "issue": (
-        r"(?:known |open )?(?:problems?|issues?|bugs?|defects?|risks?)|"
-        r"(?:已知|主要|遗留|现存)?(?:问题|缺陷|故障|风险)"
+        r"(?:known |open )?(?:problems?|issues?|bugs?|defects?|risks?)|(?:已知|主要|遗留|"
+        r"现存)?(?:问题|缺陷|故障|风险)"
     ),
     "next_action": (
         r"next(?: up| steps?| actions?)?|下一步(?:行动|计划)?|后续(?:行动|步骤|动作|计划)|接下来"
@@ -81,8 +80,7 @@ _INTRODUCTIONS: dict[Kind, str] = {
 }
 _OPEN = (
     r"\b(?:open|pending|still|yet|to be|not|no|about|questions?|who|how|which|why|what to|former|"
-    r"old)"
-    r"\b|待定|未|没|讨论|哪些|拆解|关于"
+    r"old)\b|待定|未|没|讨论|哪些|拆解|关于"
 )
 
 _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
@@ -94,26 +92,23 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
             r"\bhas been (?:blocked|stuck) (?:since|for|by|on)\b|\A\W*(?:blocked|stuck) (?:on|by|"
             r"at)\b",
             r"(?:\b(?:we|i)|\A\W*(?:so)?)\s*(?:still |really )?(?:cannot|can't|can not|(?:am |"
-            r"are )?"
-            r"unable to)\s+(?!(?:wait|help|see|say|find|remember|believe|tell|imagine|"
-            r"make)\b)\w+\b.*"
-            r"\b(?:until|without|because|before|unless|as long as|no \w+)\b",
+            r"are )?unable to)\s+(?!(?:wait|help|see|say|find|remember|believe|tell|imagine|"
+            r"make)\b)\w+\b.*\b(?:until|without|because|before|unless|as long as|no \w+)\b",
             r"\b(?:cannot|can't|can not|unable to)\s+(?:proceed|continue|move on|go on|start)\b",
-            r"(?:\b(?:is|are|am)|'m|'re|'s|\A\W*still|\A\W*)\s*(?:still\s+)?waiting\s+(?:for|on)\s+"
-            r"(?!(?:you|your|me|my)\b)",
+            r"(?:\b(?:is|are|am)|'m|'re|'s|\A\W*still|\A\W*)\s*(?:still\s+)?waiting\s+(?:for|"
+            r"on)\s+(?!(?:you|your|me|my)\b)",
             r"\bon hold (?:until|because)\b|\b(?:held up by|(?:come|came) to a (?:halt|"
-            r"standstill)|at a standstill|"
-            r"dead in the water|pending on|(?:is|are) blocking (?:the|our|us|me|my|all)|"
-            r"nothing moves)\b",
+            r"standstill)|at a standstill|dead in the water|pending on|(?:is|are) blocking (?:the|"
+            r"our|us|me|my|all)|nothing moves)\b",
             r"(?:\b(?:we|i)|\A\W*) (?:still )?(?:cannot|can't|can not) (?:merge|deploy|test|"
-            r"release|ship|build|"
-            r"push|publish|migrate|log in|access)\b|\A\W*(?:cannot|can't) \w+(?: \w+)?:",
+            r"release|ship|build|push|publish|migrate|log in|access)\b|\A\W*(?:cannot|"
+            r"can't) \w+(?: \w+)?:",
             r"被[^，。,]{0,20}(?:阻塞|卡住|堵)|(?<!没|不)卡[在住]|卡了(?!一)|(?:目前|现在|还是|"
             r"仍然?)\s*blocked",
-            r"(?:无法|没法|不能)(?:继续|进行|推进|开展|往下|测|排查|部署|联调)|"
-            r"(?:[做动测走推合发跑]|进行|提交|部署|开工|登录)不(?:了|下去|动)|还在等|暂停[，,"
-            r"]?\s*等|没法开工|(?:拖|堵)住|"
-            r"等[^，。,]{1,16}才能|(?:这块|工作|进度|联调|开发)[^，。,]{0,4}停了",
+            r"(?:无法|没法|不能)(?:继续|进行|推进|开展|往下|测|排查|部署|联调|发布|上线|合并|提交|"
+            r"登录|拉取|启动|编译)|(?:[做动测走推合发跑]|进行|提交|部署|开工|登录)不(?:了|下去|"
+            r"动)|还在等|暂停[，,]?\s*等|没法开工|(?:拖|堵)住|等[^，。,]{1,16}才能|(?:这块|工作|"
+            r"进度|联调|开发)[^，。,]{0,4}停了",
         ),
         (
             r"\bno longer\b|\bany ?more\b|\bnothing\b|\bnobody is\b|\bnot (?:blocked|stuck|"
@@ -129,39 +124,34 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
             rf"\b{_WE}(?:'ve|'s| have| has)?(?: (?:\w+ly|all|now|just|also|then))?"
             r" (?:decided|agreed|settled|opted|resolved|chosen|chose|picked|voted)\b",
             r"\bwe (?:have |'ve )?(?:ended up (?:choosing|with|going)|gone with)|"
-            r"\bwe've gone with\b|"
-            r"\bas (?:we )?(?:decided|agreed) (?:in|on|at|with)\b|\bmaking the call\b|"
-            r"\boption \w+ wins\b",
-            r"\bi(?:'ve| have)? (?:decided|chose|settled)\b|"
-            r"\bit(?:'s| was| is| has been) (?:now )?(?:decided|agreed|settled)\b",
+            r"\bwe've gone with\b|\bas (?:we )?(?:decided|agreed) (?:in|on|at|with)\b|"
+            r"\bmaking the call\b|\bi(?:'m| am) going with\b|\boption \w+ wins\b",
+            r"\bi(?:'ve| have)? (?:decided|chose|settled)\b|\bit(?:'s| was| is|"
+            r" has been) (?:now )?(?:decided|agreed|settled)\b",
             r"\A\W*(?:ok(?:ay)?|so|right)?\W*(?:(?:decided|agreed) (?:to|on|that|with \w+:)|"
             r"going with)\b",
             r"\blet(?:'?)s (?:go with|go for|stick (?:with|to)|settle on|adopt|standardi[sz]e on|"
             r"use\b.*\b(?:for|as|instead|everywhere)\b)",
-            r"\bwe(?:'re| are)(?: now)? (?:going (?:with|for)|dropping|adopting|retiring|"
-            r"deprecating|"
-            r"postponing|standardi[sz]ing|sticking|not (?:going to )?(?:support|use|do|ship|build|"
-            r"offer)\w*|"
-            r"(?:moving|switching|migrating)\b.*\bto\b)",
+            r"\bwe(?:'re| are)(?: now)? (?:going (?:with|for)|keeping (?!an eye|you|track|in )|"
+            r"staying with|dropping|adopting|retiring|deprecating|postponing|standardi[sz]ing|"
+            r"sticking|not (?:going to )?(?:support|use|do|ship|build|offer)\w*|(?:moving|"
+            r"switching|migrating)\b.*\bto\b)",
             r"\bwe(?:'ll| will)(?: now| all)? (?:adopt|go with|be using|standardi[sz]e on|"
-            r"stick (?:with|to)|drop|skip|"
-            r"retire|deprecate|not (?:support|use|build|offer)|keep (?!you|an eye|in |it |looking|"
-            r"\w+ing)|"
-            r"(?:switch|move|migrate) (?:from|to|over))\b|\bwe won't (?:support|use|build|offer|"
-            r"ship)\b",
-            r"\bwe(?:'ll| will)?(?: now)? (?:use|run|keep|store|deploy|build|go|ship|stay)\b.*"
-            r"\b(?:instead of|rather than|in place of|without)\b|\binstead of [^,]+ we (?:now |"
-            r"will )?\w+",
+            r"stick (?:with|to)|drop|skip|retire|deprecate|not (?:support|use|build|offer)|"
+            r"keep (?!you|an eye|in |it |looking|\w+ing)|(?:switch|move|migrate) (?:from|to|"
+            r"over))\b|\bwe won't (?:support|use|build|offer|ship)\b",
+            r"\bwe(?:'ll| will)?(?: now)? (?:use|run|keep|store|deploy|build|go|ship|"
+            r"stay)\b.*\b(?:instead of|rather than|in place of|without)\b|\binstead of [^,"
+            r"]+ we (?:now |will )?\w+",
             r"\bwe (?:drop|stick (?:to|with)|stay with|go with|retire|freeze|defer|postpone|"
-            r"ship without)\b|"
-            r"(?:[:;]|\bso|\A\W*ok(?:ay)?),? (?:that's what )?we (?:use|keep|build|take|"
-            r"skip)\b(?! to\b)",
+            r"ship without)\b|(?:[:;]|\bso|\A\W*ok(?:ay)?),? (?:that's what )?we (?:use|keep|"
+            r"build|take|skip)\b(?! to\b)",
             r"\b(?:from now on|as of (?:now|today|next|mon|tue|wed|thu|fri)\w*)\b.*\b(?:we|all|"
             r"every|each|no)\b",
             r"\bthe (?:final )?(?:decision|call|verdict) (?:is|was)\b",
             r"\A\W*(?:ok(?:ay)?,? |right,? |alright,? |so )?(?!(?:what|how|as|where|who|that|so|"
-            r"this|why|because)\b)"
-            r"[\w.+#-]+(?: (?!how\b|what\b)[\w.+#-]+){0,2} it is(?:,? then)?\W*\Z",
+            r"this|why|because)\b)[\w.+#-]+(?: (?!how\b|"
+            r"what\b)[\w.+#-]+){0,2} it is(?:,? then)?\W*\Z",
             rf"{_OWN_ZH}[^，。,]{{0,6}}?决定(?!权|于|性|因素|书|的|了?[吗没]|是谁)",
             r"\A\W*(?:那|好|嗯|ok)?[，, ]*决定了?[，,]?(?:不|先|暂|采用|把|将|用|由|改|推迟|取消|"
             r"放弃)",
@@ -170,16 +160,14 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
             rf"{_OWN_ZH}[^，。,]{{0,8}}?(?:选定|敲定|商定|拍板|选择?了|采用了?(?!吗))|"
             rf"达成(?:了)?(?:一致|共识)",
             r"一致(?:同意|通过|决定)|(?:方案|事情?|选型)[^，。,]{0,4}(?:定了|通过|定为|定下)|"
-            r"评审(?:已经?)?通过|"
-            r"最终方案(?:是|为)|(?:结果|结论)是(?:用|改用|采用|先|不)|(?<!决)定(?:的是|在|"
-            r"成)(?!怎)",
+            r"评审(?:已经?)?通过|最终方案(?:是|为)|(?:结果|结论)是(?:用|改用|采用|先|不)|"
+            r"(?<!决)定(?:的是|在|成)(?!怎)",
             r"(?:就|都)(?:先)?(?:这么|这样)(?:定|办|做)|按[^，。,]{1,10}(?:办|执行)|走[^，。,"
-            r"]{0,2}方案|"
-            r"我们(?:选|用|走|上)\s?[^，。,]+[，,]\s*不(?:选|用|走|上)|(?:今后|以后|"
-            r"往后)(?!再说)[^，。,]{0,16}(?:用|走|都|统一|一律|发|写|由)|"
-            r"(?:，|,)\s*定了|就(?:定|用|选|上)\s*[^，。,吗?？]{1,24}(?:了|吧|\Z)",
+            r"]{0,2}方案|我们(?:选|用|走|上)\s?[^，。,]+[，,]\s*不(?:选|用|走|上)|(?:今后|以后|"
+            r"往后)(?!再说)[^，。,]{0,16}(?:用|走|都|统一|一律|发|写|由)|(?:，|,|我们)\s*定了|"
+            r"就(?:定|用|选|上)\s*[^，。,吗?？]{1,24}(?=[了吧]|\W*\Z)",
             r"\A(?!.*我[把将先已刚在会想])(?:[^，。,]{1,16}?)(?:改用|换成|改为(?!什么)|改成|切到|"
-            r"迁到|统一(?:用|改|走|由|采用|到))",
+            r"迁到|统一(?:使?用|改|走|由|采用|到))|\A\W*统一(?:使?用|采用)",
             r"(?:我们|咱们|\A\W*)(?:决定|以后|今后|[^，。,]{0,6})?(?:不再(?:支持|使用|维护|提供|"
             r"做|用|兼容)|放弃|砍掉)",
             r"(?<!以)不(?:做|上|支持|搞)\s?[^，。,]{1,20}了|从(?:今天|现在|明天|下周.?|"
@@ -189,8 +177,7 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
             r"\bno decision\b|\b(?:not|never|n't)(?: \w+){0,2} (?:decid|agre|settl|chos|pick)|"
             r"\bundecided\b",
             r"\byet to\b|还没|还未|尚未|没有?(?:决定|定)|未(?:决定|定|通过)|并未|谁决定|决定一下|"
-            r"来决定|再决定|"
-            r"(?:没有|未)达成|(?:已有|现有|原有)的?(?:决定|决策)|应该|吧[^。]*[?？]",
+            r"来决定|再决定|(?:没有|未)达成|(?:已有|现有|原有)的?(?:决定|决策)|应该|吧[^。]*[?？]",
         ),
     ),
     (
@@ -203,16 +190,15 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
             rf"{_AT}\s+(?:is (?:responsible for|in charge of|assigned to)|owns|takes)\b",
             rf"\bI(?:'ll| will|'m going to| am going to)\b(?! be\b).*{_DUE}",
             rf"(?:请|麻烦)\s*{_AT}.*?{_DUE_ZH}|{_AT}[\s,，:：]*(?:请|麻烦|能|可以|可否|"
-            rf"能否)?[^，。,]{{0,6}}?"
-            rf"(?:{_DUE_ZH}|{_DUE})",
+            rf"能否)?[^，。,]{{0,6}}?(?:{_DUE_ZH}|{_DUE})",
             rf"\A\W*(?:麻烦|请)?\s*[小老阿]?[一-鿿]{{1,3}}[，,]?\s*(?:请|"
             rf"麻烦)?{_DUE_ZH}[^。]{{0,3}}[把将给]",
             rf"由\s*{_AT}\s*(?:来|去)?(?:负责|处理|完成|跟进|实现|编写|做)|{_AT}\s*(?:来(?:做|写|"
             rf"弄|跟|处理|负责)|负责)",
             rf"(?:交给|分配给|指派给|分派给)\s*{_AT}",
             rf"我(?:们?来|会|将|来|们会|们将)?\s*(?:在|"
-            rf"争取)?{_DUE_ZH}[^。]*(?:[完交发写补修推弄给]|做好|准备好)|"
-            rf"我来[^。]*{_DUE_ZH}",
+            rf"争取)?{_DUE_ZH}[^。]*(?:[完交发写补修推弄给]|做好|准备好)|我(?:来|"
+            rf"负责)[^。]*{_DUE_ZH}",
         ),
         (
             r"\bwill not\b|won't\b|\b(?:thanks|thank|did|didn't|was|were|has|had|sent|finished|"
@@ -225,22 +211,19 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
         (
             rf"\A[\W_]*{_CLAUSE}{_NO_PRONOUN}{{1,10}}(?:must|shall|has to|have to|needs? to|"
             r"(?:is|are) required to|may not|(?:is|are) (?:not allowed|forbidden|prohibited|"
-            r"mandatory)|"
-            r"(?:cannot|can't|should not|shouldn't) exceed|should (?:never|always|be able to))\b",
+            r"mandatory)|(?:cannot|can't|should not|shouldn't) exceed|should (?:never|always|"
+            r"be able to))\b",
             r"\bwe must(?: not| never)? \w+|\bwe (?:need|have) to (?:support|comply|guarantee|"
-            r"ensure|encrypt|"
-            r"handle|keep|retain|preserve|stay|be able)\b|\bit is (?:mandatory|required|"
-            r"forbidden)\b",
+            r"ensure|encrypt|handle|keep|retain|preserve|stay|be able)\b|\bit is (?:mandatory|"
+            r"required|forbidden)\b|\bit (?:must|has to|needs to) (?:not|never|be possible|work|"
+            r"support|run|start|stay)\b",
             r"(?:is|are) (?:limited|restricted|capped) to \W*\d|\bno (?:[\w-]+ ){1,5}(?:may|must|"
             r"can|shall)\b",
             r"\A\W*(?:never|always) (?!(?:mind|happy|glad|good|nice|a|an|the|again|been|had|seen|"
-            r"heard|"
-            r"thought|have|knew|nice|fun|worth)\b)[a-z]+ \w+",
+            r"heard|thought|have|knew|nice|fun|worth)\b)[a-z]+ \w+",
             r"\A\W*only (?:[\w-]+ ){1,5}(?:may|can|must|should)\b|\b(?:is|are) (?:not acceptable|"
-            r"unacceptable)\b|"
-            r"\brequirement that\b|\A\W*(?:please )?make sure (?:that )?(?:every|all|no|the|"
-            r"each)\b|"
-            r"\A\W*(?:do not|don't) ever\b",
+            r"unacceptable)\b|\brequirement that\b|\A\W*(?:please )?make sure (?:that )?(?:every|"
+            r"all|no|the|each)\b|\A\W*(?:do not|don't) ever\b",
             r"[一-鿿]\s*(?:must|shall)\s+(?:not |never )?\w+",
             r"(?<![不非])必须(?!说|承认|指出|的[。！!]?$)|务必|(?<!舍)不得(?!不|而知|了|已|人心)|"
             r"(?<![必无毋何胡])须(?!要?知|臾)",
@@ -248,16 +231,15 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
             r"(?<![不主重必需都])要(?:能|支持|在[^，。,]{1,12}内)|(?:都|均)(?:要|得|需要?)(?!求|"
             r"不)",
             r"不(?:能|可|可以|得|应)?(?:超过|少于|低于|高于)\s*\d|控制在[^，。,]{1,16}(?:以?内|"
-            r"之内)|"
-            r"(?:上限|最多|最少|至少)要?(?:为|是|支持|允许|保留|"
-            r"轮换)\s*[\d一二三四五六七八九十两]|只有[^，。,]{1,16}才(?:能|可)|"
-            r"应当|(?:所有|每个|任何)[^，。,]{1,16}(?:应|一律)|一律|硬性(?:规定|要求)",
+            r"之内)|(?:上限|最多|最少|至少)要?(?:为|是|支持|允许|保留|"
+            r"轮换)\s*[\d一二三四五六七八九十两]|只有[^，。,]{1,16}才(?:能|可)|应当|(?:任何|"
+            r"谁)[^，。,]{0,8}不(?:能|可|得|许)|(?:所有|每个|任何)[^，。,]{1,16}(?:应|一律)|一律|"
+            r"硬性(?:规定|要求)",
         ),
         (
             r"\bwe must be \w+ing\b|\bmust (?:be (?:joking|kidding|that|the|a|an|because|due|"
-            r"why)\b|have\b|say\b|admit\b)|"
-            r"\bwe have to (?:talk|see|say)\b|\bif (?:possible|you like)\b|\bmust-have\b|"
-            r"\b(?:does|do|did) ?n[o']t (?:have|need) to\b",
+            r"why)\b|have\b|say\b|admit\b)|\bwe have to (?:talk|see|say)\b|\bif (?:possible|"
+            r"you like)\b|\bmust-have\b|\b(?:does|do|did) ?n[o']t (?:have|need) to\b",
             r"不是必须|并非必须|不必|[我你他她它](?:必须|得|要)(?:说|走|想|看)|多久|多少|什么|"
             r"什麼|\A\W*[我你]|太[^，。]{1,4}了",
         ),
@@ -265,34 +247,29 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
     (
         "issue",
         (
-            r"\b(?:found|discovered|noticed|hit|ran into|see|seeing|have)\s+(?:a|an|another|one)\s+"
-            r"(?:[\w-]+\s+)?(?:bug|problem|issue|regression|defect|vulnerability|leak)\b.{8,}",
+            r"\b(?:found|discovered|noticed|hit|ran into|see|seeing|have)\s+(?:a|an|another|"
+            r"one)\s+(?:[\w-]+\s+)?(?:bug|problem|issue|regression|defect|vulnerability|"
+            r"leak)\b.{8,}",
             r"\bthere(?: is|'s| are) (?:a |an |another )?(?:[\w-]+ )?(?:bugs?|problems?|issues?|"
-            r"regression|"
-            r"defect|leak|race|deadlock|race condition) (?:with|in|between)\b",
-            r"\b(?:has|have) been (?:failing|red|broken|down|crashing|flaky|unavailable|"
-            r"unreachable)\b",
+            r"regression|defect|leak|race|deadlock|race condition) (?:with|in|between)\b",
+            r"\bfailing since\b|\b(?:has|have) been (?:failing|red|broken|down|crashing|flaky|"
+            r"unavailable|unreachable)\b",
             r"\b(?:is|are|keeps?) (?:still |now )?(?:failing|crashing|broken|leaking|unreachable|"
-            r"flaky|"
-            r"timing out|(?:down|red)(?= since| again| for))\b",
+            r"flaky|timing out|(?:down|red)(?= since| again| for))\b",
             r"\b(?:crashes|freezes|hangs|fails|breaks|times out|leaks|panics|returns? (?:a |"
-            r"an )?(?:http )?"
-            r"[45]\d\d)\b(?=.*\b(?:when|if|after|on|with|because|every|whenever|at|"
+            r"an )?(?:http )?[45]\d\d)\b(?=.*\b(?:when|if|after|on|with|because|every|whenever|at|"
             r"under)\b)",
             r"\b(?:does not|doesn't|do not|don't) (?:work|build|start|compile|load|respond|open|"
-            r"render)\b|"
-            r"\b(?:something is wrong with|(?:has|have|shows?) (?:the )?wrong|"
-            r"ends? (?:up )?in (?:a |an )?(?:timeout|"
-            r"error|crash)|keeps? (?:growing|crashing|failing|restarting|hanging))\b",
+            r"render)\b|\b(?:something is wrong with|(?:has|have|shows?) (?:the )?wrong|"
+            r"ends? (?:up )?in (?:a |an )?(?:timeout|error|crash)|keeps? (?:growing|crashing|"
+            r"failing|restarting|hanging))\b",
             r"(?:发现|出现|存在)了?(?:一个|个|一些|严重)?\s?(?:严重)?的?(?:问题|缺陷|漏洞|"
             r"bug)[:：，,].{3,}",
             r"(?:从[^，。,]{1,10}[起开][始]?|自[^，。,]{1,8})[^，。,]{0,4}(?:报错|失败|挂|崩|超时)",
             r"(?:一直|总是?|经常|偶尔|时不时|每次|每天|每晚|会|频繁|老是)[^，。,]{0,8}(?:报错|"
-            r"报\s?[45]\d\d|"
-            r"失败|崩|超时|卡死|挂|丢|返回\s?[45]\d\d|闪退|重复)",
+            r"报\s?[45]\d\d|失败|崩|超时|卡死|挂|丢|返回\s?[45]\d\d|闪退|重复)",
             r"内存泄漏|空指针|死锁|竞态|打不开|没反应|闪退|卡死|连不上|崩了|挂了|掉线|不生效|"
-            r"编译不过|就超时|"
-            r"有问题(?!随时|请|可以|就|找|的话|再)|一直[涨掉]",
+            r"编译不过|就超时|有问题(?!随时|请|可以|就|找|的话|再)|一直[涨掉]",
         ),
         (
             r"\b(?:fixed|solved|resolved|no|not|was|were|test(?:s|ing)? that)\b",
@@ -303,13 +280,13 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
         "conclusion",
         (
             r"\A\W*in conclusion,|\bturns? out\b|\b(?:root )?cause (?:is|was|turned out)\b|"
-            r"\b(?:measurements?|tests?|numbers|data|results?|experiments?|benchmarks?) (?:shows?|"
-            r"showed|proves?) that\b|"
+            r"\b(?:investigation|analysis|logs?|profiling|traces?|measurements?|tests?|numbers|"
+            r"data|results?|experiments?|benchmarks?) (?:shows?|showed|proves?) that\b|"
             r"\bfound out (?:why|that)\b|\A\W*so it was\b|\A\W*(?:so|hence|"
             r"therefore),? the (?:reason|bottleneck|culprit)\b",
-            r"综上|(?:根本?|故障)?(?:原因|根因)(?:是|在于|查到|找到|为)|事实证明|测下来|"
-            r"(?:测试|压测|实验|数据|结果)(?:表明|证明|说明|显示(?![了不出]))|(?:这|由此|也)说明|"
-            r"查明|定位到",
+            r"综上|(?:根本?|故障)?(?:原因|根因)(?:是|在于|查到|找到|为)|事实证明|测下来|(?:测试|"
+            r"压测|实验|数据|结果)(?:表明|证明|说明|显示(?![了不出]))|(?:这|由此|也)说明|查明|"
+            r"定位到",
         ),
         (r"\bnot (?:clear|known)\b|不清楚|没找到|还在查",),
     ),
@@ -317,8 +294,8 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
         "next_action",
         (
             r"\A\W*(?:next|then|after that|afterwards),? (?:i|we)(?:'ll|'m|'re| will| am| are)\b",
-            r"\b(?:my|our|the) next step is\b|\A\W*下一步是(?!什么)|\A\W*然后我们?(?:去|再|会|来|"
-            r"要)",
+            r"\b(?:my|our|the) next step is\b|\A\W*next step is\b|\A\W*下一步是(?!什么)|"
+            r"\A\W*然后我们?(?:去|再|会|来|要)",
             r"\A\W*(?:接下来|下一步|下面)[，,]?\s*(?:我们?)?(?:先|要|会|将|就|把|去|跑|做|写|准备|"
             r"打算)",
         ),
@@ -405,14 +382,14 @@ _CHINESE_CUES: dict[Kind, str] = {
     "requirement": (
         "需|必?须|务必|不得|禁|允许|不准|要[求能支在]|[都均]要|[都均]?得|超过|少于|[低高]于|"
         "控制在|上限|最[多少]|至少|约束|"
-        "验收|应|一律|只有|硬性"
+        "验收|应|一律|只有|硬性|任何"
     ),
     "issue": (
         "发现|出现|存在|问题|缺陷|故障|风险|报错|报\\s?[45]|失败|崩|挂|丢|超时|返回|闪退|重复|"
         "泄漏|空指针|死锁|打不开|"
         "没反应|卡死|连不上|竞态|掉线|不生效|编译不过|一直[涨掉]"
     ),
-    "conclusion": "结论|综上|原因|根因|证明|测下来|表明|显示|说明|查明|定位到",
+    "conclusion": "结[论果]|综上|原因|根因|证明|测下来|表明|显示|说明|查明|定位到",
     "next_action": "下一步|后续|接下来|下面|然后我",
 }
 """By kind: in every sentence that its phrases match, there is one of these words or phrases."""
@@ -422,11 +399,9 @@ _SIGNS = ":：】]-–—"
 
 _EMPTY = (
     r"(?:tbd|tba|none|nothing|n/?a|no|unknown|pending|open|to be (?:decided|determined|discussed)|"
-    r"-+|—+|"
-    r"…|\.+|待定|待讨论|待确认|未定|暂无|无|没有|暂未确定|略|no (?:blockers?|issues?|decisions?|"
-    r"risks?|problems?)|"
-    r"closed|gone|解决)(?:\b|(?<=\W)|(?<=[^\x00-\x7f]))(?:\s+(?:so far|yet|for now|"
-    r"at the moment))?[\s.。!！…]*\Z"
+    r"-+|—+|…|\.+|待定|待讨论|待确认|未定|暂无|无|没有|暂未确定|略|no (?:blockers?|issues?|"
+    r"decisions?|risks?|problems?)|closed|gone|解决)(?:\b|(?<=\W)|"
+    r"(?<=[^\x00-\x7f]))(?:\s+(?:so far|yet|for now|at the moment))?[\s.。!！…]*\Z"
 )
 
 
