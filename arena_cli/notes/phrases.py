@@ -122,7 +122,7 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
         "decision",
         (
             rf"\b{_WE}(?:'ve|'s| have| has)?(?: (?:\w+ly|all|now|just|also|then))?"
-            r" (?:decided|agreed|settled|opted|resolved|chosen|chose|picked|voted)\b",
+            r" (?:decided|agreed|settled|opted|resolved|chosen|chose|picked|voted|approved)\b",
             r"\bwe (?:have |'ve )?(?:ended up (?:choosing|with|going)|gone with)|"
             r"\bwe've gone with\b|\bas (?:we )?(?:decided|agreed) (?:in|on|at|with)\b|"
             r"\bmaking the call\b|\bi(?:'m| am) going with\b|\boption \w+ wins\b",
@@ -133,7 +133,9 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
             r"\blet(?:'?)s (?:go with|go for|stick (?:with|to)|settle on|adopt|standardi[sz]e on|"
             r"use\b.*\b(?:for|as|instead|everywhere)\b)",
             r"\bwe(?:'re| are)(?: now)? (?:going (?:with|for)|keeping (?!an eye|you|track|in )|"
-            r"staying with|dropping|adopting|retiring|deprecating|postponing|standardi[sz]ing|"
+            r"staying with|dropping|adopting|retiring|deprecating|going to (?:use|drop|keep|"
+            r"support|adopt|host|store|deploy|ship|stay|switch|move)\b|postponing|"
+            r"standardi[sz]ing|"
             r"sticking|not (?:going to )?(?:support|use|do|ship|build|offer)\w*|(?:moving|"
             r"switching|migrating)\b.*\bto\b)",
             r"\bwe(?:'ll| will)(?: now| all)? (?:adopt|go with|be using|standardi[sz]e on|"
@@ -159,7 +161,8 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
             r"用|为|由|以|不再|先|把)",
             rf"{_OWN_ZH}[^，。,]{{0,8}}?(?:选定|敲定|商定|拍板|选择?了|采用了?(?!吗))|"
             rf"达成(?:了)?(?:一致|共识)",
-            r"一致(?:同意|通过|决定)|(?:方案|事情?|选型)[^，。,]{0,4}(?:定了|通过|定为|定下)|"
+            r"(?:一致|我们|大家|团队)[^，。,]{0,3}(?:同意|约定|商量好|说好)|一致(?:通过|决定)|"
+            r"(?:方案|事情?|选型)[^，。,]{0,4}(?:定了|通过|定为|定下)|"
             r"评审(?:已经?)?通过|最终方案(?:是|为)|(?:结果|结论)是(?:用|改用|采用|先|不)|"
             r"(?<!决)定(?:的是|在|成)(?!怎)",
             r"(?:就|都)(?:先)?(?:这么|这样)(?:定|办|做)|按[^，。,]{1,10}(?:办|执行)|走[^，。,"
@@ -312,57 +315,41 @@ _WORD_CUES: dict[Kind, str] = {
         voted verdict outcome consensus approved let's lets we'll we're we've won't dropping
         adopting retiring deprecating postponing standardise standardize without retire freeze
         defer postpone instead rather wins""",
-    "task": "please i'll i'm todo todos action task tasks assigned",
+    "task": "todo todos action task tasks assigned",
     "requirement": """
         must shall need needs require required requirement requirements constraint constraints
         criteria criterion forbidden prohibited mandatory limited restricted capped exceed never
-        always may only unacceptable acceptable sla slo sure ever""",
+        always unacceptable acceptable sla slo ever""",
     "issue": """
         bug bugs problem problems issue issues regression defect defects vulnerability leak leaks
         race deadlock risk risks failing red broken down crashing crashes crash flaky unavailable
-        unreachable leaking timing freezes hangs fails breaks times panics return returns doesn't
-        don't wrong timeout error growing restarting hanging""",
+        unreachable leaking timing freezes hangs fails breaks panics wrong timeout growing
+        restarting hanging""",
     "conclusion": """
-        conclusion conclusions turns turn cause causes reason bottleneck culprit found show shows
-        showed prove proves proved""",
+        conclusion conclusions turns turn cause causes reason bottleneck culprit""",
     "next_action": "next then afterwards",
+}
+_PAIR_CUES: dict[Kind, tuple[tuple[str, str], ...]] = {
+    "task": (("please i i'll i'm", "by before until till later"),),
+    "requirement": (("no only may should make", "may can should not able sure"),),
+    "issue": (
+        ("doesn't don't do does", "work build start compile load respond open render not"),
+        ("times time return returns end ends", "out http a an in when if after on with"),
+    ),
+    "conclusion": (
+        ("show shows showed prove proves proved", "that"),
+        ("found", "out"),
+    ),
 }
 _PHRASE_CUES: dict[Kind, tuple[str, ...]] = {
     "blocker": ("can not ",),
     "decision": (
-        *(
-            "final call",
-            "the call",
-            "going with",
-            " it is",
-            "we will",
-            "we are",
-            "we have ",
-            "in place of",
-        ),
-        *(
-            "we stick",
-            "we stay",
-            "we go ",
-            "we ship",
-            "from now on",
-            "as of ",
-            "we use",
-            "we keep",
-            "we build",
-        ),
-        *("we take", "we skip", "we drop", "ended up"),
+        *("final call", "the call", "going with", " it is", "we will", "we are", "we have "),
+        *("in place of", "we stick", "we stay", "we go ", "we ship", "from now on", "as of "),
+        *("we use", "we keep", "we build", "we take", "we skip", "we drop", "ended up"),
     ),
-    "task": ("@", "＠", "i will", "i am going", "to do", "to-do"),
-    "requirement": (
-        "has to",
-        "have to",
-        "should not",
-        "shouldn't",
-        "should be able",
-        "not allowed",
-    ),
-    "issue": ("does not", "do not"),
+    "task": ("@", "＠", "to do", "to-do"),
+    "requirement": ("has to", "have to", "not allowed"),
     "conclusion": ("bottom line", "so it was"),
     "next_action": ("after that",),
 }
@@ -372,17 +359,20 @@ _CHINESE_CUES: dict[Kind, str] = {
         "才能|停了"
     ),
     "decision": (
-        "决[定策议]|定[稿的在成了为]|确[定认]|[选敲商]定|就定|一致|通过|方案|拍板|共识|选|[采改]用|"
+        "决[定策议]|定[稿的在成了为]|确[定认]|[选敲商]定|就定|一致|同意|约定|商量好|说好|评审|"
+        "方案|选型|拍板|共识|选|[采改]用|"
         "结[果论]是|"
-        "就[用选上]|这[么样][定办做]|按|走|换成|改[为成]|[切迁]到|统一|不再|放弃|砍掉|"
+        "就[用选上]|这[么样][定办做]|按[^，。,]{1,10}[办执]|走[^，。,]{0,2}方案|换成|改[为成]|"
+        "[切迁]到|统一|不再|放弃|砍掉|"
         "不[做上搞支]|从[今现明下\\d]|"
         "今后|以后|往后|我们[用走上选]|约定"
     ),
-    "task": "待办|任务|行动|[前内](?!端|网|存|面|部|容)|[一二三四五六日天][要交]",
+    "task": "待办|任务|行动|(?:[天晚早周年月底末号日点时班内]|星期.|礼拜.|周.)[^，。,]{0,4}[前内]|"
+    "[一二三四五六日天][要交]",
     "requirement": (
-        "需|必?须|务必|不得|禁|允许|不准|要[求能支在]|[都均]要|[都均]?得|超过|少于|[低高]于|"
+        "需|必?须|务必|不得|禁|允许|不准|要[求能支在]|[都均]要|[都均]得|超过|少于|[低高]于|"
         "控制在|上限|最[多少]|至少|约束|"
-        "验收|应|一律|只有|硬性|任何"
+        "验收|应当|所有|每个|一律|只有|硬性|任何"
     ),
     "issue": (
         "发现|出现|存在|问题|缺陷|故障|风险|报错|报\\s?[45]|失败|崩|挂|丢|超时|返回|闪退|重复|"
@@ -392,7 +382,10 @@ _CHINESE_CUES: dict[Kind, str] = {
     "conclusion": "结[论果]|综上|原因|根因|证明|测下来|表明|显示|说明|查明|定位到",
     "next_action": "下一步|后续|接下来|下面|然后我",
 }
-"""By kind: in every sentence that its phrases match, there is one of these words or phrases."""
+"""By kind: in every sentence that its phrases match, there is one of these words or phrases.
+
+Of a pair, there is a word of each.
+"""
 
 _SIGNS = ":：】]-–—"
 """One of them is in every marker."""
@@ -426,16 +419,20 @@ def cued_kinds(text: str, kinds: Iterable[Kind] = KINDS) -> list[Kind]:
         for kind in kinds
         if kind in _WORD_CUES
         and (
-            not _cue_words(kind).isdisjoint(words)
+            not _cue_words(_WORD_CUES[kind]).isdisjoint(words)
             or any(phrase in folded for phrase in _PHRASE_CUES.get(kind, ()))
+            or any(
+                not _cue_words(first).isdisjoint(words) and not _cue_words(second).isdisjoint(words)
+                for first, second in _PAIR_CUES.get(kind, ())
+            )
             or (not is_ascii and _compiled(_CHINESE_CUES[kind]).search(folded))
         )
     ]
 
 
 @cache
-def _cue_words(kind: Kind) -> frozenset[str]:
-    return frozenset(_WORD_CUES[kind].split())
+def _cue_words(words: str) -> frozenset[str]:
+    return frozenset(words.split())
 
 
 def sayings(kinds: Iterable[Kind]) -> Iterator[Saying]:

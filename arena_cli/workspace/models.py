@@ -188,9 +188,7 @@ class MemoryRules(FileShape):
     rules: bool = True
     patterns: dict[NoteKind, list[Regex]] = {}
     extract_every: int | None = Field(default=None, ge=1)
-    heed: Literal["rules", "judge"] = Field(
-        default="rules", exclude_if=lambda heed: heed == "rules"
-    )
+    heed: Literal["rules", "judge"] = "rules"
     warn_at: float = Field(default=0.8, gt=0, le=1)
     saturated_at: float = Field(default=0.92, gt=0, le=1)
     keep: float = Field(default=0.5, ge=0.1, le=0.9, exclude_if=lambda share: share == 0.5)
