@@ -5,8 +5,8 @@ It reads words alone, so it reports only what is plain, and is silent where it m
 - A note *concerns* a text if two or more, and at least 40 %, of the significant words of its title
   (`notes.text`) are in the visible part of the text; 25 % of the pairs of Chinese characters; the
   one word of a title that has just one.
-- A *blocker* that concerns the reply, or whose resting work (deploy, merge, 发布, ...) the reply
-  names, is ignored (`replan_required`) if a clause with a word of its title says that something is
+- A *blocker* that concerns the reply, whose resting work (deploy, merge, 发布, ...) the reply names,
+  or on whose first word it acts, is ignored (`replan_required`) if a clause with a word of its title says that something is
   done: in the past, the present or the future, by the author or in the passive. It is not where
   the reply names the blocker; where a sentence about it, or next to such a one, says that something
   is blocked, waited for or unresolved, that it is solved, or that what had not happened happened;
@@ -32,7 +32,7 @@ from typing import Literal, NamedTuple
 from arena_cli.notes import assertion, contradictions
 from arena_cli.notes.claims import Claim, read_claim
 from arena_cli.notes.model import Kind, Note
-from arena_cli.notes.text import Sentence, shared, significant_words, split, stem
+from arena_cli.notes.text import Sentence, first_word, shared, significant_words, split, stem
 from arena_cli.util.text import cut_text
 from arena_cli.workspace import visible_text
 
@@ -70,11 +70,13 @@ _SOLVED = (
     r"restored|renewed|confirmed|raised|increased|extended|lifted|replaced|installed|available|up|"
     r"over|closed|back|fine|ok(?:ay)?|green|clear|valid|here)|(?:came|come) (?:in|through|back)|"
     r"arrived|(?:we|i)(?: now)? (?:got|have|received)|(?:works?|runs?|green|up|passes|available|"
-    r"reachable) again|(?:gave|given) (?:\w+ ){0,2}(?:consent|access|permission|approval)|signed|"
-    r"delivered|approved|granted|passe[ds]|ended)\b|(?:已经?|都|全部|终于|刚刚?|今天|昨天)[^，。,"
-    r"]{0,8}(?:解决|修复|就绪|到位|拿到|收到|下发|解除|恢复|签署|签字|批准|批|通过|提供|搞定|授权|"
-    r"开通|交付|发来|到货|续期|确认)|(?:解决|修复|拿到|收到|解除|恢复|到位|搞定|通过|批|下来|开通|"
-    r"授权|到货|结束|续期|装好|换好|修好|有)了|加到|不再(?:阻塞|卡)"
+    r"reachable) again|(?:gave|given) (?:\w+ ){0,3}(?:consent|access|permission|approval|"
+    r"ok(?:ay)?|go|green light)|(?:is|are) (?:now )?(?:there|in place|activated)(?: now)?|"
+    r"was activated|signed|delivered|approved|granted|passe[ds]|ended)\b|(?:已经?|都|全部|终于|"
+    r"刚刚?|今天|昨天)[^，。,]{0,8}(?:解决|修复|就绪|到位|拿到|收到|下发|解除|恢复|签署|签字|批准|"
+    r"批|通过|提供|搞定|授权|开通|交付|发来|到货|续期|确认)|(?:解决|修复|拿到|收到|解除|恢复|到位|"
+    r"搞定|通过|批|下来|开通|授权|到货|结束|续期|装好|换好|修好|补上|补好|给|有)了|已确认|加到|"
+    r"不再(?:阻塞|卡)"
 )
 _DONE = (
     r"\b(?:done|finished|completed|ready)\b|(?:已经?|都|全部|终于|刚刚?)[^，。,]{0,8}(?:完成|做完|"
@@ -89,13 +91,13 @@ _NOT_SOLVED = (
     r"才能|是否|怎么|如何|回头"
 )
 _NO_ACTS = (
-    r"ask|wrote to|tell|told|inform|notif|open(?:ed)? an? |prepar|draft|plan|check|look|review|"
-    r"document|note|see|saw|think|thought|know|believe|hope|wait|need|want|would|should|can|could|"
-    r"might|may|must|keep|kept|understand|read|have|has|had|am|was|were|agree|suggest|propose|"
-    r"recommend|like|love|stop|pause|postpone|hold|leave|left|skip|request|report|escalat|remind|"
-    r"call|contact|track|watch|guess|assume|heard|remember|found|noticed|drop|fix|repair|debug|"
-    r"investigat|restor|resolv|compar|evaluat|took|take|remov|revert|only|sent? .*(?:confirm|"
-    r"approv|again|once more)|noth|someth|dur"
+    r"answer|respond|repl|address|comment|ask|wrote to|tell|told|inform|notif|open(?:ed)? an? |"
+    r"prepar|draft|plan|check|look|review|document|note|see|saw|think|thought|know|believe|hope|"
+    r"wait|need|want|would|should|can|could|might|may|must|keep|kept|understand|read|have|has|had|"
+    r"am|was|were|agree|suggest|propose|recommend|like|love|stop|pause|postpone|hold|leave|left|"
+    r"skip|request|report|escalat|remind|call|contact|track|watch|guess|assume|heard|remember|"
+    r"found|noticed|drop|fix|repair|debug|investigat|restor|resolv|compar|evaluat|took|take|remov|"
+    r"revert|only|sent? .*(?:confirm|approv|again|once more)|noth|someth|dur"
 )
 _RESTS = (
     r"block|frozen|froze|delay|postpon|need|requir|expect|plann|draft|prepar|document|reject|"
@@ -113,15 +115,16 @@ _ACTS = (
     r"building|launch(?:ed|ing|es)?|integrat(?:ed|e|ing)|continu(?:e|ed|ing)|roll(?:ed|ing)? out|"
     r"connect(?:ed|ing)?|migrat(?:ed|e|ing)|switch(?:ed|ing)?|wrote|writing|added|adding|created|"
     r"creating|run(?:ning|s)?|ran|done|go(?:es|ing)? live|let's|let me|enabl(?:ed|e|ing))\b|开始|"
-    r"完成|上线|部署|发布|实现|继续|推进|接入|对接|马上|立即|这就|已(?!经?[问催联申过])|现在就|"
-    r"着手|合并|启动|将|联调|迁移|切换|提交|编写|写好|做好|搞定|开发|执行|搭建|调用|发出去|"
-    r"(?<![问催提申等看联系修查])了|正在(?!修|排查|等|申请|联系|查|问)"
+    r"完成|上线|部署|发布|实现|继续|推进|接入|对接|马上|立即|这就|(?:今晚|今天|明天)我|我(?:今晚|"
+    r"今天|明天|马上|现在)|已(?!经?[问催联申过])|现在就|着手|合并|启动|将|联调|迁移|切换|提交|"
+    r"编写|写好|做好|搞定|开发|执行|搭建|调用|发出去|(?<![问催提申等看联系修查])了|正在(?!修|排查|"
+    r"等|申请|联系|查|问)"
 )
 _HOLDS_BACK = (
     r"\b(?:not|won't|don't|didn't|haven't|hasn't|isn't|aren't|never|no)\b(?! (?:only|"
     r"\w+ )?(?:errors?|problems?|issues?|findings?))|n't\b|\b(?:if|would|could|should|might|"
     r"may)\b|不(?:会|能|要|再|可|应|宜|上线|部署|发布|发|做|合并|开始|用|下)|别|没有?|未|如果|若|"
-    r"建议|是否|暂|[修问催]"
+    r"建议|是否|暂|[修问催]|回复|答复"
 )
 _ACCEPTS = (
     r"\A\W*(?:on it|will do|got it|sure|understood|ok(?:ay)?,? (?:i'll|will|on it)|i'll (?:do|"
@@ -138,6 +141,12 @@ _REFERS = (
     r"[明今后][天早晚]|[上下]午|周[一-日]|[\d一二两三四五六七八九十几]|\S{0,4}[前内后](?:处理|做|"
     r"给|弄|完成)|\S{0,2}(?:完|好|过|到|掉)了?(?=[^的]|\Z)|[^，。,]{0,4}一半|进度|初稿|草稿|"
     r"快[好完]了|差不多)"
+)
+# What a title says is missing, and a reply makes.
+_MISSING = r"\b(?:missing|lacks?|no|without)\b|缺|没有"
+_MAKES = (
+    r"\b(?:generated|created|made|wrote|added|built|provided|produced|set up)\b|生成|造|补|"
+    r"加了|建好"
 )
 _UNRELATED = r"\bnothing to do with\b|\bunrelated\b|无关|没有?关系"
 _BETWEEN = re.compile(
@@ -252,7 +261,7 @@ def _goes_ahead_over(note: Note, reply: _FoldedText) -> Sentence | None:
         return None
     bears = _bears(note, reply)
     words = significant_words(note.title)
-    about = reply.with_any(words) if bears else _does_work_of(note.title, reply)
+    about = reply.with_any(words) if bears else _acts_on(note.title, reply)
     near = {place for sentence in about for place in (sentence - 1, sentence, sentence + 1)}
     looked_at = [sentence for place, sentence in enumerate(reply.sentences) if place in near]
     if any(_is_open_or_solved(sentence.shown, note.title, words) for sentence in looked_at):
@@ -276,11 +285,20 @@ def _is_open_or_solved(shown: str, title: str, words: frozenset[str]) -> bool:
     condition = _compiled(_ON_CONDITION).search(shown)
     if condition is not None and significant_words(condition["words"]) & words:
         return True
+    if _finds(_MISSING, title) and _finds(_MAKES, shown):
+        return True
+    return _has_happened(title, clauses)
+
+
+def _has_happened(title: str, clauses: Sequence[str]) -> bool:
+    """Return True if a clause says that what had not happened in the title happened."""
     lack = _LACKS.search(title)
-    happened = lack and (stem(lack["verb"].lower()) if lack["verb"] else lack["zh"])
+    if lack is None:
+        return False
+    verb = stem(lack["verb"].lower()) if lack["verb"] else lack["zh"]
     return any(
-        happened in clause.lower() and _finds(_HAPPENED, clause) and not _finds(_HOLDS_BACK, clause)
-        for clause in (clauses if happened else ())
+        verb in clause.lower() and _finds(_HAPPENED, clause) and not _finds(_HOLDS_BACK, clause)
+        for clause in clauses
     )
 
 
@@ -288,13 +306,18 @@ def _is_act(clause: str) -> bool:
     return _finds(_ACTS, clause) and not _finds(_HOLDS_BACK, clause)
 
 
-def _does_work_of(title: str, reply: _FoldedText) -> list[int]:
-    """Return the indexes of the sentences that name the work that the title says must rest."""
+def _acts_on(title: str, reply: _FoldedText) -> list[int]:
+    """Return the indexes of the sentences that do the work of a title, or act on its first word."""
     stems = {match[0].lower() for match in _WORK.finditer(title)}
+    first = first_word(title)
     return [
         index
         for index, sentence in enumerate(reply.sentences)
         if any(match[0].lower() in stems for match in _WORK.finditer(sentence.shown))
+        or any(
+            first in significant_words(clause) and _is_act(clause)
+            for clause in _CLAUSE.split(sentence.shown)
+        )
     ]
 
 

@@ -254,6 +254,12 @@ def significant_words(text: str) -> frozenset[str]:
     return frozenset(stem(word) for word in of_question(plain) if _tells(word))
 
 
+def first_word(text: str) -> str:
+    """Return the first significant word of a text; "" if it has none."""
+    plain = _state().sub(" ", visible_text.fold_text(text))
+    return next((stem(word) for word in of_question(plain) if _tells(word)), "")
+
+
 def _tells(word: str) -> bool:
     return len(word) > 1 or not word.isascii()
 
