@@ -8,7 +8,7 @@ files of an act, both or neither; `notes.staging` defines their order.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,17 +97,27 @@ async def _tell_deviations(room: Room, recollection: Recollection, chain: Chain)
     living = index.own(room.scene.session_id, _HEEDED_KINDS)
     for done in turn.successes() if living else ():
         notes = [note for note in living if _was_shown(note, done, turn, room)]
-        if not notes or done.reply in judged:
-            continue
-        reply_text = done.message.content if done.message else ""
-        shown = chain.trigger_for(done.agent, done.phase)
-        new = "\n".join(chain.messages[name].content for name in shown)
-        ignored_notes, event = await _find_ignored(reply_text, new, notes, done.agent, room)
-        for ignored in ignored_notes:
-            if (done.reply, ignored.note.id) not in reported:
-                _tell_deviation(ignored, done, room)
-        if event:
-            room.journal.write(HeedJudged, reply=done.reply, notes=len(notes), **event)
+        if notes and done.reply not in judged:
+            await _check_reply(done, notes, chain, reported, room)
+
+
+async def _check_reply(
+    done: ReplyFinished,
+    notes: Sequence[Note],
+    chain: Chain,
+    reported: Container[tuple[int, str]],
+    room: Room,
+) -> None:
+    """Write the deviations of a reply from the notes that its agent was shown."""
+    reply_text = done.message.content if done.message else ""
+    shown = chain.trigger_for(done.agent, done.phase)
+    new = "\n".join(chain.messages[name].content for name in shown)
+    ignored_notes, event = await _find_ignored(reply_text, new, notes, done.agent, room)
+    for ignored in ignored_notes:
+        if (done.reply, ignored.note.id) not in reported:
+            _tell_deviation(ignored, done, room)
+    if event:
+        room.journal.write(HeedJudged, reply=done.reply, notes=len(notes), **event)
 
 
 async def _find_ignored(

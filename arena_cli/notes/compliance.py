@@ -5,12 +5,13 @@ It reads words alone, so it reports only what is plain, and is silent where it m
 - A note *concerns* a text if two or more, and at least 40 %, of the significant words of its title
   (`notes.text`) are in the visible part of the text; 25 % of the pairs of Chinese characters; the
   one word of a title that has just one.
-- A *blocker* that concerns the reply, whose resting work (deploy, merge, 发布, ...) the reply names,
-  or on whose first word it acts, is ignored (`replan_required`) if a clause with a word of its title says that something is
-  done: in the past, the present or the future, by the author or in the passive. It is not where
-  the reply names the blocker; where a sentence about it, or next to such a one, says that something
-  is blocked, waited for or unresolved, that it is solved, or that what had not happened happened;
-  nor where the clause asks, supposes, denies, or only asks others, prepares or repairs.
+- A *blocker* that concerns the reply, whose resting work (deploy, merge, 发布, ...) the reply
+  names, or on whose first word it acts, is ignored (`replan_required`) if a clause with a word of
+  its title says that something is done: in the past, the present or the future, by the author or in
+  the passive. It is not where the reply names the blocker; where a sentence about it, or next to
+  such a one, says that something is blocked, waited for or unresolved, that it is solved, or that
+  what had not happened happened; nor where the clause asks, supposes, denies, or only asks others,
+  prepares or repairs.
 - A *next action*, of this agent or of no agent, that concerns the new messages is ignored
   (`warning`) if the reply holds less than a quarter of its words, not its id or title, and does not
   begin by accepting, reporting or referring to it (on it, it, done, 收到, 已经). It is not where
