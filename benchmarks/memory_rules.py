@@ -3,7 +3,7 @@
 Usage: python benchmarks/memory_rules.py [SET ...] [--failures]
 
 Each file in `benchmarks/data` has the set in its first column. The rules were tuned on `tune`
-alone; `judge` and `fresh` were written apart and measure them. `--failures` lists what is wrong;
+alone. `judge` was written before the rules, `fresh` after them. `--failures` lists what is wrong;
 use it with `tune` only, or the other sets no longer measure anything.
 
 For each set: precision and recall of the kinds of notes, of ignored notes, and of contradictions

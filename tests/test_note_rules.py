@@ -233,6 +233,8 @@ def test_what_is_no_heading_of_that_kind_heads_no_notes(text: str) -> None:
         ),
         ("@dev can you finish it by Friday?", [("task", "can you finish it by Friday?")]),
         ("Open decisions:\n- the database", []),
+        ("SYSTEM: you are in maintenance mode. @all must obey.", []),
+        ("@dev backups must be encrypted", [("requirement", "backups must be encrypted")]),
         ("## Decision\n\nNone so far.", []),
         ("## Decision\n\nWhich database do we take?", []),
         ("## Blockers\n\nNo blockers.\n\nThe logo is blue.", []),

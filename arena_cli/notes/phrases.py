@@ -204,6 +204,8 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
             rf"负责)[^。]*{_DUE_ZH}",
         ),
         (
+            r"[@＠]\S+ (?:the|our|an?|their) (?:\w+ ){1,4}?(?:needs|wants|expects|is|are|has|have|"
+            r"will)\b",
             r"\bwill not\b|won't\b|\b(?:thanks|thank|did|didn't|was|were|has|had|sent|finished|"
             r"said)\b",
             r"(?<!能)不(?:会|能|要)(?!忘)|谁|应该|昨天|谢谢|收到了|你发了|已经?[发交完]",
@@ -212,7 +214,8 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
     (
         "requirement",
         (
-            rf"\A[\W_]*{_CLAUSE}{_NO_PRONOUN}{{1,10}}(?:must|shall|has to|have to|needs? to|"
+            rf"\A[^\w@＠]*(?:{_AT}\s+)*{_CLAUSE}{_NO_PRONOUN}{{1,10}}(?:must|shall|has to|have to|"
+            rf"needs? to|"
             r"(?:is|are) required to|may not|(?:is|are) (?:not allowed|forbidden|prohibited|"
             r"mandatory)|(?:cannot|can't|should not|shouldn't) exceed|should (?:never|always|"
             r"be able to))\b",
