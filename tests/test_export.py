@@ -477,13 +477,45 @@ def test_the_command_writes_to_stdout_or_a_file_in_the_format_of_its_ending(
         ("a.md", audit_formats.write_markdown),
         ("审计", audit_formats.write_markdown),
     ):
-        arena.run("export", "--audit", "-o", name).check(stdout="")
+        arena.run("export", "--audit", "-p", "-o", name).check(stdout="")
         text = (arena.folder / name).read_bytes().decode()
         assert text == "".join(written_by(record(a_session(HOSTILE))))
     out = arena.run("export", "--format", "csv", "-o", "-").check()
     assert out.out.decode() == "".join(
         audit_formats.written_table(record(a_session(HOSTILE), audit=False))
     )
+
+
+def test_a_missing_folder_is_not_made_without_a_question(arena: Program) -> None:
+    written(arena, a_session())
+    arena.run("export", "s", "-o", "审计/2026/a.md").check(
+        code=2,
+        stdout="",
+        stderr="arena: --output: there is no folder 审计/2026; nothing was written\n"
+        "  Create it, or add --parents (-p).\n",
+    )
+    assert not (arena.folder / "审计").exists()
+    arena.run("export", "s", "--parents", "-o", "审计/2026/a.md").check(stdout="")
+    assert (arena.folder / "审计" / "2026" / "a.md").is_file()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("", 2)])
+def test_on_a_terminal_it_asks_before_it_makes_a_folder(
+    arena: Program, answer: str, code: int
+) -> None:
+    import pty
+
+    written(arena, a_session())
+    ours, theirs = pty.openpty()
+    with arena.start("export", "s", "-o", "out/a.md", stdin=theirs, stderr=theirs) as running:
+        os.close(theirs)
+        os.write(ours, f"{answer}\n".encode())
+        running.wait(timeout=60)
+        asked = os.read(ours, 4096).decode()
+    os.close(ours)
+    assert "There is no folder out. Create it? [y/N]" in asked
+    assert (running.returncode, (arena.folder / "out" / "a.md").exists()) == (code, code == 0)
 
 
 def test_what_cannot_be_written_or_read_is_an_error_that_says_so(arena: Program) -> None:

@@ -87,6 +87,7 @@ def test_an_archived_note_is_restored_as_a_draft(arena: Program) -> None:
     assert "note decision-old restored by 小王: Old (又要用)\n" in timeline
     arena.env["ARENA_LANG"] = "zh"
     assert "恢复" in arena.run("show", "s").check().stdout
+    del arena.env["ARENA_LANG"]
     knowledge(arena, "approve", "decision-old").check(stdout="decision-old · approved · Old\n")
     done = knowledge(arena, "restore", "decision-old")
     assert (done.code, done.stdout) == (2, "")

@@ -158,3 +158,19 @@ def test_half_a_character_in_an_answer_loses_no_note() -> None:
     assert found == ExtractedDrafts(
         [FOUND[0]._replace(body="half \ufffd", tags=("\ufffd",)), FOUND[1]], []
     )
+
+
+@pytest.mark.parametrize(
+    ("aliases", "expected"),
+    [
+        (["登录 令牌", "登录 令牌", "", "x" * 201], ("登录 令牌",)),
+        ("token, 令牌", ("token", "令牌")),
+        ({"zh": "令牌"}, ()),
+        ([f"a{number}" for number in range(40)], tuple(f"a{number}" for number in range(32))),
+    ],
+)
+def test_an_extracted_note_has_the_aliases_that_are_valid(
+    aliases: object, expected: tuple[str, ...]
+) -> None:
+    (draft,) = read([{**GOOD, "aliases": aliases}]).drafts
+    assert draft == FOUND[0]._replace(aliases=expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sqlite3
 import sys
@@ -574,11 +575,134 @@ def test_the_command_finds_notes_and_says_that_it_went_by_words(tmp_path: Path) 
         stderr=alone,
     )
     done = program.run("knowledge", "search", "时区", "--kind", "decision", "--json")
-    done.check(
-        stdout='{\n  "hits": [],\n  "lack": "arena.yaml names no embedding"\n}\n',
-    )
+    assert json.loads(done.stdout) == {
+        "hits": [],
+        "lack": "arena.yaml names no embedding",
+        "hints": ["other kinds or tags match, such as sessions/knowledge/pits/clock.md"],
+    }
     done = program.run("knowledge", "search", "时区", "--tag", "auth")
-    done.check(stdout="", stderr=f"{alone}arena: no note matches\n")
+    hint = "  other kinds or tags match, such as sessions/knowledge/pits/clock.md\n"
+    done.check(stdout="", stderr=f"{alone}arena: no note matches\n{hint}")
     done = program.run("knowledge", "search", "x", "--kind", "decison")
     assert done.code == 2
     assert "did you mean" in done.stderr
+
+
+LANGUAGES = (
+    "if the note is in another language, add your term to its `aliases:` (or use `arena knowledge "
+    "add --alias`), or search by meaning with the extra `search`"
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "hints"),
+    [
+        ("gatway", ["words in the notes that are spelled alike: gateway", LANGUAGES]),
+        ("migrtions", ["words in the notes that are spelled alike: migrations", LANGUAGES]),
+        ("令排", ["words in the notes that are spelled alike: 令牌", LANGUAGES]),
+        ("zebra", [LANGUAGES]),
+        ("obsolete", ["archived notes (--all) match, such as sessions/knowledge/pits/old.md"]),
+    ],
+)
+def test_a_search_that_finds_nothing_says_what_would_help(
+    tmp_path: Path, query: str, hints: list[str]
+) -> None:
+    program = Program(tmp_path)
+    program.agent("dev")
+    program.run("knowledge", "search", query).check(
+        stderr="arena: searched by words only: arena.yaml names no embedding\n"
+        "arena: no note matches\n"
+        '  there are no notes yet: `arena knowledge add "..." -c` writes one\n'
+    )
+    shelf = Shelf(tmp_path)
+    shelf.write("pits/gateway", "The gateway drops migrations", "登录用的令牌过期", kind="pit")
+    shelf.write("pits/old", "obsolete", kind="pit", status="archived")
+    done = program.run("knowledge", "search", query, "--json").check(stdout=None)
+    assert json.loads(done.stdout)["hints"] == hints
+
+
+def test_a_note_is_found_by_its_aliases(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("dev")
+
+    def ids(query: str) -> list[str]:
+        done = program.run("knowledge", "search", query, "--json")
+        return [hit["id"] for hit in json.loads(done.stdout)["hits"]]
+
+    add = ("knowledge", "add", "支付网关超时", "--kind", "pit", "--shared")
+    program.run(*add, "--alias", "payment  gateway").check()
+    assert (ids("does the payment gateway answer?"), ids("timeout")) == (["pits/支付网关超时"], [])
+    program.run("knowledge", "approve", "pits/支付网关超时").check()
+    program.run(*add, "--alias", "timeout", "--alias", "payment gateway").check()
+    shown = json.loads(program.run("knowledge", "show", "pits/支付网关超时", "--json").stdout)
+    assert shown["aliases"] == ["payment gateway", "timeout"]
+    assert (shown["status"], shown["occurrences"]) == ("approved", 2)
+    assert ids("timeout") == ["pits/支付网关超时"]
+    shown = program.run("knowledge", "show", "pits/支付网关超时").stdout
+    assert "\naliases: payment gateway, timeout\n" in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ([" "], "--alias: is empty"),
+        (["长" * 201], "is longer than 200 characters"),
+        ([f"a{number}" for number in range(33)], "33 are given, a note has at most 32"),
+    ],
+)
+def test_a_bad_alias_is_refused(tmp_path: Path, options: list[str], problem: str) -> None:
+    program = Program(tmp_path)
+    program.agent("dev")
+    aliases = [word for alias in options for word in ("--alias", alias)]
+    add = ("knowledge", "add", "x", "--kind", "pit", "--shared")
+    done = program.run(*add, *aliases)
+    assert (done.code, done.stdout, problem in done.stderr) == (2, "", True)
+    assert not (tmp_path / "sessions").exists()
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("payment", "aliases: "),
+        ("{a: b}", "aliases: "),
+        ('["", a]', "aliases[0]: "),
+        (f"[{'长' * 201}]", "aliases[0]: "),
+        (f"[{', '.join('a' * 33)}]", "aliases: "),
+    ],
+)
+def test_bad_aliases_in_a_file_are_told_with_their_line(
+    tmp_path: Path, value: str, problem: str
+) -> None:
+    program = Program(tmp_path)
+    program.agent("dev")
+    shelf = Shelf(tmp_path)
+    shelf.write("pits/good", "apples")
+    file = "sessions/knowledge/pits/bad.md"
+    program.file(file, f"---\ntitle: bad apples\naliases: {value}\n---\n")
+    for command in (("list",), ("search", "apples"), ("inspect",)):
+        done = program.run("knowledge", *command)
+        assert f"{file}:3: {problem}" in done.stderr
+        assert "bad apples" not in done.stdout
+    program.file(file, "---\ntitle: bad apples\naliases: []\n---\n")
+    program.run("knowledge", "list").check(
+        stdout="pits/bad · draft · bad apples\npits/good · draft · apples\n"
+    )
+
+
+def test_a_note_of_one_line_of_70_000_characters(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("dev")
+    shelf = Shelf(tmp_path)
+    shelf.write("pits/long", "标题" * 300, "长文本无标点" * 11_666 + "quokka", kind="pit")
+    shelf.write("pits/short", "quokka", kind="pit")
+    done = program.run("knowledge", "list").check(stdout=None)
+    first, _ = done.stdout.splitlines()
+    assert first == f"pits/long · draft · {('标题' * 300)[:99]}…"
+    hits = program.run("knowledge", "search", "长文本").stdout
+    assert hits.startswith("1.00 · sessions/knowledge/pits/long.md · pit · draft · 标题")
+    assert "pits/short.md" in program.run("knowledge", "search", "quokka").stdout
+    listed = json.loads(program.run("knowledge", "list", "--json").stdout)
+    assert listed[0]["title"] == "标题" * 300
+    program.run("knowledge", "inspect").check(stdout=None)
+    add = ("knowledge", "add", "long", "--kind", "pit", "--shared", "--text", "-")
+    program.run(*add, given=("字" * 70_000).encode()).check(stdout="pits/long-2 · draft · long\n")

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
+from arena_cli import errors
 from arena_cli.adapters.http import MOST_TEXT_BYTES
-from arena_cli.cli import command_line, common, streams
+from arena_cli.cli import command_line, common, streams, trust
 from arena_cli.errors import DiskRefused, UsageError
 from arena_cli.protocol import Attachment
 from arena_cli.reports import audit_formats
@@ -78,6 +80,11 @@ Output = Annotated[
 ]
 
 
+Parents = Annotated[
+    bool, typer.Option("--parents", "-p", help="Create the missing folders of --output.")
+]
+
+
 def export(
     context: typer.Context,
     sessions: Sessions = None,
@@ -85,11 +92,14 @@ def export(
     audit: Audit = False,
     as_format: InFormat = None,
     output: Output = None,
+    parents: Parents = False,
 ) -> None:
     """Write conversations, or the audit of every call, for people and programs."""
     chosen = as_format or _by_ending(output)
     stored_sessions = _choose_sessions(context, sessions or [], all_sessions=all_sessions)
     redactor = common.make_redactor(context.obj)
+    if output is not None and str(output) != STDOUT:
+        _check_folder(output, may_make=parents)
     records = (_report_record(stored, redactor, audit=audit) for stored in stored_sessions)
     if all_sessions or len(stored_sessions) > 1:
         pieces = _write_several(records, chosen, audit=audit)
@@ -99,6 +109,24 @@ def export(
         _print(pieces)
         return
     _write(output, pieces, stored_sessions)
+
+
+def _check_folder(output: Path, *, may_make: bool) -> None:
+    """Ask whether a missing folder of the file may be created; a misspelt path may name one.
+
+    Without a terminal, raises UsageError.
+    """
+    folder = Path(os.path.realpath(output)).parent
+    if may_make or folder.exists():
+        return
+    label = escape_line(str(output.parent))
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(
+            f"--output: there is no folder {label}; nothing was written",
+            "Create it, or add --parents (-p).",
+        )
+    if not trust.agrees(f"There is no folder {label}. Create it?"):
+        raise typer.Exit(errors.EXIT_USAGE)
 
 
 def _choose_sessions(

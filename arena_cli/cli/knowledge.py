@@ -10,6 +10,7 @@ import typer
 from arena_cli.cli import command_line, common, knowledge_search, notes
 from arena_cli.cli.notes import (
     AKind,
+    Aliases,
     AsJson,
     AStatus,
     By,
@@ -68,6 +69,7 @@ def add(
     text: Text = None,
     file: FromFile = None,
     tag: Tags = None,
+    alias: Aliases = None,
     importance: Importance = 0.5,
     owner: Owner = "",
     supersedes: Supersedes = None,
@@ -100,6 +102,7 @@ def add(
         tags=tuple(tag or ()),
         owner=owner,
         supersedes=old.id if old else "",
+        aliases=notes.check_aliases(alias or ()),
     )
     with notes.open_keeper(context, shelf, by, wait) as keeper:
         note = keeper.add(draft)

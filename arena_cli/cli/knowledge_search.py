@@ -22,6 +22,7 @@ from arena_cli.util.text import escape_line
 from arena_cli.workspace import agents
 
 if TYPE_CHECKING:
+    from arena_cli.notes.index import Index
     from arena_cli.notes.review import NoteFinding
     from arena_cli.notes.search import Hit
     from arena_cli.reports.lines import Words
@@ -96,24 +97,46 @@ def search(
     try:
         problems = [str(fault) for fault in index.sync()]
         hits = index.search(query, kinds=kinds, tags=tag or (), archived=archived)
+        lack = index.lack if embedding else "arena.yaml names no embedding"
+        hints = [] if hits else list(_hints(index, query, archived=archived, lack=lack))
     finally:
         index.close()
-    lack = index.lack if embedding else "arena.yaml names no embedding"
     for problem in problems:
         common.warn(problem)
     if as_json:
-        common.print_json({"hits": [_record(hit) for hit in hits], "lack": lack})
+        document = {"hits": [_record(hit) for hit in hits], "lack": lack}
+        common.print_json(document | ({"hints": hints} if hints else {}))
     else:
-        _print_hits(hits, lack)
+        _print_hits(hits, lack, hints)
 
 
-def _print_hits(hits: Sequence[Hit], lack: str | None) -> None:
+def _print_hits(hits: Sequence[Hit], lack: str | None, hints: Sequence[str]) -> None:
     if lack:
         common.warn(f"arena: searched by words only: {escape_line(lack)}")
     for hit in hits:
         common.print_line(_line(hit))
     if not hits:
-        common.warn("arena: no note matches")
+        common.warn("\n  ".join(["arena: no note matches", *map(escape_line, hints)]))
+
+
+def _hints(index: Index, query: str, *, archived: bool, lack: str) -> Iterator[str]:
+    """Yield what would help to find a note, if a search has found none."""
+    if not index.notes():
+        yield 'there are no notes yet: `arena knowledge add "..." -c` writes one'
+        return
+    for is_archived, name in ((archived, "other kinds or tags"), (True, "archived notes (--all)")):
+        others = index.search(query, archived=is_archived, limit=1)
+        if others:
+            yield f"{name} match, such as {others[0].note.file}"
+            return
+    words = index.near_words(query)
+    if words:
+        yield f"words in the notes that are spelled alike: {', '.join(words)}"
+    if lack:
+        yield (
+            "if the note is in another language, add your term to its `aliases:` (or use "
+            "`arena knowledge add --alias`), or search by meaning with the extra `search`"
+        )
 
 
 def _record(hit: Hit) -> dict[str, Any]:
@@ -122,7 +145,8 @@ def _record(hit: Hit) -> dict[str, Any]:
 
 def _line(hit: Hit) -> str:
     note = hit.note
-    facts = (f"{hit.score:.2f}", note.file, note.kind, note.standing, note.title, hit.why)
+    title = notes.short_title(note)
+    facts = (f"{hit.score:.2f}", note.file, note.kind, note.standing, title, hit.why)
     return " · ".join(escape_line(fact) for fact in facts)
 
 
@@ -210,7 +234,8 @@ def _tell(
         return
     common.print_line(f"{name}:")
     for finding in findings:
-        facts = (say.enum(finding.what), finding.note.id, finding.note.title, _why(finding))
+        title = notes.short_title(finding.note)
+        facts = (say.enum(finding.what), finding.note.id, title, _why(finding))
         common.print_line("  " + " · ".join(map(escape_line, facts)))
         for command in _commands(finding, shelf):
             common.print_line(f"    {command}")
@@ -220,7 +245,7 @@ def _tell(
 
 def _why(finding: NoteFinding) -> str:
     if finding.what == "contradiction" and finding.other is not None:
-        return f"{finding.other.id} ({finding.other.title}): {finding.reason}"
+        return f"{finding.other.id} ({notes.short_title(finding.other)}): {finding.reason}"
     return finding.reason
 
 

@@ -12,6 +12,7 @@ import typer
 from arena_cli import errors
 from arena_cli.cli import command_line, common
 from arena_cli.errors import UsageError
+from arena_cli.notes import model
 from arena_cli.notes.model import KINDS, STATUSES
 from arena_cli.reports.lines import user_words
 from arena_cli.session import notes, store
@@ -134,13 +135,37 @@ def line(note: Note) -> str:
     """Return a note as one line of a list."""
     say = user_words()
     seen = say("seen {count} times", count=note.occurrences) if note.occurrences > 1 else ""
-    facts = (note.id, _standing(note, say), note.title, ", ".join(note.tags), seen)
+    facts = (note.id, _standing(note, say), short_title(note), ", ".join(note.tags), seen)
     return " · ".join(escape_line(fact) for fact in facts if fact)
 
 
 def _standing(note: Note, say: Words) -> str:
     """Return the status of a note, and what is wrong with its approval."""
     return say.enum(note.status) if note.standing == note.status else note.standing
+
+
+def short_title(note: Note) -> str:
+    """Return the title of a note, cut if it is too long for a list."""
+    return model.short(note.title, model.LISTED_TITLE)
+
+
+def check_aliases(terms: Sequence[str]) -> tuple[str, ...]:
+    """Return the terms if a note may have them as aliases. Raises UsageError."""
+    for term in terms:
+        if not model.line(term):
+            raise UsageError("--alias: is empty", "Give a word by which the note is searched.")
+        if len(model.line(term)) > model.LONGEST_ALIAS:
+            raise UsageError(
+                f"--alias: {escape_line(model.short(term, 40))} is longer than "
+                f"{model.LONGEST_ALIAS} characters",
+                "Give single terms, each with its own --alias; a text belongs into --text.",
+            )
+    if len(terms) > model.MOST_ALIASES:
+        raise UsageError(
+            f"--alias: {len(terms)} are given, a note has at most {model.MOST_ALIASES}",
+            "Give the most important ones.",
+        )
+    return tuple(terms)
 
 
 def whole(note: Note) -> Iterator[str]:
@@ -154,6 +179,7 @@ def whole(note: Note) -> Iterator[str]:
     facts = {
         "owner": note.owner,
         "tags": ", ".join(note.tags),
+        "aliases": ", ".join(note.aliases),
         "source": source,
         "sessions": ", ".join(note.related_sessions),
         "seen": say("{count} times", count=note.occurrences) if note.occurrences > 1 else "",
@@ -243,6 +269,15 @@ AStatus = Annotated[
 Tags = Annotated[
     list[str] | None,
     typer.Option("--tag", help="Use this tag; repeatable.", rich_help_panel="Content"),
+]
+Aliases = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--alias",
+        metavar="TERM",
+        help="Find the note by this term too, such as one of another language; repeatable.",
+        rich_help_panel="Content",
+    ),
 ]
 Text = Annotated[
     str | None,

@@ -40,6 +40,7 @@ Answer with a JSON list and nothing else, at most {most} objects with these keys
 - "owner": the id of who is to do it, or ""
 - "importance": from 0 to 1; 0.8 or more only for what nobody may ever forget
 - "tags": a list of a few words
+- "aliases": a list of the terms of the title in the other language, English or Chinese, for search
 If there is nothing, answer []."""
 
 _PROPOSED = """\

@@ -235,7 +235,7 @@ requirement, task, issue, conclusion, blocker, next_action, reference, pit) and 
 """
 """What an agent is told, so that it can."""
 
-_KEYS = ("kind", "title", "tags", "importance", "owner")
+_KEYS = ("kind", "title", "tags", "aliases", "importance", "owner")
 _IGNORED = ("status", "id", "source", "created", "updated", "by")
 _BLOCK = re.compile(r"(?P<run>`{3,}|~{3,})[ \t]*note[ \t]*\r?\n", re.IGNORECASE)
 _CLOSING = re.compile(r"[ \t]*(?P<run>`{3,}|~{3,})[ \t]*\r?\n?\Z")
@@ -432,6 +432,7 @@ def _draft(fields: Mapping[str, Any], by: str, source: str | None) -> tuple[Draf
             source=source,
             importance=0.5 if importance is None else importance,
             tags=_tags(fields.get("tags")),
+            aliases=tuple(model.aliases(_tags(fields.get("aliases")))),
             owner=" ".join(str(fields.get("owner") or "").split()).lstrip("@＠"),
         ),
         problems,

@@ -185,21 +185,13 @@ class Index:
                 "(SELECT value FROM json_each(?))",
                 (kind, json.dumps(self._places(None))),
             ).fetchall()
-            near = process.extract(
-                words, dict(rows), scorer=fuzz.ratio, score_cutoff=lifecycle.NEAR, limit=None
-            )
-            numbers = json.dumps([number for _, _, number in near])
+            near = search_module.spelled_alike(words, dict(rows), lifecycle.NEAR)
+            numbers = json.dumps([number for _, number in near])
             return self._selected(
                 connection, "AND note IN (SELECT value FROM json_each(?)) ORDER BY file", numbers
             )
 
-        from rapidfuzz import fuzz, process  # noqa: PLC0415 - most processes add no note
-
         return self._asked(select) or []
-
-    def approvals(self, folder: Folder) -> Approvals:
-        """Return the approvals of a folder's notes, as its trail was at the last look."""
-        return self._asked(lambda connection: self._approvals_of(connection, folder)) or {}
 
     def search(
         self,
@@ -220,20 +212,9 @@ class Index:
         it uses words alone (`lack`).
         """
         self.lack = ""
-        conditions = {
-            "kind != '' AND place IN (SELECT value FROM json_each(:places))": True,
-            "kind IN (SELECT value FROM json_each(:kinds))": kinds,
-            "NOT EXISTS (SELECT value FROM json_each(:tags) EXCEPT SELECT value FROM "
-            "json_each(note.tags))": tags,
-            "note IN (SELECT value FROM json_each(:approved))": approved_only,
-            "status != 'archived'": not archived,
-        }
-        values = {
-            "places": json.dumps(self._places(session)),
-            "kinds": json.dumps(list(kinds)),
-            "tags": json.dumps([text_module.tag(tag) for tag in tags]),
-        }
-        where = " AND ".join(condition for condition, holds in conditions.items() if holds)
+        where, values = self._narrow(kinds, tags, session, archived=archived)
+        if approved_only:
+            where = f"{where} AND note IN (SELECT value FROM json_each(:approved))"
 
         def find(connection: sqlite3.Connection) -> list[Hit]:
             if approved_only:
@@ -249,6 +230,34 @@ class Index:
             return [hit._replace(note=self._judged(connection, hit.note)) for hit in hits]
 
         return self._asked(find) or []
+
+    def near_words(self, query: str, *, session: str | None = None) -> list[str]:
+        """Return words of the notes that are spelled nearly like words of a question."""
+        where, values = self._narrow((), (), session, archived=False)
+
+        def find(connection: sqlite3.Connection) -> list[str]:
+            scope = self._scope(connection, where, values)
+            return search_module.near_words(connection, self._opened_stems, query, scope)
+
+        return self._asked(find) or []
+
+    def _narrow(
+        self, kinds: Sequence[str], tags: Sequence[str], session: str | None, *, archived: bool
+    ) -> tuple[str, dict[str, str]]:
+        """Return the SQL condition of the notes that may be found, and its values."""
+        conditions = {
+            "kind != '' AND place IN (SELECT value FROM json_each(:places))": True,
+            "kind IN (SELECT value FROM json_each(:kinds))": kinds,
+            "NOT EXISTS (SELECT value FROM json_each(:tags) EXCEPT SELECT value FROM "
+            "json_each(note.tags))": tags,
+            "status != 'archived'": not archived,
+        }
+        values = {
+            "places": json.dumps(self._places(session)),
+            "kinds": json.dumps(list(kinds)),
+            "tags": json.dumps([text_module.tag(tag) for tag in tags]),
+        }
+        return " AND ".join(condition for condition, holds in conditions.items() if holds), values
 
     def close(self) -> None:
         """Close the file."""

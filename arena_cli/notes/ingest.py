@@ -209,7 +209,7 @@ def put_notes(
 def _texts(note: Note | None, stems: Stems) -> tuple[str, str]:
     if note is None:
         return "", ""
-    title = of_note(" ".join((note.title, *note.tags)))
+    title = of_note(" ".join((note.title, *note.tags, *note.aliases)))
     return " ".join(stems.of(title)), " ".join(stems.of(of_note(note.body)))
 
 

@@ -281,6 +281,8 @@ def _seen(
         if session and session not in sessions:
             sessions = [*sessions, session]
         fields = {"occurrences": current.occurrences + 1, "related_sessions": sessions}
+        if aliases := [term for term in draft.aliases if term not in current.aliases]:
+            fields["aliases"] = model.aliases([*current.aliases, *aliases])
         if current.status == "approved":
             return markdown.changed(text, **fields)
         grown = draft.by != RULES and _is_new(draft.body, text)

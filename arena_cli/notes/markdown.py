@@ -9,13 +9,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import yaml
 from pydantic import Field
 
 from arena_cli.errors import Fault, FileFaults
-from arena_cli.notes.model import CATEGORIES, KINDS, Kind, Note, Status
+from arena_cli.notes.model import (
+    CATEGORIES,
+    KINDS,
+    LONGEST_ALIAS,
+    MOST_ALIASES,
+    Kind,
+    Note,
+    Status,
+)
 from arena_cli.protocol import Shape
 from arena_cli.util.text import cut_text
 from arena_cli.yamlio import loader, nodes
@@ -40,6 +48,9 @@ class NoteFault(FileFaults):
         self.file, self.line, self.what, self.mend = first.file, first.line, first.what, first.mend
 
 
+_Alias = Annotated[str, Field(min_length=1, max_length=LONGEST_ALIAS)]
+
+
 class _Front(Shape):
     """The fields of the front matter; other keys are ignored."""
 
@@ -48,6 +59,7 @@ class _Front(Shape):
     status: Status = "draft"
     importance: float = Field(default=0.5, ge=0, le=1)
     tags: list[str] = []
+    aliases: list[_Alias] = Field(default=[], max_length=MOST_ALIASES)
     owner: str = ""
     created: str = ""
     updated: str = ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
 
 from pydantic import Field
@@ -58,6 +58,7 @@ class Draft(NamedTuple):
     tags: tuple[str, ...] = ()
     owner: str = ""
     supersedes: str = ""
+    aliases: tuple[str, ...] = ()
 
 
 class Note(Shape):
@@ -65,8 +66,9 @@ class Note(Shape):
 
     `source` is the id of its source message, in the first session of `related_sessions`.
     `occurrences` counts how often it was seen. `superseded_by` is the id of the note that replaces
-    it; `supersedes` that of the note that it replaces once it is approved. `body` is the text after
-    the front matter, unchanged. `file` is the path of the file within the workspace, with `/`.
+    it; `supersedes` that of the note that it replaces once it is approved. `aliases` are terms by
+    which a search finds it too, such as those of another language. `body` is the text after the
+    front matter, unchanged. `file` is the path of the file within the workspace, with `/`.
     `approval` is why the approval that the file claims is invalid (`notes.staging`); `status` is
     then the one that counts.
     """
@@ -78,6 +80,7 @@ class Note(Shape):
     status: Status = "draft"
     importance: float = Field(default=0.5, ge=0, le=1)
     tags: list[str] = Field(default_factory=list)  # a plain default is copied for every note
+    aliases: list[str] = Field(default_factory=list, exclude_if=lambda value: not value)
     owner: str = ""
     created: str = ""
     updated: str = ""
@@ -195,6 +198,16 @@ def _slug_char(char: str) -> str:
 
 
 LONGEST_TITLE = 200  # characters
+LISTED_TITLE = 100  # characters of a title that a list shows
+
+MOST_ALIASES = 32
+LONGEST_ALIAS = 200  # characters
+
+
+def aliases(terms: Iterable[str]) -> list[str]:
+    """Return the valid ones of some aliases, each once, as many as a note may have."""
+    lines = dict.fromkeys(filter(None, map(line, terms)))
+    return [term for term in lines if len(term) <= LONGEST_ALIAS][:MOST_ALIASES]
 
 
 def line(text: str) -> str:
@@ -206,11 +219,11 @@ def line(text: str) -> str:
     return " ".join("".join(characters).split())
 
 
-def short(title: str) -> str:
-    """Return the title, cut if it is too long for a list."""
-    if len(title) <= LONGEST_TITLE:
+def short(title: str, longest: int = LONGEST_TITLE) -> str:
+    """Return the title, cut if it is longer than that many characters."""
+    if len(title) <= longest:
         return title
-    return cut_text(title, LONGEST_TITLE - 1).rstrip() + "…"
+    return cut_text(title, longest - 1).rstrip() + "…"
 
 
 def valid(text: str) -> str:

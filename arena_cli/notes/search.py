@@ -9,11 +9,14 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from operator import eq
+from typing import Any, NamedTuple, TypeVar
 
 from arena_cli.notes import text, vectors
 from arena_cli.notes.model import Kind, Note
 from arena_cli.notes.text import Stems
+
+_K = TypeVar("_K")
 
 KIND_WEIGHTS: dict[Kind, float] = {
     "blocker": 3,
@@ -154,6 +157,12 @@ def ranked(hits: Iterable[Ranked]) -> list[Ranked]:
     return sorted(newest_first, key=lambda one: (-round(one.score, 4), -one.importance))
 
 
+_NEAR_WORD = 70.0  # of 100, by rapidfuzz
+_NEAR_PAIR = 50.0  # one of the two characters into which text without spaces is cut
+_MOST_NEAR_WORDS = 5
+_MOST_ASKED = 8
+_MOST_ALIKE = 20
+
 _AMONG = "IN (SELECT value FROM json_each(?))"
 
 
@@ -289,6 +298,47 @@ def scope(connection: sqlite3.Connection, condition: str, values: Mapping[str, s
     return Scope(
         notes, average or 0.0, lambda: read("json_group_array(note), json_group_array(text)")
     )
+
+
+def spelled_alike(text: str, choices: Mapping[_K, str], least: float) -> list[tuple[float, _K]]:
+    """Return how nearly alike each choice is spelled, up to 100, and its key; the best first."""
+    from rapidfuzz import fuzz, process  # noqa: PLC0415 - most processes compare none
+
+    near = process.extract(text, choices, scorer=fuzz.ratio, score_cutoff=least, limit=None)
+    return [(score, key) for _, score, key in near]
+
+
+def near_words(connection: sqlite3.Connection, stems: Stems, query: str, scope: Scope) -> list[str]:
+    """Return words of the notes in scope that are spelled nearly like words of the question."""
+    asked = stems.of(text.of_question(query[: text.LONGEST_QUESTION]))[:_MOST_ASKED]
+    connection.execute(
+        "CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab('main', 'words', 'row')"
+    )
+    rows = connection.execute("SELECT term FROM vocabulary WHERE length(term) > 1")
+    terms = {term: term for (term,) in rows}
+    near: list[tuple[float, str]] = []
+    for stem in asked:
+        is_pair = len(stem) == 2 and not stem.isascii()
+        alike = spelled_alike(stem, terms, _NEAR_PAIR if is_pair else _NEAR_WORD)
+        if is_pair:  # with one other character, not with the same ones elsewhere
+            alike = [(score, term) for score, term in alike if any(map(eq, stem, term))]
+        near += ((-score, term) for score, term in alike[:_MOST_ALIKE])
+    words: dict[str, None] = {}
+    for _, term in sorted(near):
+        if len(words) < _MOST_NEAR_WORDS and (word := _spell(connection, stems, term, scope)):
+            words[word] = None
+    return list(words)
+
+
+def _spell(connection: sqlite3.Connection, stems: Stems, stem: str, scope: Scope) -> str | None:
+    """Return the word of that stem as a note in scope has it; None if none has it."""
+    rows = connection.execute("SELECT rowid FROM words WHERE words MATCH ?", (f'"{stem}"',))
+    number = next((number for (number,) in rows if number in scope.notes), None)
+    note = records(connection, [number]).get(number) if number is not None else None
+    if note is None:
+        return None
+    words = text.of_note(" ".join((note.title, *note.tags, *note.aliases, note.body)))
+    return next((word for word in words if stems.of([word]) == [stem]), None)
 
 
 def _by_words(

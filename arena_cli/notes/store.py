@@ -245,6 +245,7 @@ class Folder:
                 kind=draft.kind,
                 importance=_within(draft.importance),
                 tags=list(dict.fromkeys(filter(None, map(model.line, draft.tags)))),
+                aliases=model.aliases(draft.aliases),
                 owner=model.line(draft.owner),
                 created=index,
                 updated=index,

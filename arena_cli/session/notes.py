@@ -351,12 +351,13 @@ class Keeper:
 
     def _redacted(self, draft: Draft) -> Draft:
         text = self._redactor.text
-        tags = tuple(map(text, draft.tags))
+        tags, aliases = tuple(map(text, draft.tags)), tuple(map(text, draft.aliases))
         return draft._replace(
             title=text(draft.title),
             body=text(draft.body),
             owner=text(draft.owner),
             tags=tags,
+            aliases=aliases,
             by=self._by,
         )
 
@@ -438,6 +439,7 @@ def copy_note(note: Note, text: str) -> Draft:
         source=note.source,
         importance=note.importance,
         tags=tuple(note.tags),
+        aliases=tuple(note.aliases),
         owner=note.owner,
     )
 
