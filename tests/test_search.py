@@ -368,6 +368,29 @@ def test_a_clock_that_went_back_makes_files_be_read_but_not_parsed_again(
     assert [len(index.search(word)) for word in ("apples", "cherry")] == [0, 1]
 
 
+def test_reading_that_was_interrupted_goes_on_where_it_was(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(35):
+        shelf.write(f"decision-{number}", body=f"apples number{number}")
+    monkeypatch.setattr(ingest, "_BATCH", 10)
+    monkeypatch.setattr(ingest, "_QUIET_S", -1)
+    late = time.time_ns() + 10**10
+
+    def stop(done: int, total: int) -> None:
+        assert total == 35
+        if done == 20:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        shelf.open(now_ns=lambda: late, on_progress=stop)
+    shelf.opened[-1].close()
+    reports: list[tuple[int, int]] = []
+    index = shelf.open(now_ns=lambda: late, on_progress=lambda *facts: reports.append(facts))
+    assert reports == [(10, 15), (15, 15)]
+    assert len(index.notes()) == len(index.search("apples", limit=50)) == 35
+
+
 def test_a_quick_look_misses_only_edits_in_place(shelf: Shelf) -> None:
     shelf.write("decision-a", body="apples")
     shelf.write("pits/deep/b", body="bananas", kind="pit")
