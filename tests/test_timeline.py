@@ -268,7 +268,9 @@ def hostile_events() -> Iterable[dict[str, Any]]:
     note = {"kind": HOSTILE, "title": HOSTILE, "status": HOSTILE, "reason": HOSTILE}
     yield {"type": "note", "note": HOSTILE, "act": "added", "by": HOSTILE, **note}
     ignored = {"reply": 1, "agent": HOSTILE, "kind": HOSTILE, "level": "warning", "reason": HOSTILE}
-    yield {"type": "deviation", "note": HOSTILE, **ignored}
+    yield {"type": "deviation", "note": HOSTILE, **ignored, "sentence": HOSTILE}
+    yield {"type": "deviation", "note": HOSTILE, **ignored, "sentence": f"no quote {HOSTILE}"}
+    yield {"type": "heed_judged", "by": HOSTILE, "reply": 1, "notes": 1, "error": HOSTILE}
     full = {"level": "saturated", "usage_ratio": 0.95, "tokens": 95, "budget": 100}
     yield {"type": "context_usage", "agent": HOSTILE, **full}
     counts = {"messages": 9, "tokens_before": 900, "tokens_after": 90}
