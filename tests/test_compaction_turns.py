@@ -300,6 +300,53 @@ def test_a_bad_summary_is_rolled_back_and_sentences_take_its_place(
     assert "PWNED" not in (puppets.inputs["dev"][-1].memory_context or "")
 
 
+def test_a_summarizer_is_asked_once_more_with_the_reason(tmp_path: Path) -> None:
+    answers = iter([GOOD.replace("4001", "4999"), GOOD, "PWNED", "PWNED"])
+    talk, puppets = meeting(tmp_path, lambda _: next(answers))
+    while not talk.compacted():
+        talked(talk, 1)
+    (done,) = talk.compacted()
+    assert (done.by, done.rolled_back) == ("scribe", "")
+    assert "4001" in done.summary
+    first, second = (shown.messages[0].content for shown in puppets.inputs["scribe"])
+    assert "was rejected" not in first
+    assert "was rejected: it states a number that nothing in the messages states: 4999" in second
+    while len(talk.compacted()) < 3:
+        talked(talk, 1)
+    assert [one.by for one in talk.compacted()] == ["scribe", "scribe", extractive.BY]
+    assert len(puppets.inputs["scribe"]) == 4
+
+
+def test_one_huge_message_a_turn_is_summarised_in_time(tmp_path: Path) -> None:
+    count = itertools.count(1)
+    talk, puppets = meeting(
+        tmp_path, window={"window_tokens": 2_000, "reserved_output_tokens": 100}
+    )
+    puppets.answers = {
+        "dev": lambda _: f"Rack {next(count)} is locked. " + "And so the work goes on. " * 150
+    }
+    talked(talk, 8)
+    assert talk.outcomes() == [("dev", "success")] * 8
+    held = [one for one in talk.compacted() if not one.rolled_back]
+    assert len(held) >= 3
+    shown = puppets.inputs["dev"][-1]
+    assert shown.messages[-1].content.startswith("Please tell me about node 8")
+    assert "Rack 5 is locked" in (shown.memory_context or "") + str(shown.messages)
+
+
+def test_notes_keep_the_order_of_their_messages_when_the_clock_goes_back(tmp_path: Path) -> None:
+    talk, puppets = meeting(tmp_path)
+    puppets.answers = {"dev": lambda _: "And so the work goes on, as before. " * 6}
+    for number in range(12):
+        if number == 6:
+            talk.clock.seconds = -86_400
+        talk.send(decided(number))
+    shown = puppets.inputs["dev"][-1]
+    numbers = [entry.content for entry in shown.messages if entry.content.startswith("Decision")]
+    assert numbers == sorted(numbers, key=lambda text: int(text.split()[2]))
+    assert numbers[-1] == decided(11)
+
+
 def test_a_summary_that_no_window_has_room_for_is_rolled_back(tmp_path: Path) -> None:
     """Else agents were shown neither it nor the messages that it stands for."""
     words = "one more of the nodes is listed here, please bring it up too, as the others"

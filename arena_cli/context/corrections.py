@@ -83,12 +83,23 @@ _ENDED = (
 _END = re.compile(_ENDED, re.IGNORECASE)
 _CHANGE = re.compile(
     rf"{_ENDED}|\binstead\b|\band not\b|\bafter all\b|\bscratch that\b|\bcorrection\b|\bturns out\b"
-    r"|\b(?:changed?|moved?|switch(?:ed)?|migrated|replac\w+|swapped|renamed|corrected|revised"
+    r"|\b(?:changed|moved|switched|migrated|replac\w+|swapped|renamed|corrected|revised"
     r"|updated|raised|lowered|cut|reduced|increased|extended|shortened|postponed|delayed"
     r"|brought forward|rescheduled|slipped)\b|\b(?:put|push(?:ed)?) (?:off|back)\b"
-    r"|\b(?:from|as of) now\b|\bnow\b|\bnew\b|\bactually\b|\bwon't\b"
-    r"|改[为成到用由叫]|换[成了到为]|[替取]代|推[迟后]|提前|顺延|延[期后到长]|不[买做用要]|调[整到高低]|更[正新改]"
-    r"|不是.{1,20}了|现在|[涨降减加][到成了]|从.{0,6}起|以后|之后|另外定|变[成更]",
+    r"|\b(?:from|as of) now on\b|\bwon't\b"
+    r"|改[为成到用由叫]|换[成了到为]|[替取]代|推[迟后]|提前|顺延|延[期后到长]|不[买做用要]|调[整到高低了]|更[正新改]"
+    r"|不是.{1,20}了|[涨降减加][到成了]|从.{0,6}起|[之以今]后的|另外定|变[成更]",
+    re.IGNORECASE,
+)
+
+# Words that announce a change only right before a value: "now 30 euros", but not "for now, ...".
+_NOW = re.compile(
+    rf"(?:\b(?:now|new|actually)\b|现在|以后|之后|目前)[^,，.。]{{0,16}}?(?:\d|{_HAN}|[A-Z])"
+)
+
+# What a sentence is about, if things of a kind are numbered: "Node 5 listens on ...", "3 号仓库".
+_NUMBERED = re.compile(
+    r"\W*(?:\w+: )?(?:the |our )?([a-z]{2,} #?\d+)\b(?! ?[%:])|\W*(第 ?\d+|\d+ ?号(?=\w))",
     re.IGNORECASE,
 )
 
@@ -103,7 +114,8 @@ class Statement(NamedTuple):
     """A statement: its place in the conversation, its values, what it is about.
 
     `changes` is True if its words announce a change, `ends` if they end something, `follows` if it
-    continues a message.
+    continues a message; `before` are the values of the sentence before it, then. `number` is which
+    of several numbered things it is about.
     """
 
     order: int
@@ -112,6 +124,8 @@ class Statement(NamedTuple):
     changes: bool = False
     ends: bool = False
     follows: bool = False
+    before: frozenset[Value] = frozenset()
+    number: str = ""
 
 
 @lru_cache(maxsize=4_096)
@@ -125,7 +139,7 @@ def find_values(text: str) -> tuple[frozenset[Value], str]:
             if kind == "name":
                 folded = "" if _is_plain(match, rest) else _without_first(folded)
             if folded:
-                values.add((_kind(kind, folded), folded))
+                values.add((_kind(kind, folded), folded.replace(" ", "")))
         if kind != "name":
             rest = pattern.sub(lambda match: " " * len(match.group()), rest)
     return frozenset(values), rest
@@ -156,14 +170,16 @@ def _kind(kind: str, folded: str) -> str:
 
 def changes(text: str) -> bool:
     """Return True if the words of a text announce a change."""
-    return _CHANGE.search(text) is not None
+    return _CHANGE.search(text) is not None or _NOW.search(text) is not None
 
 
 def read_statement(text: str, order: int, before: str = "") -> Statement:
     """Return a sentence as a statement; `before` is the sentence before it in its message."""
-    values, rest = find_values(text)
+    numbered = _NUMBERED.match(text)
+    values, rest = find_values(text[numbered.end() :] if numbered else text)
     is_change = changes(text)
-    about = f"{find_values(before)[1]} {rest}" if is_change and before else rest
+    values_before, rest_before = find_values(before)
+    about = f"{rest_before} {rest}" if is_change and before else rest
     names = {name for kind, name in values if kind == "name"}
     return Statement(
         order,
@@ -172,31 +188,44 @@ def read_statement(text: str, order: int, before: str = "") -> Statement:
         is_change,
         _END.search(text) is not None,
         bool(before),
+        values_before,
+        (numbered[1] or numbered[2]).casefold() if numbered else "",
     )
 
 
-def find_displaced(statements: Sequence[Statement]) -> dict[int, int]:
-    """Return the places of the statements that a later one corrects, each with that of the later.
+class Found(NamedTuple):
+    """The places of statements that a later one corrects (`displaced`), or may correct (`related`).
 
-    `statements` are in the order of the conversation.
+    Each has the place of the last such statement.
     """
+
+    displaced: dict[int, int]
+    related: dict[int, int]
+
+
+def find_corrections(statements: Sequence[Statement]) -> Found:
+    """Return which of the statements later ones correct; they are in the order of the talk."""
     statements = statements[-MOST_STATEMENTS:]
     counts = Counter(word for statement in statements for word in statement.subjects)
     most = max(_COMMON_AT_LEAST, int(len(statements) * _COMMON))
     by_subject: dict[str, list[Statement]] = {}
     by_value: dict[Value, list[Statement]] = {}
-    displaced: dict[int, int] = {}
+    found = Found({}, {})
     for later in statements:
         subjects = [word for word in later.subjects if counts[word] <= most]
         earlier = _candidates(later, subjects, by_subject, by_value)
         for statement, shared in earlier.items():
+            if later.number and statement.number and later.number != statement.number:
+                continue
             if _displaces(later, statement, shared):
-                displaced[statement.order] = later.order
+                found.displaced[statement.order] = later.order
+            elif _may_displace(later, statement, shared):
+                found.related[statement.order] = later.order
         for word in subjects:
             by_subject.setdefault(word, []).append(later)
         for value in later.values:
             by_value.setdefault(value, []).append(later)
-    return displaced
+    return found
 
 
 def _candidates(
@@ -220,12 +249,29 @@ def _displaces(later: Statement, earlier: Statement, shared: int) -> bool:
     mentions = bool(earlier.values & later.values)
     if later.ends and (mentions or shared >= 2):
         return True
-    kinds = {kind for kind, _ in earlier.values}
-    if kinds.isdisjoint(kind for kind, _ in later.values - earlier.values):
+    different = _differing_kinds(later, earlier)
+    if not different:
         return False
     if later.follows and earlier.order == later.order - 1 and not mentions:
         return False
     if later.changes:
-        return mentions or shared >= 1
-    fewest = min(len(later.subjects), len(earlier.subjects))
-    return shared >= 2 and shared >= fewest * _SAME_THING
+        # Two names in statements with a word in common are no contradiction yet.
+        is_named = different == {"name"} and not earlier.values & later.before
+        return mentions or shared >= (2 if is_named else 1)
+    # Else neither may be about something that the other one is not.
+    fewest, most = sorted((later.subjects, earlier.subjects), key=len)
+    is_same = shared >= 2 and shared >= len(fewest) * _SAME_THING
+    return fewest <= most and (is_same or (fewest == most and shared >= 1))
+
+
+def _may_displace(later: Statement, earlier: Statement, shared: int) -> bool:
+    """Return True if the later statement may say something else about the same thing."""
+    if later.changes and shared >= 2:
+        return True
+    return shared >= 1 and bool(_differing_kinds(later, earlier) - {"name"})
+
+
+def _differing_kinds(later: Statement, earlier: Statement) -> set[str]:
+    """Return the kinds of values of which the later statement has another one."""
+    kinds = {kind for kind, _ in earlier.values}
+    return kinds.intersection(kind for kind, _ in later.values - earlier.values)

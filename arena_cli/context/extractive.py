@@ -7,13 +7,14 @@ their length. What a later sentence corrects is left out; questions, greetings a
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from arena_cli.context import corrections, tokens
-from arena_cli.context.corrections import Statement
+from arena_cli.context.corrections import Found, Statement
 from arena_cli.context.summary import (
     GOAL,
     SECTION_OF,
@@ -118,6 +119,8 @@ _OF_SECTION = {
 }
 _OF_CORRECTION = 4.0
 _OF_CHANGE = 2.0
+_OF_WORN = 1.0
+_OF_STATE = 1.0
 _POWER = 0.4
 _OF_GUESS = 0.5
 _OF_EARLIER = 0.5
@@ -167,26 +170,26 @@ def summarize(
     """
     goal = list(earlier.get(GOAL) or _goal(messages))
     candidates = [*_earlier(earlier), *_said(messages, patterns)][-MOST_SENTENCES:]
-    displaced = _displaced(candidates, later)
-    kept_facts = _current_facts(facts, candidates, displaced)
+    found = _find_corrections(candidates, later)
+    kept_facts = _current_facts(facts, candidates, found.displaced)
     sections = completed(opened({GOAL: goal}, asked_now), fitting_facts(kept_facts, most))
     chosen = _choose(
         [
             candidate
             for candidate in _unique(candidates, sections)
-            if candidate.order not in displaced
+            if candidate.order not in found.displaced
             and not states_replaced(_bare(candidate.text), replaced)
         ],
         most - sum(tokens.estimate(item) + 2 for items in sections.values() for item in items),
-        frozenset(displaced.values()),
+        found,
     )
     for candidate in sorted(chosen, key=lambda candidate: candidate.order):
         sections.setdefault(candidate.section, []).append(candidate.text)
     return {name: sections[name] for name in SECTIONS if sections.get(name)}
 
 
-def _displaced(candidates: Sequence[_Candidate], later: Sequence[ShownMessage]) -> dict[int, int]:
-    """Return the orders of the candidates that a later sentence corrects, with those of these."""
+def _find_corrections(candidates: Sequence[_Candidate], later: Sequence[ShownMessage]) -> Found:
+    """Return which candidates later sentences correct."""
     statements = [_statement(candidate) for candidate in candidates]
     order = max((candidate.order for candidate in candidates), default=0)
     for message in later:
@@ -196,7 +199,7 @@ def _displaced(candidates: Sequence[_Candidate], later: Sequence[ShownMessage]) 
             if not is_chatter(piece):
                 statements.append(corrections.read_statement(piece, order, before))
             before = piece
-    return corrections.find_displaced(statements)
+    return corrections.find_corrections(statements)
 
 
 def _statement(candidate: _Candidate) -> Statement:
@@ -222,23 +225,52 @@ def _unique(candidates: Iterable[_Candidate], sections: Sections) -> list[_Candi
     unique: dict[str, _Candidate] = {}
     for candidate in candidates:
         key = candidate.key
-        if not any(other in key or key in other for other in held):
+        if not any(key in other or (other in key and _is_telling(other)) for other in held):
             unique.setdefault(key, candidate)
     return list(unique.values())
 
 
-def _choose(
-    candidates: Sequence[_Candidate], most: int, correcting: frozenset[int]
-) -> list[_Candidate]:
+def _is_telling(key: str) -> bool:
+    return len(key.split()) > _FEWEST_WORDS
+
+
+def _choose(candidates: Sequence[_Candidate], most: int, found: Found) -> list[_Candidate]:
     """Return the candidates that say most for their length, within `most` tokens."""
-    chosen = []
-    for candidate in sorted(
-        candidates, key=lambda candidate: (-_worth(candidate, correcting), -candidate.order)
+    worn = _worn(candidates)
+    correcting = frozenset(found.displaced.values())
+    by_order = {candidate.order: candidate for candidate in candidates}
+    worth = [
+        _worth(candidate, correcting) / (1 + _OF_WORN * math.log(worn[index]))
+        for index, candidate in enumerate(candidates)
+    ]
+    chosen: dict[int, _Candidate] = {}
+    is_full = False  # then no question fills the rest
+    for index in sorted(
+        range(len(candidates)), key=lambda index: (-worth[index], -candidates[index].order)
     ):
-        if candidate.cost <= most:
+        # What may be out of date comes with the later statement about it, or not at all.
+        chain = [candidates[index]]
+        while following := by_order.get(found.related.get(chain[-1].order, 0)):
+            chain.append(following)
+        for candidate in reversed(chain):
+            if candidate.order in chosen:
+                continue
+            if candidate.cost > most or (is_full and candidate.score < 0):
+                is_full = True
+                break
             most -= candidate.cost
-            chosen.append(candidate)
-    return chosen
+            chosen[candidate.order] = candidate
+    return list(chosen.values())
+
+
+def _worn(candidates: Sequence[_Candidate]) -> list[float]:
+    """Return for each candidate the mean number of candidates that contain one of its words.
+
+    A statement that is repeated in other words has less information than one that is made once.
+    """
+    terms = [frozenset(of_question(_bare(candidate.text))) for candidate in candidates]
+    counts = Counter(term for words in terms for term in words)
+    return [sum(counts[term] for term in words) / max(len(words), 1) or 1.0 for words in terms]
 
 
 def _worth(candidate: _Candidate, correcting: frozenset[int]) -> float:
@@ -294,7 +326,7 @@ def _said(
         for piece, before in zip(new, ["", *new], strict=False):
             order += 1
             sentence = harmless(piece)
-            if sentence and len(of_question(sentence)) >= _FEWEST_WORDS:
+            if len(of_question(sentence)) >= _FEWEST_WORDS and not is_idle(sentence):
                 section = next((noted[title] for title in noted if title in piece), "")
                 yield _candidate(message, sentence, section, order)._replace(before=before)
 
@@ -327,7 +359,11 @@ def score_sentence(sentence: str) -> float:
     """Return how much a sentence says: its values and statements, less its chatter."""
     values, rest = corrections.find_values(sentence)
     chats = len(_CHATS.findall(sentence))
-    score = min(_MOST_VALUES, len(values)) + 0.5 * min(2, len(_STATES.findall(rest))) - 0.5 * chats
+    score = (
+        min(_MOST_VALUES, len(values))
+        + _OF_STATE * min(2, len(_STATES.findall(rest)))
+        - 0.5 * chats
+    )
     if is_chatter(sentence):
         return min(0.0, score - _MOST_VALUES)
     change = _OF_CHANGE if values and corrections.changes(sentence) else 0.0
@@ -335,9 +371,12 @@ def score_sentence(sentence: str) -> float:
 
 
 def is_chatter(sentence: str) -> bool:
-    """Return True for questions, and for greetings and jokes without a figure or a code."""
-    if _ASKS.search(sentence):
-        return True
+    """Return True for questions, greetings and jokes."""
+    return _ASKS.search(sentence) is not None or is_idle(sentence)
+
+
+def is_idle(sentence: str) -> bool:
+    """Return True for greetings and jokes without a figure or a code."""
     if not _JOKES.search(sentence):
         return False
     return all(kind == "name" for kind, _ in corrections.find_values(sentence)[0])

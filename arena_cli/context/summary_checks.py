@@ -21,7 +21,7 @@ from arena_cli.context.summary import (
 from arena_cli.notes.text import of_note, of_question
 from arena_cli.protocol import ShownMessage
 
-_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+_NUMBER = re.compile(r"(\d+(?:[.,:]\d+)*)(?:(?<![.,:]) ?([万千百亿]|k\b|m\b(?= ?[€$£])))?")
 _QUOTED = re.compile(r"“([^”]+)”|「([^」]+)」|『([^』]+)』|《([^》]+)》|\"([^\"]+)\"|`([^`]+)`")
 _HAN_NUMBER = re.compile("[〇零一二两三四五六七八九十百千万亿]+")
 _SENTENCE_START = re.compile(r"(?:^|[.!?:;。！？：；(（\"“「—–-])\s*")
@@ -49,6 +49,8 @@ _HAN_DIGITS = {char: value for value, char in enumerate("零一二三四五六�
 _HAN_STARTS = frozenset("一二三四五六七八九两十")
 _SMALL = 12
 _HAN_UNITS = {"十": 10, "百": 100, "千": 1_000, "万": 10_000, "亿": 100_000_000}
+
+_SCALES = {**_HAN_UNITS, "k": 1_000, "m": 1_000_000}
 
 # What an item says to the model that reads it, and not about the conversation.
 _TO_READER = re.compile(
@@ -198,7 +200,12 @@ def _numbers(folded: str, *, is_source: bool = False) -> frozenset[str]:
 
     Small numbers in words count in a source only: "one of them" states no number.
     """
-    digits = {_plain_number(number) for number in _NUMBER.findall(folded)}
+    digits = set()
+    for number, unit in _NUMBER.findall(folded):
+        if unit and ":" not in number and number.count(".") < 2:
+            digits.add(f"{float(number.replace(',', '')) * _SCALES[unit]:.0f}")
+        if not unit or is_source:
+            digits.add(_plain_number(number))
     words = {
         str(number)
         for word in re.findall("[a-z]+", folded)
