@@ -85,7 +85,8 @@ def context_document(explained: Explained) -> dict[str, Any]:
             {"message": entry.message.id, "note": entry.note.id, "title": entry.note.title}
             for entry in memory.pinned
         ],
-        "pinned_by_title_only": [note.id for note in chosen.titles],
+        "pinned_by_title_only": [note.id for note in chosen.titles[: chosen.listed]],
+        "pinned_not_shown": [note.id for note in chosen.titles[chosen.listed :]],
         "messages": {
             "shown": len(selection.messages),
             "of": explained.of,
@@ -143,14 +144,16 @@ def _layers(explained: Explained, say: Words) -> Iterator[tuple[str, int, str]]:
             upto=summary.upto,
             by=summary.by,
         )
+    elif memory.summary:
+        reason = say("left out: the messages have more room without it")
     else:
-        reason = say("left out: it would take more than half of the room")
+        reason = say("left out: nothing in it applies any more")
     yield "summary", chosen.stable_tokens, reason
     reason = say(
         "{count} pinned by notes: {beside} in addition to the newest, {titles} by title only",
         count=len(memory.pinned),
         beside=len(chosen.pinned),
-        titles=len(chosen.titles),
+        titles=chosen.listed,
     )
     yield "messages", selection.tokens, _messages(explained, say)
     yield "of them pinned", explained.pinned_tokens, reason
@@ -177,8 +180,11 @@ def _below(name: str, explained: Explained, say: Words) -> Iterator[tuple[str, s
     if name == "of them pinned":
         for entry in chosen.pinned:
             yield "+", entry.note.id, say("{message} is its source", message=entry.message.id)
-        for note in chosen.titles:
+        for note in chosen.titles[: chosen.listed]:
             yield "-", note.id, say("by title only: the message does not fit")
+        if unlisted := chosen.titles[chosen.listed :]:
+            reason = say("not shown; archive decisions that are settled to make room")
+            yield "-", say("{count} more", count=len(unlisted)), reason
     elif name == "notes":
         for shown_note in chosen.notes:
             yield "+", shown_note.note.id, shown_note.why

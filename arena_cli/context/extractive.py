@@ -64,7 +64,7 @@ _SOUNDS: dict[str, re.Pattern[str]] = {
 # Words that state how something is, has to be, or is done.
 _STATES = re.compile(
     r"\b(?:is|are|has|have|must|only|every|each|never|always|by|owns?|costs?|pays?|holds?|keeps?|kept"
-    r"|lives?|runs?|uses?|goes|called|named|until|before|after|per|minimum|maximum|limit|at least"
+    r"|lives?|runs?|uses?|goes|called|named|until|per|minimum|maximum|limit|at least"
     r"|at most|because|responsible|contact|deadline|belongs?|writes?|wants?|needs?|can only)\b"
     r"|位于|[放存设建装]在|部署[在于]|来自|属于|归.{1,8}(?:管|所有)|[只仅][有能在]|负责|名叫|叫做?|默认|地址|版本|端口"
     r"|密码|账号|截止|每[天周月年次个]|依赖|基于|等于|[是为](?:由|用|以)|必须|至少|最多|上限|不能|保[存留]|定[在于为]"
@@ -73,7 +73,7 @@ _STATES = re.compile(
 )
 # Who speaks of himself, or of how he sees it, seldom says what others must know later.
 _CHATS = re.compile(
-    r"\b(?:i|me|my|maybe|perhaps|honest(?:ly)?|fine|well|sorry|btw|guess|feel|hope|love|sounds?|wow|oh"
+    r"\b(?:i|me|my|us|let's|maybe|perhaps|honest(?:ly)?|fine|well|sorry|btw|guess|feel|hope|love|sounds?|wow|oh"
     r"|ouch|nice|great|good|cool|agreed|noted|exactly|right|sure|seriously|funny|cute|poor)\b"
     r"|我(?!们)|谢谢|也许|觉得|说实话|收到|好的|明白|辛苦|放心|佩服|加油|同意|没事",
     re.IGNORECASE,
@@ -119,7 +119,7 @@ _OF_SECTION = {
 }
 _OF_CORRECTION = 4.0
 _OF_CHANGE = 2.0
-_OF_WORN = 1.0
+_OF_WORN = 1.5
 _OF_STATE = 1.0
 _POWER = 0.4
 _OF_GUESS = 0.5
