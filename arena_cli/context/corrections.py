@@ -250,18 +250,21 @@ def _displaces(later: Statement, earlier: Statement, shared: int) -> bool:
     if later.ends and (mentions or shared >= 2):
         return True
     different = _differing_kinds(later, earlier)
-    if not different:
-        return False
-    if later.follows and earlier.order == later.order - 1 and not mentions:
+    if not different or (later.follows and earlier.order == later.order - 1 and not mentions):
         return False
     if later.changes:
         # Two names in statements with a word in common are no contradiction yet.
         is_named = different == {"name"} and not earlier.values & later.before
         return mentions or shared >= (2 if is_named else 1)
-    # Else neither may be about something that the other one is not.
-    fewest, most = sorted((later.subjects, earlier.subjects), key=len)
-    is_same = shared >= 2 and shared >= len(fewest) * _SAME_THING
-    return fewest <= most and (is_same or (fewest == most and shared >= 1))
+    return _are_same(later.subjects, earlier.subjects, shared)
+
+
+def _are_same(subjects: frozenset[str], others: frozenset[str], shared: int) -> bool:
+    """Return True if neither statement is about something that the other one is not."""
+    fewest, most = sorted((subjects, others), key=len)
+    if fewest == most:
+        return shared >= 1
+    return fewest <= most and shared >= 2 and shared >= len(fewest) * _SAME_THING
 
 
 def _may_displace(later: Statement, earlier: Statement, shared: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -200,12 +200,6 @@ def _numbers(folded: str, *, is_source: bool = False) -> frozenset[str]:
 
     Small numbers in words count in a source only: "one of them" states no number.
     """
-    digits = set()
-    for number, unit in _NUMBER.findall(folded):
-        if unit and ":" not in number and number.count(".") < 2:
-            digits.add(f"{float(number.replace(',', '')) * _SCALES[unit]:.0f}")
-        if not unit or is_source:
-            digits.add(_plain_number(number))
     words = {
         str(number)
         for word in re.findall("[a-z]+", folded)
@@ -216,7 +210,17 @@ def _numbers(folded: str, *, is_source: bool = False) -> frozenset[str]:
         for run in _HAN_NUMBER.findall(folded)
         if is_source or (run[0] in _HAN_STARTS and not _HAN_UNITS.keys().isdisjoint(run))
     }
-    return frozenset(digits | words | han)
+    return frozenset(words | han).union(_in_digits(folded, is_source=is_source))
+
+
+def _in_digits(folded: str, *, is_source: bool) -> Iterator[str]:
+    """Yield the numbers in digits, multiplied by a scale after them; a source has them in both."""
+    for number, scale in _NUMBER.findall(folded):
+        is_scaled = bool(scale) and ":" not in number and number.count(".") < 2
+        if is_scaled:
+            yield f"{float(number.replace(',', '')) * _SCALES[scale]:.0f}"
+        if is_source or not is_scaled:
+            yield _plain_number(number)
 
 
 def _plain_number(number: str) -> str:
