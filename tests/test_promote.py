@@ -1021,7 +1021,7 @@ def test_a_past_that_an_agent_summarised_begins_with_its_summary(tmp_path: Path)
         made[-1]["messages"],
     )
     shown = program.run("show", again, "--agent", "dev", "--context").check().stdout
-    assert "Port 4711" in shown
+    assert "Twelve workers" in shown
     assert "number 1" not in shown
     usage = json.loads(program.run("usage", again, "--json").stdout)
     assert [row["name"] for row in usage["rows"]] == ["dev"]
