@@ -40,8 +40,10 @@ _LEAST_ASKED = 300
 # By so much a summary by an agent may exceed its length.
 _TOLERANCE = 1.25
 _ALMOST = 0.05
+# The tokens of headings in an extractive summary.
+_HEADINGS = 16
 _SMALL_ROOM = 1_000
-_SMALL_ROOM_SHARE = 0.36
+_SMALL_ROOM_SHARE = 0.4
 # The share of an agent's own limit of output that its summary may take.
 _OUTPUT_SHARE = 0.8
 
@@ -251,7 +253,7 @@ def _summary_share(room_tokens: int, pinned_tokens: int, keep: float) -> int:
     """
     if room_tokens >= _SMALL_ROOM:
         return int(room_tokens * window.SHARE)
-    left = room_tokens * (1 - keep - window.NOTES_LEFT) - pinned_tokens
+    left = room_tokens * (1 - keep) - pinned_tokens
     return int(max(room_tokens * window.SHARE, min(left, room_tokens * _SMALL_ROOM_SHARE)))
 
 
@@ -399,7 +401,7 @@ async def _extracted(room: Room, old: _Old) -> _Attempt:
         old.messages,
         summary.opened(summary.parse_summary(old.earlier), ""),
         old.facts,
-        old.asked,
+        max(old.asked - _HEADINGS, old.asked // 2),
         room.scene.team.config.memory.patterns,
         old.asked_now,
         replaced=old.replaced,
