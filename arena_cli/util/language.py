@@ -18,6 +18,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from arena_cli.util import files
+
 Language = Literal["en", "zh"]
 
 _LOCALE = Path(__file__).parent.parent / "reports" / "locale"
@@ -80,7 +82,7 @@ def use_workspace(root: Path | None) -> None:
     if root is None:
         return
     try:
-        match = _SETTING.search((root / "arena.yaml").read_bytes())
+        match = _SETTING.search(files.read_regular(root / "arena.yaml"))
     except OSError:
         return
     if match:
