@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -90,27 +91,59 @@ def test_a_command_in_one_text_is_split(program: Program) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has neither")
-@pytest.mark.parametrize("kind", ["cli", "acp", "claude_code", "codex"])
+@pytest.mark.parametrize(
+    ("kind", "cwd"),
+    [("cli", "."), ("cli", "work/a"), ("acp", "."), ("claude_code", "."), ("codex", ".")],
+)
 @pytest.mark.parametrize(
     ("script", "mode", "problem", "hint"),
     [
-        ("#!/usr/bin/env python3\r\nprint(1)\r\n", 0o755, "line ends of Windows", "convert it"),
+        (
+            "#!/usr/bin/env python3\r\nprint(1)\r\n",
+            0o755,
+            "line ends of Windows",
+            "//' bots/bot.py)",
+        ),
         ("# 一个机器人\nprint(1)\n", 0o755, "without a `#!` line", "#!/usr/bin/env python3"),
         ("#!/usr/bin/pyhton\nprint(1)\n", 0o755, "/usr/bin/pyhton", "install that program"),
-        ("#!/usr/bin/env python3\nprint(1)\n", 0o644, "cannot be executed", "chmod +x ./bot.py"),
+        ("#!/usr/bin/env python3\nprint(1)\n", 0o644, "cannot be executed", "chmod +x bots/bot.py"),
     ],
 )
 def test_a_script_that_cannot_start_is_named_before_and_at_the_call(
-    program: Program, kind: str, script: str, mode: int, problem: str, hint: str
+    program: Program, kind: str, cwd: str, script: str, mode: int, problem: str, hint: str
 ) -> None:
-    program.file("bot.py", script).chmod(mode)
+    program.file("bots/bot.py", script).chmod(mode)
     name = "command" if kind in ("cli", "acp") else "program"
-    value = "[./bot.py]" if name == "command" else "./bot.py"
-    program.file("agents/a.yaml", f"agent_id: a\nadapter: {{type: {kind}, {name}: {value}}}\n")
+    value = "[bots/bot.py]" if name == "command" else "bots/bot.py"
+    adapter = f"{{type: {kind}, {name}: {value}, cwd: {cwd}}}"
+    program.file("agents/a.yaml", f"agent_id: a\nadapter: {adapter}\n")
     for done in (program.run("agents", "check"), program.run("send", "@a hello")):
         assert done.code in (1, 3)
         text = " ".join(done.stdout.split())
         assert problem in text
         assert hint in text
-        other_way = "command: [python3, bot.py]" if name == "command" else "`exec python3 ...`"
+        argument = "../../bots/bot.py" if cwd == "work/a" else "bots/bot.py"
+        other_way = f"command: [python3, {argument}]" if name == "command" else "`exec python3 ...`"
         assert other_way in text
+
+
+@pytest.mark.parametrize("cwd", [".", "work/a"])
+@pytest.mark.parametrize("runner", [sys.executable, "python3"])
+def test_a_missing_script_of_an_interpreter_is_named_before_the_call(
+    program: Program, runner: str, cwd: str
+) -> None:
+    up = "../../" if cwd == "work/a" else ""
+
+    def check(*command: str) -> tuple[int, str]:
+        adapter = {"type": "cli", "command": [runner, *command], "cwd": cwd}
+        program.file("agents/a.yaml", json.dumps({"agent_id": "a", "adapter": adapter}))
+        done = program.run("agents", "check")
+        return done.code, done.stdout
+
+    code, shown = check(f"{up}bots/机器人.py")
+    assert code == 1
+    assert f"there is no file {program.folder / 'bots' / '机器人.py'}" in shown
+    program.file("bots/机器人.py", "print('hi')\n")
+    assert check(f"{up}bots/机器人.py")[0] == 0
+    assert check("-m", "nothing.py")[0] == 0
+    assert check("-c", "print('x.py')")[0] == 0

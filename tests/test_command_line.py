@@ -96,9 +96,13 @@ def test_help_has_groups(tmp_path: Path) -> None:
         ),
         (
             "schema",
-            "missing argument 'kind'. Choose from: agent, team, scenario, result"
+            "missing argument 'kind'. Choose from: agent, team, scenario, workspace, result"
             "\n  `arena schema --help` explains the command line",
         ),
+        ("run --quiet", "no such option: --quiet\n  `arena run --help` explains the command line"),
+        ("run --htlm x", "no such option: --htlm\n  did you mean `--html`?"),
+        ("agents list", "no such command 'list'\n  use `arena agents`"),
+        ("completion", "no such command 'completion'\n  use `arena --install-completion`"),
         ("show --turn", "option '--turn' requires an argument"),
     ],
 )
@@ -106,6 +110,23 @@ def test_a_wrong_command_line_is_told_like_any_other_error(
     tmp_path: Path, args: str, told: str
 ) -> None:
     Program(tmp_path).run(*args.split()).check(code=2, stdout="", stderr=f"arena: {told}\n")
+
+
+@pytest.mark.parametrize(
+    ("args", "shown"),
+    [
+        ("sessions -n 0", "--limit / -n 的值有误：不能小于 1，不能是 0"),
+        ("schema", "缺少参数 kind，可选值：agent, team, scenario, workspace, result"),
+        ("new", "没有命令 new\n  新建工作区请用 `arena init`，新会话请用 `arena send MESSAGE`"),
+        ("agents list", "没有命令 list\n  请用 `arena agents`"),
+    ],
+)
+def test_a_wrong_command_line_is_explained_in_chinese(
+    tmp_path: Path, args: str, shown: str
+) -> None:
+    program = Program(tmp_path)
+    program.env["ARENA_LANG"] = "zh"
+    assert f"arena: {shown}\n" in program.run(*args.split()).stderr
 
 
 @pytest.fixture

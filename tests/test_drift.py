@@ -507,3 +507,28 @@ def test_advice_leads_to_green_and_never_back(stage: Stage, first: Wanted, after
         assert option not in seen, seen
         seen.append(option)
     assert play(stage, "replay", text).drift == [], seen
+
+
+def test_one_message_that_agents_are_shown_at_other_numbers_is_one_cause(stage: Stage) -> None:
+    """A long past is shown to each call from another message on: numbers differ, not the change."""
+    text = (
+        "scenario: S\n"
+        "given: {fill: {messages: 40, seed: 1}}\n"
+        "steps:\n"
+        '  - send: "@dev first of all"\n'
+        '  - send: "@ops later, 你好"\n'
+        '  - send: "@dev then"\n'
+    )
+    for agent in ("dev", "ops"):
+        path = stage.folder / f"agents/{agent}.yaml"
+        profile = yaml.safe_load(path.read_text("utf-8"))
+        profile["context"] = {"window_tokens": 3000}
+        path.write_text(yaml.safe_dump(profile, allow_unicode=True), encoding="utf-8")
+    record(stage, text)
+    result = play(stage, "replay", text.replace("first of all", "first of everything"))
+    causes = of_run([result], selected=1, seconds=0).drift
+    assert [(cause.before, cause.after) for cause in causes] == [
+        ("user: @dev first of all\n→ dev", "user: @dev first of everything\n→ dev")
+    ]
+    by_agent = [drift.agent for drift in result.drift if not drift.follows]
+    assert sorted(by_agent, key=str) == ["dev", "ops"]

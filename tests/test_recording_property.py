@@ -20,7 +20,7 @@ from arena_cli.adapters.scripted import ScriptedAdapter
 from arena_cli.protocol import AgentInput, AgentOutput, Emit
 from arena_cli.scenarios.recording import file
 from arena_cli.scenarios.recording.store import RecordingStore, Wanted
-from arena_cli.scenarios.result import RunResult, ScenarioResult, of_run
+from arena_cli.scenarios.result import RunResult, ScenarioResult, causes, of_run
 from arena_cli.scenarios.runner import Runner
 from arena_cli.scenarios.select import Selected
 from arena_cli.transcript import compare
@@ -346,10 +346,14 @@ def test_what_was_changed_is_told_and_nothing_else(
         recorder.write(profiles, played)
         result = recorder.run("replay")
         assert recorder.calls == []
-        # The text of a message has what its case fills in.
+        # A message that a case fills in has another text in each case, and is reported as an input
+        # of an agent (`messages[n]`) only where one was called: per case it is one cause.
+        for replayed in result.scenarios:
+            found_here = causes([replayed])
+            assert len(found_here) <= len(wanted), found_here
         found = {
-            (one.field.partition("[")[0], *([] if "message" in one.field else [one.before]))
-            for one in result.drift
+            ("message",) if "message" in cause.field else (cause.field.split("[")[0], cause.before)
+            for cause in result.drift
         }
         told = [field for field, *_ in found]
         heard = [field for field in fields if field != "message"]

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from arena_cli.adapters.command import CliSettings
 from arena_cli.errors import FileFaults
 from arena_cli.scenarios.model import ScenarioFile
+from arena_cli.util.language import translate_message
 from arena_cli.util.text import display_width
 from arena_cli.workspace.models import AgentProfile, TeamFile, WorkspaceFile
 from arena_cli.yamlio import loader
@@ -1163,6 +1164,56 @@ def test_what_trips_people_is_told_with_its_line_and_its_mend(
 ) -> None:
     assert title
     assert told(text, SHAPES[kind]) == wanted
+
+
+@pytest.mark.parametrize(("kind", "title", "text", "wanted"), rows(), ids=lambda part: part[:30])
+def test_each_problem_and_each_hint_is_explained_in_chinese(
+    kind: str, title: str, text: str, wanted: str
+) -> None:
+    assert title
+    assert wanted
+    for fault in loader.validate(loader.parse(text, "f.yaml"), SHAPES[kind])[1]:
+        for message in filter(None, (fault.what, fault.mend)):
+            shown = translate_message(message, "zh")
+            assert shown != message
+            # English is left only in what comes from the file: in quotes, and in the line to write.
+            own = re.sub(r"`[^`]*`|\"[^\"]*\"|应写成：.*|请写 .*", "", shown, flags=re.DOTALL)
+            assert not re.search(r"[a-z]{2,},? [a-z]+ [a-z]+", own), shown
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("- a\n- b\n", "the file must be a mapping of keys, not a list"),
+        ("12\n", "the file must be a mapping of keys, not the number 12"),
+        ("agent_id： a\nname： 架构师\n", "not the text `agent_id： a name： 架构师`"),
+    ],
+)
+@pytest.mark.parametrize("file", ["agents/a.yaml", "agents/teams/t.yaml", "scenarios/s.yaml"])
+def test_a_file_that_is_no_mapping_is_one_error(
+    tmp_path: Path, file: str, content: str, problem: str
+) -> None:
+    program = Program(tmp_path).agent("dev", "hi")
+    program.file("arena.yaml", "{}\n")
+    program.file(file, content)
+    shown = program.run("agents", "check").stderr
+    assert shown.count(f"{file}:1: ") == 1
+    assert problem in " ".join(shown.split())
+
+
+def test_a_var_of_a_wrong_kind_is_no_mistake_of_its_line(tmp_path: Path) -> None:
+    program = Program(tmp_path).agent("dev", "hi")
+    program.file(
+        "scenarios/s.yaml",
+        "scenario: x\nvars: {a: x}\ncases: [{id: c1}, {id: c2, vars: {a: [1, 2]}}]\n"
+        'steps:\n  - send: "${vars.a}"\n',
+    )
+    shown = program.run("run").stderr
+    assert "not a list (in case `c2`)" in shown
+    assert "write" not in shown
+    program.env["ARENA_LANG"] = "zh"
+    shown = program.run("run").stderr
+    assert "应该是文本或含有 `file` 的键和值，不是列表（用例 `c2`）" in shown
 
 
 @pytest.mark.parametrize(("kind", "title", "text", "wanted"), rows(), ids=lambda part: part[:30])

@@ -123,7 +123,9 @@ class CliAdapter:
             name, workspace=self._setup.workspace, environ=self._setup.environ
         )
         if program is None:
-            what, mend = run.explain_missing(name, workspace=self._setup.workspace, key="command")
+            what, mend = run.explain_missing(
+                name, workspace=self._setup.workspace, key="command", cwd=self._settings.cwd
+            )
             raise self._unavailable(what, mend)
         if self._settings.prompt == "argument" and run.is_batch_file(program):
             raise self._unavailable(
@@ -131,12 +133,18 @@ class CliAdapter:
                 "argument contains",
                 "set `prompt: stdin` or `prompt: file`",
             )
-        if problem := diagnosis.find_script_problem(program, key="command"):
+        folder = self._setup.workspace / self._settings.cwd
+        if problem := diagnosis.find_script_problem(
+            program, name=name, key="command", folder=folder
+        ):
             raise self._unavailable(*problem)
         if not run.may_run_in(self._setup.workspace, self._settings.cwd):
-            folder = self._setup.workspace / self._settings.cwd
             raise self._unavailable(
                 f"there is no folder {folder}", "correct `cwd`, or create the folder"
+            )
+        if script := diagnosis.find_missing_script(self._settings.command, folder):
+            raise self._unavailable(
+                f"there is no file {script}", "correct `command`; its arguments start from `cwd`"
             )
         return program
 

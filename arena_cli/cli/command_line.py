@@ -80,7 +80,10 @@ class Group(TyperGroup):
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
             near = find_nearest(name, self.list_commands(ctx))
-            ctx.fail(f"No such command '{name}'" + (f"\ndid you mean `{near}`?" if near else ""))
+            hint = f"\ndid you mean `{near}`?" if near else ""
+            if self.invoke_without_command and name in ("list", "ls"):
+                hint = f"\nuse `{ctx.command_path}`"
+            ctx.fail(f"No such command '{name}'{hint}")
         return super().resolve_command(ctx, args)
 
 
@@ -134,10 +137,10 @@ def explain_wrong_use(error: Any) -> str:
     text = error.message if options else error.format_message().replace("\n\t", " ")
     problem, *hints = text.split("\n")
     problem = problem.rstrip(". ")
-    near = find_nearest(error.option_name, options) if options else None
-    if near:
-        hints.append(f"did you mean `{near}`?")
-    elif getattr(error, "ctx", None) and not hints:
+    if options:  # dashes, which all options have, make none similar
+        near = find_nearest(error.option_name.lstrip("-"), [name.lstrip("-") for name in options])
+        hints += [f"did you mean `{name}`?" for name in options if name.lstrip("-") == near][:1]
+    if getattr(error, "ctx", None) and not hints:
         hints.append(f"`{error.ctx.command_path} --help` explains the command line")
     lines = [f"{problem[:1].lower()}{problem[1:]}", *(hint.strip() for hint in hints)]
     return "arena: " + "\n  ".join(lines)

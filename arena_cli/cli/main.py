@@ -97,6 +97,7 @@ _MEANT = {
     "start": "`arena send MESSAGE`",
     "chat": "`arena send MESSAGE`",
     "test": "`arena run`",
+    "completion": "`arena --install-completion`",
 }
 
 

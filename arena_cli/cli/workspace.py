@@ -113,9 +113,9 @@ def teams(context: typer.Context, as_json: ListAsJson = False) -> None:
 
 def schema(
     kind: Annotated[
-        Literal["agent", "team", "scenario", "result"],
+        Literal["agent", "team", "scenario", "workspace", "result"],
         typer.Argument(
-            help="Choose the kind of file; `result` is the output of `arena run --json`."
+            help="Choose the kind of file; `workspace` is `arena.yaml`, `result` the output of `arena run --json`."
         ),
     ],
 ) -> None:

@@ -15,7 +15,7 @@ from arena_cli.adapters.runtime import Middleware
 from arena_cli.protocol import Usage
 from arena_cli.scenarios.expect import evaluate, text_checks
 from arena_cli.scenarios.expect.context import CheckContext
-from arena_cli.scenarios.expect.judge_checks import MATTER, RUBRIC, Answered, Question, Vote
+from arena_cli.scenarios.expect.judge_checks import MATTER, RUBRIC, Answered, JudgeQuestion, Vote
 from arena_cli.scenarios.expect.model import Expect
 from arena_cli.scenarios.model import Scenario
 from arena_cli.session.one_shot import Aside
@@ -37,7 +37,7 @@ Answer with exactly one JSON object and nothing else:
 "pass" means that all points of the rubric hold."""
 
 
-def message(question: Question) -> str:
+def message(question: JudgeQuestion) -> str:
     """Return the message to a judge: the rubric, the matter, and how to answer.
 
     Every line of the matter begins with `> `, and the rubric, which may hold saved texts, is
@@ -160,7 +160,7 @@ class Judges:
     ) -> None:
         await self._aside.__aexit__(kind, error, trace)
 
-    async def _answers(self, questions: Sequence[Question]) -> dict[Hashable, Answered]:
+    async def _answers(self, questions: Sequence[JudgeQuestion]) -> dict[Hashable, Answered]:
         """Collect all votes on all questions; the calls run concurrently, started in order."""
         calls = [
             self._vote(self._judges[question.judge], message(question))

@@ -384,6 +384,8 @@ def load_profile(
     document = source.fragments[0].document
     if document.data is None and document.faults:
         return None, list(document.faults)
+    if document.data is not None and not isinstance(document.data, dict):
+        return None, loader.validate(document, AgentProfile)[1]
     adapter, faults = _check_adapter(source, kinds, defaults)
     faults += document.faults
     data = {**source.data, **({} if adapter is None else {"adapter": adapter})}

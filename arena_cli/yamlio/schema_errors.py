@@ -442,6 +442,8 @@ class _Explainer:
     def _kind_hint(self, path: Loc, expected: str, value: Any, raw: str | None) -> str:
         if value is None:
             return self._empty_hint(path, expected)
+        if raw and "${" in raw and not isinstance(value, str):
+            return ""  # a var has this value; the line itself is right
         if isinstance(value, bool) and path[-1:] in _REASONS:
             return "write why, as a text" if value else "leave the key out"
         key = path[-1] if path else ""

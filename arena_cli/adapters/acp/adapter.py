@@ -225,13 +225,17 @@ class AcpAdapter:
         found = run.find_program(name, workspace=setup.workspace, environ=setup.environ)
         if found is None:
             what, mend = run.explain_missing(
-                name, workspace=setup.workspace, key="command", install=self._preset.install
+                name,
+                workspace=setup.workspace,
+                key="command",
+                cwd=settings.cwd,
+                install=self._preset.install,
             )
             raise self._unavailable(what, mend)
-        if problem := diagnosis.find_script_problem(found, key="command"):
+        folder = (setup.workspace / settings.cwd).resolve()
+        if problem := diagnosis.find_script_problem(found, name=name, key="command", folder=folder):
             raise self._unavailable(*problem)
         if not run.may_run_in(setup.workspace, settings.cwd):
-            folder = (setup.workspace / settings.cwd).resolve()
             raise self._unavailable(
                 f"there is no folder {folder}", "correct `cwd`, or create the folder"
             )

@@ -62,14 +62,17 @@ def find_program(
     )
     if path is None:
         problem, hint = run_module.explain_missing(
-            name, workspace=setup.workspace, key="program", install=install
+            name, workspace=setup.workspace, key="program", cwd=setup.settings.cwd, install=install
         )
         raise AgentUnavailable(setup.agent_id, problem, asked=name, mend=hint)
-    if script_problem := diagnosis.find_script_problem(path, key="program"):
+    folder = setup.workspace / setup.settings.cwd
+    if script_problem := diagnosis.find_script_problem(
+        path, name=name, key="program", folder=folder
+    ):
         problem, hint = script_problem
         raise AgentUnavailable(setup.agent_id, problem, asked=name, mend=hint)
     if not run_module.may_run_in(setup.workspace, setup.settings.cwd):
-        problem = f"there is no folder {setup.workspace / setup.settings.cwd}"
+        problem = f"there is no folder {folder}"
         raise AgentUnavailable(
             setup.agent_id, problem, asked=name, mend="correct `cwd`, or create the folder"
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Sequence
 from http import HTTPStatus
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from arena_cli.util.text import cut_text
 
 _HEAD_BYTES = 512
 _RUNNERS = {".js": "node", ".mjs": "node", ".rb": "ruby", ".sh": "sh"}
+_INTERPRETER = re.compile(r"(?:python|py|node|ruby|perl|php|(?:ba|z|da)?sh)[\d.]*(?:\.exe)?", re.I)
 
 
 def suggest_runner(path: Path) -> str:
@@ -30,18 +32,32 @@ def suggest_runner(path: Path) -> str:
     return _RUNNERS.get(path.suffix.lower(), "python3")
 
 
-def suggest_start(script: Path, key: str) -> str:
-    """Return how to start a script that the system cannot start; `key` is its setting."""
+def suggest_start(script: Path, key: str, folder: Path) -> str:
+    """Return how to start a script that the system cannot start.
+
+    `key` is the setting that names it, `folder` the one that it runs in.
+    """
     runner = suggest_runner(script)
     if key == "program":
         return f"start it with a script of two lines: `#!/bin/sh` and `exec {runner} ...`"
-    return f"name the program that runs it: {key}: [{runner}, {script.as_posix()}]"
+    argument = Path(os.path.relpath(script, folder)).as_posix()
+    return f"name the program that runs it: {key}: [{runner}, {argument}]"
 
 
-def find_script_problem(path: Path, *, key: str) -> tuple[str, str] | None:
+def find_missing_script(command: Sequence[str], folder: Path) -> Path | None:
+    """Return the script that an interpreter is to run in `folder`, if there is no such file."""
+    program, script = Path(command[0]).name, "".join(command[1:2])
+    if script.startswith("-") or not Path(script).suffix or not _INTERPRETER.fullmatch(program):
+        return None
+    path = Path(os.path.normpath(folder / script))  # `folder` may be created later
+    return None if path.exists() else path
+
+
+def find_script_problem(path: Path, *, name: str, key: str, folder: Path) -> tuple[str, str] | None:
     """Return why the system cannot start the file, and a hint; None if it looks sound.
 
-    `key` is the setting that names the file. Windows starts programs by their ending.
+    `name` is the file as its setting `key` has it, `folder` the one that it runs in. Windows starts
+    programs by their ending.
     """
     head = _read_head(path) if os.name == "posix" else b""
     if b"\0" in head or not head:  # a binary
@@ -55,13 +71,13 @@ def find_script_problem(path: Path, *, key: str) -> tuple[str, str] | None:
         hint = f"begin it with `#!/usr/bin/env {runner}`"
     elif first_line.endswith(b"\r"):
         problem = "has the line ends of Windows (CRLF), so the system cannot start it"
-        hint = f"convert it (sed -i 's/\\r$//' {path.name})"
+        hint = f"convert it (sed -i 's/\\r$//' {name})"
     elif interpreter and not Path(interpreter).exists():
         problem = f"names {interpreter} in its first line, which is missing"
         hint = "install that program"
     if not problem:
         return None
-    return f"{path} {problem}", f"{hint}, or {suggest_start(Path(path.name), key)}"
+    return f"{path} {problem}", f"{hint}, or {suggest_start(path, key, folder)}"
 
 
 def _read_head(path: Path) -> bytes:

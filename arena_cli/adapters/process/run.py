@@ -246,10 +246,13 @@ def find_program(name: str, *, workspace: Path, environ: Mapping[str, str]) -> P
     return Path(path).absolute() if path else None
 
 
-def explain_missing(name: str, *, workspace: Path, key: str, install: str = "") -> tuple[str, str]:
+def explain_missing(
+    name: str, *, workspace: Path, key: str, cwd: str, install: str = ""
+) -> tuple[str, str]:
     """Return why `find_program` found nothing, and a hint.
 
-    `key` is the setting that names the program; `install` is how to install it.
+    `key` is the setting that names the program, which runs in `cwd`; `install` is how to install
+    it.
     """
     if Path(name).name == name:
         get = f"install it ({install})" if install else "install it"
@@ -257,9 +260,10 @@ def explain_missing(name: str, *, workspace: Path, key: str, install: str = "") 
     problem = f"there is no program {name} at {workspace / name}"
     if not (workspace / name).is_file():
         return problem, f"paths in `{key}` start from the workspace"
+    start = diagnosis.suggest_start(workspace / name, key, workspace / cwd)
     return (
         f"{workspace / name} cannot be executed",
-        f"make it executable (chmod +x {name}), or {diagnosis.suggest_start(Path(name), key)}",
+        f"make it executable (chmod +x {name}), or {start}",
     )
 
 

@@ -35,7 +35,7 @@ class Block(NamedTuple):
     has_head: bool = False
 
 
-class FoldedText(NamedTuple):
+class CollapsibleText(NamedTuple):
     """A text; `more` is the folded part and `characters` its length."""
 
     first: list[Block]
@@ -61,12 +61,12 @@ class _TextRow(NamedTuple):
         return "".join(span.text for span in self.spans)
 
 
-def of_lines(lines: Iterable[Line]) -> FoldedText:
+def of_lines(lines: Iterable[Line]) -> CollapsibleText:
     """Return the lines as a terminal would show them, without the indent that they share."""
     return _folded(_rows(lines))
 
 
-def of_markdown(lines: Iterable[Line]) -> FoldedText:
+def of_markdown(lines: Iterable[Line]) -> CollapsibleText:
     """Return the same with code fences and tables drawn."""
     return _folded(_draw_tables(_draw_fences(_rows(lines))))
 
@@ -143,15 +143,15 @@ def _split_cells(text: str) -> tuple[str, ...]:
     return tuple(cell.strip().replace("\\|", "|") for cell in _CELL_END.split(text))
 
 
-def _folded(rows: list[_TextRow]) -> FoldedText:
+def _folded(rows: list[_TextRow]) -> CollapsibleText:
     length = sum(row.length for row in rows)
     if length <= LONGEST and len(rows) <= MOST_LINES:
-        return FoldedText(_blocks(rows), [])
+        return CollapsibleText(_blocks(rows), [])
     first, folded = _parted(rows)
-    return FoldedText(_blocks(first), _blocks(folded), sum(row.length for row in folded))
+    return CollapsibleText(_blocks(first), _blocks(folded), sum(row.length for row in folded))
 
 
-def of_text(text: str) -> FoldedText:
+def of_text(text: str) -> CollapsibleText:
     """Return a text of several lines, escaped."""
     return of_lines(Line((Span(INDENT + row),)) for row in escape_text(text).split("\n"))
 

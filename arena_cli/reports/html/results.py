@@ -24,7 +24,7 @@ from arena_cli.reports.drift import (
 )
 from arena_cli.reports.html import components
 from arena_cli.reports.html import session as session_module
-from arena_cli.reports.html.components import Cast, FoldedText
+from arena_cli.reports.html.components import Cast, CollapsibleText
 from arena_cli.reports.html.session import Talk
 from arena_cli.reports.lines import Words
 from arena_cli.scenarios.result import (
@@ -139,8 +139,8 @@ class CheckView:
     status: str
     place: str
     field: str
-    expected: FoldedText | None
-    actual: FoldedText
+    expected: CollapsibleText | None
+    actual: CollapsibleText
     brief: str
     judge: str
 
@@ -152,7 +152,7 @@ class Failed:
     agent: str
     turn: int
     status: str
-    error: FoldedText
+    error: CollapsibleText
     remedy: str
 
 
@@ -200,7 +200,7 @@ class StepView:
     status: str
     place: str
     end: str
-    error: FoldedText | None
+    error: CollapsibleText | None
     tokens: str
     failures: list[Failed]
     checks: list[CheckView]
@@ -232,7 +232,7 @@ class ScenarioView:
     mode: str
     facts: list[str]
     reason: str
-    error: FoldedText | None
+    error: CollapsibleText | None
     recording: str
     written: bool
     unkept: str

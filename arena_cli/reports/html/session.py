@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from arena_cli.protocol import Message
 from arena_cli.reports import lines, timeline
 from arena_cli.reports.html import components
-from arena_cli.reports.html.components import Cast, FoldedText, Lane, Who
+from arena_cli.reports.html.components import Cast, CollapsibleText, Lane, Who
 from arena_cli.reports.lines import Span, Words
 from arena_cli.transcript.conversation import Chain, Reply, Turn
 from arena_cli.transcript.events import ChainFinished, Event, MessageEvent, ReplyFinished
@@ -24,8 +24,8 @@ class Card:
     ts: str = ""
     clock: str = ""
     by: list[Who] = field(default_factory=list)
-    error: FoldedText | None = None
-    text: FoldedText | None = None
+    error: CollapsibleText | None = None
+    text: CollapsibleText | None = None
     calls: list[Who] = field(default_factory=list)
     humans: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -64,7 +64,7 @@ class SaidRow:
     author: str
     ts: str
     clock: str
-    text: FoldedText
+    text: CollapsibleText
     planted: bool
     notes: list[str]
     kind = "said"
@@ -302,5 +302,5 @@ class _Table:
             notes=notes,
         )
 
-    def _text(self, message: Message) -> FoldedText:
+    def _text(self, message: Message) -> CollapsibleText:
         return components.of_markdown(lines.draw_message(message, self._say))

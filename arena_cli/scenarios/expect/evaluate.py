@@ -23,7 +23,7 @@ from arena_cli.scenarios.expect import (
     text_checks,
 )
 from arena_cli.scenarios.expect.context import Call, CheckContext, Subject
-from arena_cli.scenarios.expect.judge_checks import NOT_YET, Consulted, JudgeError, Question
+from arena_cli.scenarios.expect.judge_checks import NOT_YET, Consulted, JudgeError, JudgeQuestion
 from arena_cli.scenarios.expect.model import (
     EVERYBODY,
     Cost,
@@ -398,7 +398,7 @@ Locate = Callable[[Loc], tuple[str, int]]
 """The file and the line of what stands at a place of a scenario."""
 
 
-def questions(expected: Expect, conversation: CheckContext) -> list[Question]:
+def questions(expected: Expect, conversation: CheckContext) -> list[JudgeQuestion]:
     """Return the questions of an `expect` to judges that the conversation has no answer to.
 
     The answers may lead to more questions: a row's text may be judged only after another row did

@@ -16,7 +16,7 @@ from arena_cli.workspace import models
 from arena_cli.workspace.models import FileShape
 
 
-class Question(NamedTuple):
+class JudgeQuestion(NamedTuple):
     """A question to a judge: whether all points of a rubric hold for the matter.
 
     `judge` is the id of the agent that is asked, empty for the workspace's; `matter` is the framed
@@ -185,8 +185,8 @@ def asks(judge_check: JudgeCheck, **_: bool) -> str:
     return f"judged to hold: {'; '.join(points)}"
 
 
-def _question(subject: Subject, judge_check: JudgeCheck) -> Question:
-    return Question(
+def _question(subject: Subject, judge_check: JudgeCheck) -> JudgeQuestion:
+    return JudgeQuestion(
         judge_check.agent,
         tuple(judge_check.rubric),
         _matter(subject, judge_check.over),

@@ -23,7 +23,7 @@ from arena_cli.scenarios.expect.text_checks import Check, Verdict, excerpt, form
 from arena_cli.yamlio.nodes import Loc
 
 
-class _Texts(NamedTuple):
+class _TextSource(NamedTuple):
     """Texts of agents, in order of call: the name of one text, and those of an agent (`"*"`: all).
 
     `none` is the verdict if there is none.
@@ -36,15 +36,17 @@ class _Texts(NamedTuple):
 
 def replies(expected: Mapping[str, list[TextCheck] | Which]) -> Iterable[Check]:
     """Return the checks on the texts of agents, by agent."""
-    return _of_agents(_Texts("a reply", _replies_of, _nothing_said), expected)
+    return _of_agents(_TextSource("a reply", _replies_of, _nothing_said), expected)
 
 
 def check_shown(expected: Mapping[str, list[TextCheck] | Which]) -> Iterable[Check]:
     """Return the checks on the inputs of agents at their calls, by agent."""
-    return _of_agents(_Texts("a call", _shown_to, _not_called), expected)
+    return _of_agents(_TextSource("a call", _shown_to, _not_called), expected)
 
 
-def _of_agents(texts: _Texts, expected: Mapping[str, list[TextCheck] | Which]) -> Iterable[Check]:
+def _of_agents(
+    texts: _TextSource, expected: Mapping[str, list[TextCheck] | Which]
+) -> Iterable[Check]:
     for agent, checks in expected.items():
         if isinstance(checks, list):
             yield from _of_texts(texts, (agent,), agent, "all", checks)
@@ -54,7 +56,7 @@ def _of_agents(texts: _Texts, expected: Mapping[str, list[TextCheck] | Which]) -
 
 
 def _of_texts(
-    texts: _Texts, loc: Loc, agent: str, which: str, text_checks: list[TextCheck]
+    texts: _TextSource, loc: Loc, agent: str, which: str, text_checks: list[TextCheck]
 ) -> Iterable[Check]:
     if which == "any" or not text_checks:
         for level_checks, warns in _by_level(text_checks):
@@ -78,7 +80,7 @@ def _by_level(text_checks: Sequence[TextCheck]) -> Iterable[tuple[Sequence[TextC
 
 
 def _each_passes(
-    texts: _Texts, agent: str, which: str, check: TextCheck, conversation: CheckContext
+    texts: _TextSource, agent: str, which: str, check: TextCheck, conversation: CheckContext
 ) -> Verdict:
     """Check that each selected text passes, and that there is one; show the first that fails."""
     agent_texts = texts.of(agent, conversation)
@@ -101,7 +103,7 @@ def _by(name: str, actual: str) -> str:
 
 
 def _any_passes(
-    texts: _Texts, agent: str, text_checks: Sequence[TextCheck], conversation: CheckContext
+    texts: _TextSource, agent: str, text_checks: Sequence[TextCheck], conversation: CheckContext
 ) -> Verdict:
     """Return a passing verdict if a text passes all checks, else the reason why each does not."""
     agent_texts = texts.of(agent, conversation)

@@ -228,18 +228,25 @@ class _InputDifference(NamedTuple):
 
 
 def _inputs(case: CaseRecord, tape: Tape) -> Iterator[tuple[Drift, bool]]:
-    """Yield changed inputs of agents, and whether each has no other cause."""
+    """Yield changed inputs of agents, and whether each has no other cause.
+
+    A message has another number in each input; it is the same difference there.
+    """
     by_difference: dict[tuple[str, _InputDifference], list[TapedCall]] = {}
+    fields: dict[tuple[str, _InputDifference], str] = {}
     pairs = [(call, call.record) for call in tape.calls if call.record and call.drifted]
     pairs += [(call, record) for call, record in tape.judged_otherwise if call.missed]
     for call, record in pairs:
         for difference in _differences(record, case, call, tape):
-            by_difference.setdefault((call.key.agent, difference), []).append(call)
+            field = difference.field.partition("[")[0]
+            key = (call.key.agent, difference._replace(field=field))
+            by_difference.setdefault(key, []).append(call)
+            fields.setdefault(key, difference.field)
     for (agent, difference), calls in by_difference.items():
         drift = Drift(
             kind="input",
             agent=agent,
-            field=difference.field,
+            field=fields[agent, difference],
             before=difference.before,
             after=difference.after,
             step=calls[0].key.step,
