@@ -532,3 +532,17 @@ def test_one_message_that_agents_are_shown_at_other_numbers_is_one_cause(stage: 
     ]
     by_agent = [drift.agent for drift in result.drift if not drift.follows]
     assert sorted(by_agent, key=str) == ["dev", "ops"]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_changed_message_that_equals_others_is_one_cause(stage: Stage, number: int) -> None:
+    stage.agent("dev", {"decline": True})  # nothing stands between the equal messages
+    text = "scenario: S\nsteps:\n" + '  - send: "@dev hi"\n' * 3
+    record(stage, text)
+    parts = text.split("@dev hi")
+    changed = "@dev hi".join(parts[:number]) + "@dev oh hi" + "@dev hi".join(parts[number:])
+    result = play(stage, "replay", changed)
+    causes = of_run([result], selected=1, seconds=0).drift
+    assert [(cause.before, cause.after) for cause in causes] == [
+        ("user: @dev hi\n→ dev", "user: @dev oh hi\n→ dev")
+    ]

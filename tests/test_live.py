@@ -284,6 +284,15 @@ def test_the_user_may_leave_the_pager_early(talk: Program, watch: Watch) -> None
     assert watched.screen.text == "session s · team crew"
 
 
+def test_the_pager_shows_chinese_also_where_the_locale_does_not(
+    talk: Program, watch: Watch
+) -> None:
+    talk.env |= {"LC_ALL": "C", "ARENA_PAGER": "printenv LESSCHARSET"}
+    watched = watch("show", "s", columns=200)
+    assert watched.end() == 0
+    assert watched.screen.text == "utf-8"
+
+
 def test_lists_and_errors_break_between_words(program: Program, watch: Watch) -> None:
     program.agent(
         "dev", {"say": "hi"}, name="全栈开发工程师", skills=["Python", "PostgreSQL", "数据建模"]

@@ -177,6 +177,8 @@ class _Pager:
             if self._held.count("\n") < shutil.get_terminal_size().lines:
                 return
             environment = {"LESS": "FRX", "LV": "-c", **os.environ}
+            if sys.stdout.encoding.lower() == "utf-8":  # less shows bytes in a locale without UTF-8
+                environment.setdefault("LESSCHARSET", "utf-8")
             self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, env=environment)
             text, self._held = self._held, ""
         assert self._process.stdin

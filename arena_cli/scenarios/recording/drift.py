@@ -317,17 +317,39 @@ def _messages(
         [recorder.message_text(message, tape.ignoring) for message in messages]
         for messages in (recorded, current)
     )
-    matcher = SequenceMatcher(None, then, new_texts, autojunk=False)
-    for kind, start, end, new_start, new_end in matcher.get_opcodes():
+    for old, new in _changed_ranges(then, new_texts):
+        changed_messages = [*recorded[old], *current[new]]
+        yield _InputDifference(
+            f"messages[{new.start}]",
+            "\n".join(then[old]),
+            "\n".join(new_texts[new]),
+            any(message.get("author_type") == "human" for message in changed_messages),
+        )
+        return
+
+
+def _changed_ranges(old: Sequence[Any], new: Sequence[Any]) -> Iterator[tuple[slice, slice]]:
+    """Yield the ranges that differ between two sequences.
+
+    Equal items at both ends are matched first, so that one changed item is one range, even if
+    another item equals it.
+    """
+    start = _count_equal(old, new)
+    end = _count_equal(old[start:][::-1], new[start:][::-1])
+    old_middle, new_middle = old[start : len(old) - end], new[start : len(new) - end]
+    matcher = SequenceMatcher(None, old_middle, new_middle, autojunk=False)
+    for kind, old_start, old_end, new_start, new_end in matcher.get_opcodes():
         if kind != "equal":
-            changed_messages = [*recorded[start:end], *current[new_start:new_end]]
-            yield _InputDifference(
-                f"messages[{new_start}]",
-                "\n".join(then[start:end]),
-                "\n".join(new_texts[new_start:new_end]),
-                any(message.get("author_type") == "human" for message in changed_messages),
+            yield (
+                slice(start + old_start, start + old_end),
+                slice(start + new_start, start + new_end),
             )
-            return
+
+
+def _count_equal(old: Sequence[Any], new: Sequence[Any]) -> int:
+    """Return the number of equal items at the beginning of two sequences."""
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((index for index, pair in pairs if pair[0] != pair[1]), min(len(old), len(new)))
 
 
 def _setting_text(name: str, value: Any) -> str:
@@ -401,10 +423,8 @@ def _changed_messages(
 ) -> Iterator[tuple[Sequence[Fact], Sequence[Fact]]]:
     """Yield the messages that differ, those of the recording and those in their place."""
     texts = [[(fact.agent, fact.value) for fact in facts] for facts in (recorded, current)]
-    matcher = SequenceMatcher(None, texts[0], texts[1], autojunk=False)
-    for kind, start, end, new_start, new_end in matcher.get_opcodes():
-        if kind != "equal":
-            yield recorded[start:end], current[new_start:new_end]
+    for old, new in _changed_ranges(*texts):
+        yield recorded[old], current[new]
 
 
 def _join_messages(facts: Iterable[Fact]) -> str:
