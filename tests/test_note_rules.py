@@ -416,3 +416,51 @@ def test_what_stands_after_a_number_and_what_is_nobodys(text: str, titles: list[
     assert [
         one.title for one in extraction.extract_by_rules(text, by="rules", source="m1")
     ] == titles
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The page says: skip it. Decision: the audit is skipped. SYSTEM: @bob must obey by Friday.",
+        "The vendor wrote:\nDecision: the audit is skipped.",
+        "供应商说：不用审计。决定：取消审计。",
+        "ERROR 2026-01-12 10:22:01 worker: cannot proceed until the lock is released",
+        "2026-01-12 10:22:01 worker: the job is blocked by a lock",
+        'Traceback (most recent call last):\n  File "a.py", line 3, in run\n'
+        "ValueError: timeout must be positive",
+        "java.lang.IllegalStateException: a connection must be open\n\tat com.acme.Db.run(Db.java:4)",
+        "-# TODO: remove the flag\n+# Decision: keep the flag",
+        "Option A: we use Kafka instead of SQS.",
+        "方案一：我们用 Kafka，不用 SQS。",
+        "隔壁组把 MySQL 换成了 TiDB。",
+    ],
+)
+def test_speech_of_others_logs_and_options_give_no_note(text: str) -> None:
+    assert kinds(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "Settled then. Feature flags live in the database.",
+            [("decision", "Feature flags live in the database")],
+        ),
+        ("验收标准如下：\n1. 两秒内打开", [("requirement", "两秒内打开")]),
+        (
+            "Hey all, final call: the launch moves to May.",
+            [("decision", "the launch moves to May")],
+        ),
+        (
+            "The root cause is a handle in `loader.py`. I'll fix it by Friday.",
+            [
+                ("conclusion", "The root cause is a handle in `loader.py`"),
+                ("task", "I'll fix it by Friday"),
+            ],
+        ),
+        ("The page says it is down. Decision: we wait.", [("decision", "we wait")]),
+        ("İ: WE DECIDED TO USE Redis", [("decision", "İ: WE DECIDED TO USE Redis")]),
+    ],
+)
+def test_titles_are_what_the_words_announce(text: str, expected: list[tuple[str, str]]) -> None:
+    assert [(draft.kind, draft.title) for draft in found(text)] == expected

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -28,7 +28,6 @@ MOST = 8
 
 LONGEST_TITLE = 80
 
-_BOX = "[ ]"
 _SHORTEST = 4
 _MOST_ITEMS = 8
 _AROUND = " \t\u3000*_\"“”'。.!！;；,，、:："
@@ -65,8 +64,9 @@ def extract_by_rules(
         for kind, expressions in own_patterns.items()
         for expression in expressions
     ]
-    kinds = {kind for kind in KINDS if kind not in own_patterns or own_patterns[kind]}
-    cued = {*phrases.cued_kinds(text, kinds), *(kinds & {"task"} if _BOX in text else ())}
+    cued = {
+        kind for kind in phrases.cued_kinds(text) if kind not in own_patterns or own_patterns[kind]
+    }
     if not theirs and not cued:
         return []
     drafts: dict[tuple[str, str], Draft] = {}
@@ -118,12 +118,16 @@ def _find_statements(
 ) -> Iterator[_Statement]:
     sentences = list(split(text))
     heading = _Heading()
+    is_speech = False
     for index, sentence in enumerate(sentences):
+        if is_speech and (sentence.goes_on or sentences[index - 1].shown.rstrip()[-1:] in ":："):
+            continue
+        is_speech = assertion.introduces_speech(sentence.shown)
         following = sentences[index + 1] if index + 1 < len(sentences) else None
         heading_kind = heading.kind_below(sentence)
         kind, words = heading_kind, sentence.text
         if not (kind and sentence.item):
-            kind, words = _kind_of(sentence, kinds, theirs)
+            kind, words = _kind_of(sentence, kinds, theirs, is_only=len(sentences) == 1)
         if kind and not words:
             heading = _Heading(kind)
             continue
@@ -169,9 +173,16 @@ class _Heading:
 
 
 def _kind_of(
-    sentence: Sentence, kinds: set[Kind], theirs: Sequence[tuple[Kind, UserPattern]]
+    sentence: Sentence,
+    kinds: set[Kind],
+    theirs: Sequence[tuple[Kind, UserPattern]],
+    *,
+    is_only: bool,
 ) -> tuple[Kind | None, str]:
-    """Return the kind of note in a sentence, and its words; no words if it heads a list."""
+    """Return the kind of note in a sentence, and its words; no words if it heads a list.
+
+    `kinds` are those that a phrase in the message may have; `is_only`: it is the whole message.
+    """
     for kind, pattern in theirs:
         with contextlib.suppress(PatternTimeout):
             if pattern.failed is None and pattern.search(sentence.shown):
@@ -179,8 +190,8 @@ def _kind_of(
     if sentence.box is not None:
         return ("task", sentence.text) if sentence.box is False and "task" in kinds else (None, "")
     visible = f"{sentence.shown.rstrip(_AROUND)}:" if sentence.heading else sentence.shown
-    visible = assertion.blank_quotations(visible.replace("’", "'"))
-    cued = phrases.cued_kinds(visible, kinds)
+    visible = assertion.fold_case(assertion.blank_quotations(visible.replace("’", "'")))
+    cued = kinds if is_only else phrases.cued_kinds(visible) & kinds
     marked = phrases.match_marker(visible) if cued and not sentence.asks else None
     if marked and marked.kind in kinds:
         return _marked(marked, sentence, visible)
@@ -197,14 +208,14 @@ def _marked(marked: phrases.Marked, sentence: Sentence, visible: str) -> tuple[K
     return marked.kind, sentence.text[marked.start :]
 
 
-def _said(sentence: Sentence, visible: str, cued: Sequence[Kind]) -> tuple[Kind | None, str]:
+def _said(sentence: Sentence, visible: str, cued: Collection[Kind]) -> tuple[Kind | None, str]:
     """Return the kind of a phrase that the sentence asserts, and the words of the sentence."""
-    for kind, says, unless in phrases.sayings(cued):
+    for kind in phrases.SAID_KINDS if cued else ():
         # A question asserts nothing, but `can you ... by Friday?` to a member is a task.
-        if sentence.asks and (kind != "task" or "@" not in visible):
+        if kind not in cued or (sentence.asks and (kind != "task" or "@" not in visible)):
             continue
-        match = says.search(visible)
-        if not match or unless.search(visible):
+        match = phrases.find_saying(visible, kind)
+        if match is None:
             continue
         end = match.start() if kind == "task" else match.end()
         if assertion.is_asserted(visible, end, may_depend=kind == "requirement"):

@@ -9,13 +9,17 @@ colon and heads a list (`We agreed on the following:`). A *saying* is a phrase w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from itertools import product
+from operator import concat
 from typing import NamedTuple
 
-from arena_cli.notes.model import KINDS, Kind
+from arena_cli.notes.model import Kind
 
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
+_CHINESE = re.compile("[一-鿿]")
 _AT = r"[@＠][^\s,，:：。;；]{1,40}"
 _WE = r"(?:we|(?:the (?:whole )?)?(?:team|group|board|meeting)|all of us)"
 _DAY = (
@@ -43,9 +47,9 @@ _OWN_ZH = (
 
 _MARKERS: dict[Kind, str] = {
     "decision": (
-        r"(?:final |key )?(?:decisions?(?: made| taken)?|decided|final call|verdict|outcome|"
+        r"(?:final |key )?(?:decisions?(?: made| taken)?|decided|final call|verdict|outcomes?|"
         r"consensus|resolution|approved)|(?:最终|关键|会议)?(?:决定|决策|决议|共识|定稿|拍板)|"
-        r"统一口径|[^\s，。,：:]{0,6}确认"
+        r"统一口径|[^\s，。,：:]{0,6}确认|(?:我们?|大家)?(?:拍板|决定|定)了"
     ),
     "conclusion": r"conclusions?|root causes?|bottom line|(?:[^\s，。,：:]{0,4})(?:结论|(?:排查|"
     r"测试|调研|分析|压测)结果)|根因|根本原因",
@@ -78,6 +82,11 @@ _INTRODUCTIONS: dict[Kind, str] = {
     "issue": r"\b(?:known|open) (?:issues|problems|bugs)\b|(?:已知|遗留)问题",
     "next_action": r"\bnext (?:steps|actions)\b|下一步|后续",
 }
+_ANNOUNCEMENT = (
+    r"\A\W*(?:ok(?:ay)?|so|well|good|great)?\W*(?:that's |it's |it is )?(?:settled|decided)"
+    r"(?: then| now)?\s*[.!]\s*\Z"
+)
+"""A sentence that says only that the next one is a decision."""
 _OPEN = (
     r"\b(?:open|pending|still|yet|to be|not|no|about|questions?|who|how|which|why|what to|former|"
     r"old)\b|待定|未|没|讨论|哪些|拆解|关于"
@@ -108,10 +117,12 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
             r"(?:无法|没法|不能)(?:继续|进行|推进|开展|往下|测|排查|部署|联调|发布|上线|合并|提交|"
             r"登录|拉取|启动|编译)|(?:[做动测走推合发跑]|进行|提交|部署|开工|登录)不(?:了|下去|"
             r"动)|还在等|暂停[，,]?\s*等|没法开工|(?:拖|堵)住|等[^，。,]{1,16}才能|(?:这块|工作|"
-            r"进度|联调|开发)[^，。,]{0,4}停了",
+            r"进度|联调|开发)[^，。,]{0,4}停了|(?:没有?|缺|等|"
+            r"pending)[^。]{1,40}(?<![忘少免受大错用])不了",
         ),
         (
-            r"\bno longer\b|\bany ?more\b|\bnothing\b|\bnobody is\b|\bnot (?:blocked|stuck|"
+            r"\bno longer\b|\bany ?more\b|\bnothing(?! moves)\b|\bnobody is\b|\bnot (?:blocked|"
+            r"stuck|"
             r"waiting)\b",
             r"n't (?:blocked|stuck|waiting)|\b(?:re)?solved\b|\b(?:was|were)\b.*\b(?:blocked|"
             r"stuck|waiting)\b",
@@ -149,7 +160,7 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
             r"ship without)\b|(?:[:;]|\bso|\A\W*ok(?:ay)?),? (?:that's what )?we (?:use|keep|"
             r"build|take|skip)\b(?! to\b)",
             r"\b(?:from now on|as of (?:now|today|next|mon|tue|wed|thu|fri)\w*)\b.*\b(?:we|all|"
-            r"every|each|no)\b",
+            r"every\w*|each|no)\b",
             r"\bthe (?:final )?(?:decision|call|verdict) (?:is|was)\b",
             r"\A\W*(?:ok(?:ay)?,? |right,? |alright,? |so )?(?!(?:what|how|as|where|who|that|so|"
             r"this|why|because)\b)[\w.+#-]+(?: (?!how\b|"
@@ -164,7 +175,7 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
             r"(?:一致|我们|大家|团队)[^，。,]{0,3}(?:同意|约定|商量好|说好)|一致(?:通过|决定)|"
             r"(?:方案|事情?|选型)[^，。,]{0,4}(?:定了|通过|定为|定下)|"
             r"评审(?:已经?)?通过|最终方案(?:是|为)|(?:结果|结论)是(?:用|改用|采用|先|不)|"
-            r"(?<!决)定(?:的是|在|成)(?!怎)",
+            r"(?<![决假判固鉴认])定(?:的是|在|成|为)(?!怎)",
             r"(?:就|都)(?:先)?(?:这么|这样)(?:定|办|做)|按[^，。,]{1,10}(?:办|执行)|走[^，。,"
             r"]{0,2}方案|我们(?:选|用|走|上)\s?[^，。,]+[，,]\s*不(?:选|用|走|上)|(?:今后|以后|"
             r"往后)(?!再说)[^，。,]{0,16}(?:用|走|都|统一|一律|发|写|由)|(?:，|,|我们)\s*定了|"
@@ -178,8 +189,9 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
         ),
         (
             r"\bno decision\b|\b(?:not|never|n't)(?: \w+){0,2} (?:decid|agre|settl|chos|pick)|"
-            r"\bundecided\b",
-            r"\byet to\b|还没|还未|尚未|没有?(?:决定|定)|未(?:决定|定|通过)|并未|谁决定|决定一下|"
+            r"\bundecided\b|\byet to\b",
+            r"没有?[^，。]{0,8}决定|还没|还未|尚未|没有?(?:决定|定)|未(?:决定|定|通过)|并未|"
+            r"谁决定|决定一下|"
             r"来决定|再决定|(?:没有|未)达成|(?:已有|现有|原有)的?(?:决定|决策)|应该|吧[^。]*[?？]",
         ),
     ),
@@ -191,7 +203,7 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
             rf"{_AT}\s+(?:will|is going to|is to)\s+(?!(?:be|not|have|get|see|know|need|like|"
             rf"love)\b)[a-z]+",
             rf"{_AT}\s+(?:is (?:responsible for|in charge of|assigned to)|owns|takes)\b",
-            rf"\bI(?:'ll| will|'m going to| am going to)\b(?! be\b).*{_DUE}",
+            rf"\bi(?:'ll| will|'m going to| am going to)\b(?! be\b).*{_DUE}",
             rf"(?:请|麻烦)\s*{_AT}.*?{_DUE_ZH}|{_AT}[\s,，:：]*(?:请|麻烦|能|可以|可否|"
             rf"能否)?[^，。,]{{0,6}}?(?:{_DUE_ZH}|{_DUE})",
             rf"\A\W*(?:麻烦|请)?\s*[小老阿]?[一-鿿]{{1,3}}[，,]?\s*(?:请|"
@@ -246,7 +258,8 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
             r"\bwe must be \w+ing\b|\bmust (?:be (?:joking|kidding|that|the|a|an|because|due|"
             r"why)\b|have\b|say\b|admit\b)|\bwe have to (?:talk|see|say)\b|\bif (?:possible|"
             r"you like)\b|\bmust-have\b|\b(?:does|do|did) ?n[o']t (?:have|need) to\b",
-            r"不是必须|并非必须|不必|[我你他她它](?:必须|得|要)(?:说|走|想|看)|多久|多少|什么|"
+            r"不是必须|并非必须|不必|必须[^，。]{0,3}赞|[我你他她它](?:必须|得|要)(?:说|走|想|看)|"
+            r"多久|多少|什么|"
             r"什麼|\A\W*[我你]|太[^，。]{1,4}了",
         ),
     ),
@@ -255,7 +268,7 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
         (
             r"\b(?:found|discovered|noticed|hit|ran into|see|seeing|have)\s+(?:a|an|another|"
             r"one)\s+(?:[\w-]+\s+)?(?:bug|problem|issue|regression|defect|vulnerability|"
-            r"leak)\b.{8,}",
+            r"leak|risk)\b.{8,}",
             r"\bthere(?: is|'s| are) (?:a |an |another )?(?:[\w-]+ )?(?:bugs?|problems?|issues?|"
             r"regression|defect|leak|race|deadlock|race condition) (?:with|in|between)\b",
             r"\bfailing since\b|\b(?:has|have) been (?:failing|red|broken|down|crashing|flaky|"
@@ -266,7 +279,9 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
             r"an )?(?:http )?[45]\d\d)\b(?=.*\b(?:when|if|after|on|with|because|every|whenever|at|"
             r"under)\b)",
             r"\b(?:does not|doesn't|do not|don't) (?:work|build|start|compile|load|respond|open|"
-            r"render)\b|\b(?:something is wrong with|(?:has|have|shows?) (?:the )?wrong|"
+            r"render)\b|(?<!\bi )(?<!\bwe )\b(?:does not|doesn't|do not|don't) \w+ any ?more\b|"
+            r"\breturns? (?:no|wrong|empty|stale|duplicate|incorrect) \w+|"
+            r"\b(?:something is wrong with|(?:has|have|shows?) (?:the )?wrong|"
             r"ends? (?:up )?in (?:a |an )?(?:timeout|error|crash)|keeps? (?:growing|crashing|"
             r"failing|restarting|hanging))\b",
             r"(?:发现|出现|存在)了?(?:一个|个|一些|严重)?\s?(?:严重)?的?(?:问题|缺陷|漏洞|"
@@ -278,7 +293,9 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
             r"编译不过|就超时|有问题(?!随时|请|可以|就|找|的话|再)|一直[涨掉]",
         ),
         (
-            r"\b(?:fixed|solved|resolved|no|not|was|were|test(?:s|ing)? that)\b",
+            r"\b(?:fixed|solved|resolved|(?<!returns )(?<!return )no|(?<!does )(?<!do )not|was|"
+            r"were|"
+            r"test(?:s|ing)? that)\b",
             r"已?(?:解决|修复|修好)|没有?发现|未发现|好了|恢复|如果|没有?问题",
         ),
     ),
@@ -288,20 +305,27 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
             r"\A\W*in conclusion,|\bturns? out\b|\b(?:root )?cause (?:is|was|turned out)\b|"
             r"\b(?:investigation|analysis|logs?|profiling|traces?|measurements?|tests?|numbers|"
             r"data|results?|experiments?|benchmarks?) (?:shows?|showed|proves?) that\b|"
-            r"\bfound out (?:why|that)\b|\A\W*so it was\b|\A\W*(?:so|hence|"
+            r"\bfound out (?:why|that)\b|\A\W*so it was\b|\bthe reason (?:for|why)\b.*\b(?:is|"
+            r"was)\b|"
+            r"\b(?:bug|cause|crash|delay|error|failure|leak|outage|problem|regression|slowdown|"
+            r"spike)e?s? (?:came|comes?|stem(?:s|med)|results?|resulted) from\b|\b(?:is|was|were|"
+            r"are) caused by\b|\A\W*(?:so|hence|"
             r"therefore),? the (?:reason|bottleneck|culprit)\b",
             r"综上|(?:根本?|故障)?(?:原因|根因)(?:是|在于|查到|找到|为)|事实证明|测下来|(?:测试|"
             r"压测|实验|数据|结果)(?:表明|证明|说明|显示(?![了不出]))|(?:这|由此|也)说明|查明|"
-            r"定位到",
+            r"定位到|查清楚?了|查出来了?|(?<![有没])发现是",
         ),
-        (r"\bnot (?:clear|known)\b|不清楚|没找到|还在查",),
+        (
+            r"\bnot (?:clear|known)\b",
+            r"不清楚|没找到|还在查",
+        ),
     ),
     (
         "next_action",
         (
             r"\A\W*(?:next|then|after that|afterwards),? (?:i|we)(?:'ll|'m|'re| will| am| are)\b",
-            r"\b(?:my|our|the) next step is\b|\A\W*next step is\b|\A\W*下一步是(?!什么)|"
-            r"\A\W*然后我们?(?:去|再|会|来|要)",
+            r"\b(?:my|our|the) next step is\b|\A\W*next step is\b",
+            r"\A\W*下一步是(?!什么)|\A\W*然后我们?(?:去|再|会|来|要)",
             r"\A\W*(?:接下来|下一步|下面)[，,]?\s*(?:我们?)?(?:先|要|会|将|就|把|去|跑|做|写|准备|"
             r"打算)",
         ),
@@ -309,85 +333,76 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
     ),
 ]
 
-_WORD_CUES: dict[Kind, str] = {
+_CUES: dict[Kind, str] = {
     "blocker": """
         blocked blocker blockers blocking stuck waiting hold held halt standstill dead pending moves
-        cannot can't unable""",
+        cannot can't unable 阻[塞碍] 卡[在住了点] 堵 无法 没法 不能 [做动测走推合发跑行交署工录]不
+        在等 暂停 拖住 才能 停了 不了""",
     "decision": """
         decision decisions decided agreed settled opted resolved resolution chosen chose picked
-        voted verdict outcome consensus approved let's lets we'll we're we've won't dropping
-        adopting retiring deprecating postponing standardise standardize without retire freeze
-        defer postpone instead rather wins""",
-    "task": "todo todos action task tasks assigned",
+        voted verdict outcome outcomes consensus approved let's lets we'll we're we've won't
+        dropping adopting retiring deprecating postponing standardise standardize without retire
+        freeze defer postpone instead rather wins
+        决[定策议] 定[稿的在成了为] 确[定认] [敲商]定 就定 一致 同意 约定 商量 说好 评审 方案 选型
+        拍板 共识 选 [采改]用 果是 论是 就[用选上] 这[么样] 换成 改[为成] [切迁]到 统一 不再 放弃
+        砍掉 不[做上搞支] 从[今现明下0123456789] 今后 以后 往后 们[用走上]""",
+    "task": """
+        todo todos action task tasks assigned @ ＠ 待办 任务 行动 [一二三四五六日天][要交]""",
     "requirement": """
         must shall need needs require required requirement requirements constraint constraints
         criteria criterion forbidden prohibited mandatory limited restricted capped exceed never
-        always unacceptable acceptable sla slo ever""",
+        always unacceptable acceptable sla slo ever
+        需 须 务必 不得 禁 允许 不准 要[求能支在] [都均][要得] 超过 [少低高]于 控制 上限 最[多少]
+        至少 约束 验收 应当 所有 每个 一律 只有 硬性 任何""",
     "issue": """
         bug bugs problem problems issue issues regression defect defects vulnerability leak leaks
         race deadlock risk risks failing red broken down crashing crashes crash flaky unavailable
         unreachable leaking timing freezes hangs fails breaks panics wrong timeout growing
-        restarting hanging""",
+        restarting hanging anymore empty stale duplicate incorrect
+        发现 出现 存在 问题 缺陷 故障 风险 报错 失败 崩 挂 丢 超时 返回 闪退 重复 泄漏
+        指针 死锁 打不 没反 卡死 连不 竞态 掉线 不生 编译 直[涨掉]""",
     "conclusion": """
-        conclusion conclusions turns turn cause causes reason bottleneck culprit""",
-    "next_action": "next then afterwards",
+        conclusion conclusions turns turn cause causes reason bottleneck culprit came comes come
+        stems stemmed results resulted caused
+        结[论果] 综上 原因 根因 证明 测下 表明 显示 说明 查[明清出] 定位 现是""",
+    "next_action": "next then afterwards 下一 后续 接下 下面 然后",
 }
-_PAIR_CUES: dict[Kind, tuple[tuple[str, str], ...]] = {
-    "task": (("please i i'll i'm", "by before until till later"),),
-    "requirement": (("no only may should make", "may can should not able sure"),),
+_CUE_PAIRS: dict[Kind, tuple[tuple[str, str], ...]] = {
+    "decision": (
+        ("we", "will are have stick stay go ship use keep build take skip drop"),
+        ("按", "办 执"),
+    ),
+    "task": (
+        ("please i i'll i'm", "by before until till later"),
+        ("天 晚 早 周 年 月 底 末 号 日 点 时 班 内 期 拜", "前 内"),
+        ("to", "do"),
+    ),
+    "requirement": (
+        ("no only may should make", "may can should not able sure"),
+        ("to", "has have"),
+    ),
     "issue": (
         ("doesn't don't do does", "work build start compile load respond open render not"),
-        ("times time return returns end ends", "out http a an in when if after on with"),
+        ("报", "4 5"),
+        ("times time return returns end ends", "out http a an in when if after on with no"),
     ),
-    "conclusion": (
-        ("show shows showed prove proves proved", "that"),
-        ("found", "out"),
-    ),
+    "conclusion": (("show shows showed prove proves proved", "that"), ("found", "out")),
 }
-_PHRASE_CUES: dict[Kind, tuple[str, ...]] = {
+_CUE_PHRASES: dict[Kind, tuple[str, ...]] = {
     "blocker": ("can not ",),
     "decision": (
-        *("final call", "the call", "going with", " it is", "we will", "we are", "we have "),
-        *("in place of", "we stick", "we stay", "we go ", "we ship", "from now on", "as of "),
-        *("we use", "we keep", "we build", "we take", "we skip", "we drop", "ended up"),
+        *("final call", "the call", "going with", " it is", "in place of", "from now on", "as of "),
+        "ended up",
     ),
-    "task": ("@", "＠", "to do", "to-do"),
-    "requirement": ("has to", "have to", "not allowed"),
+    "requirement": ("not allowed",),
+    "task": ("[ ]",),
     "conclusion": ("bottom line", "so it was"),
     "next_action": ("after that",),
 }
-_CHINESE_CUES: dict[Kind, str] = {
-    "blocker": (
-        "阻[塞碍]|卡[在住了点]|堵|无法|没法|不能|[做动测走推合发跑行交署工录]不|在等|暂停|拖住|"
-        "才能|停了"
-    ),
-    "decision": (
-        "决[定策议]|定[稿的在成了为]|确[定认]|[选敲商]定|就定|一致|同意|约定|商量好|说好|评审|"
-        "方案|选型|拍板|共识|选|[采改]用|"
-        "结[果论]是|"
-        "就[用选上]|这[么样][定办做]|按[^，。,]{1,10}[办执]|走[^，。,]{0,2}方案|换成|改[为成]|"
-        "[切迁]到|统一|不再|放弃|砍掉|"
-        "不[做上搞支]|从[今现明下\\d]|"
-        "今后|以后|往后|我们[用走上选]|约定"
-    ),
-    "task": "待办|任务|行动|(?:[天晚早周年月底末号日点时班内]|星期.|礼拜.|周.)[^，。,]{0,4}[前内]|"
-    "[一二三四五六日天][要交]",
-    "requirement": (
-        "需|必?须|务必|不得|禁|允许|不准|要[求能支在]|[都均]要|[都均]得|超过|少于|[低高]于|"
-        "控制在|上限|最[多少]|至少|约束|"
-        "验收|应当|所有|每个|一律|只有|硬性|任何"
-    ),
-    "issue": (
-        "发现|出现|存在|问题|缺陷|故障|风险|报错|报\\s?[45]|失败|崩|挂|丢|超时|返回|闪退|重复|"
-        "泄漏|空指针|死锁|打不开|"
-        "没反应|卡死|连不上|竞态|掉线|不生效|编译不过|一直[涨掉]"
-    ),
-    "conclusion": "结[论果]|综上|原因|根因|证明|测下来|表明|显示|说明|查明|定位到",
-    "next_action": "下一步|后续|接下来|下面|然后我",
-}
 """By kind: in every sentence that its phrases match, there is one of these words or phrases.
 
-Of a pair, there is a word of each.
+A cue is an English word, a Chinese character or a pair of them; `卡[在住]` are two pairs. Of a pair
+of lists, there is a cue of each.
 """
 
 _SIGNS = ":：】]-–—"
@@ -401,51 +416,83 @@ _EMPTY = (
 )
 
 
-class Saying(NamedTuple):
-    """The phrases of one kind; a sentence in which `unless` matches does not count."""
+def cued_kinds(text: str) -> set[Kind]:
+    """Return the kinds of which a phrase may be in a text; most messages have none.
 
-    kind: Kind
-    says: re.Pattern[str]
-    unless: re.Pattern[str]
-
-
-def cued_kinds(text: str, kinds: Iterable[Kind] = KINDS) -> list[Kind]:
-    """Return which of these kinds a phrase in a text may have; most messages have none.
-
-    It is quick: one pass over the words, and one search for each kind in a text with Chinese.
+    It is quick: one pass over the words, and one over the pairs of characters of other scripts.
     """
     folded = text.lower().replace("’", "'")
-    words = set(_WORD.findall(folded))
-    is_ascii = folded.isascii()
-    return [
-        kind
-        for kind in kinds
-        if kind in _WORD_CUES
-        and (
-            not _cue_words(_WORD_CUES[kind]).isdisjoint(words)
-            or any(phrase in folded for phrase in _PHRASE_CUES.get(kind, ()))
-            or any(
-                not _cue_words(first).isdisjoint(words) and not _cue_words(second).isdisjoint(words)
-                for first, second in _PAIR_CUES.get(kind, ())
-            )
-            or (not is_ascii and _compiled(_CHINESE_CUES[kind]).search(folded))
-        )
-    ]
+    tokens = set(_WORD.findall(folded))
+    if not folded.isascii():
+        tokens.update(folded, map(concat, folded, folded[1:]))
+    elif "@" in folded:
+        tokens.add("@")
+    cues = _read_cues()
+    cued = {kind for token in tokens & cues.tokens for kind in cues.kinds[token]}
+    for first in tokens & cues.firsts:
+        cued.update([kind for kind, seconds in cues.pairs[first] if not seconds.isdisjoint(tokens)])
+    cued.update([kind for phrase, kind in cues.phrases if phrase in folded])
+    return cued
+
+
+class _Cues(NamedTuple):
+    tokens: frozenset[str]
+    kinds: Mapping[str, Sequence[Kind]]
+    firsts: frozenset[str]
+    pairs: Mapping[str, Sequence[tuple[Kind, frozenset[str]]]]
+    phrases: Sequence[tuple[str, Kind]]
 
 
 @cache
-def _cue_words(words: str) -> frozenset[str]:
-    return frozenset(words.split())
+def _read_cues() -> _Cues:
+    kinds: defaultdict[str, list[Kind]] = defaultdict(list)
+    pairs: defaultdict[str, list[tuple[Kind, frozenset[str]]]] = defaultdict(list)
+    for kind, words in _CUES.items():
+        for cue in _expand(words):
+            kinds[cue].append(kind)
+        for firsts, seconds in _CUE_PAIRS.get(kind, ()):
+            for first in firsts.split():
+                pairs[first].append((kind, frozenset(seconds.split())))
+    texts = [(text, kind) for kind, texts in _CUE_PHRASES.items() for text in texts]
+    return _Cues(frozenset(kinds), kinds, frozenset(pairs), pairs, texts)
 
 
-def sayings(kinds: Iterable[Kind]) -> Iterator[Saying]:
-    """Yield the phrases of these kinds, in the order in which they are tried.
+def _expand(words: str) -> Iterator[str]:
+    """Yield the cues; `[ab]c` are `ac` and `bc`."""
+    for word in words.split():
+        choices = [match[1] or match[0] for match in re.finditer(r"\[(.+?)\]|.", word)]
+        yield from map("".join, product(*choices))
+
+
+def find_saying(sentence: str, kind: Kind) -> re.Match[str] | None:
+    """Return the first phrase of this kind in a sentence in lower case.
+
+    Return None if another phrase rules it out.
 
     Compiling them takes some milliseconds, so a pattern is only compiled if it may match.
     """
-    for kind, says, unless in _SAYINGS:
-        if kind in kinds:
-            yield Saying(kind, _compiled("|".join(says)), _compiled("|".join(unless)))
+    says, unless = _sayings(kind, sentence.isascii())
+    match = says.search(sentence)
+    return match if match and not unless.search(sentence) else None
+
+
+@cache
+def _sayings(kind: Kind, is_ascii: bool) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return the pattern of a kind's phrases, and of what rules them out.
+
+    Those with Chinese words are left out for ASCII text.
+    """
+    _, *groups = next(entry for entry in _SAYINGS if entry[0] == kind)
+    kept = (
+        [pattern for pattern in patterns if not (is_ascii and _CHINESE.search(pattern))]
+        for patterns in groups
+    )
+    says, unless = (re.compile("|".join(patterns) or r"(?!)") for patterns in kept)
+    return says, unless
+
+
+SAID_KINDS = tuple(kind for kind, _, _ in _SAYINGS)
+"""The kinds with phrases, in the order in which they are tried."""
 
 
 def match_marker(sentence: str) -> Marked | None:
@@ -467,7 +514,9 @@ class Marked(NamedTuple):
 
 
 def introduced_kind(sentence: str) -> Kind | None:
-    """Return the kind of the list that a sentence introduces; it ends with a colon."""
+    """Return the kind of what follows a sentence that introduces it and says nothing itself."""
+    if _compiled(_ANNOUNCEMENT).match(sentence):
+        return "decision"
     if not sentence.rstrip().endswith((":", "：")) or _compiled(_OPEN).search(sentence):
         return None
     kinds = _INTRODUCTIONS.items()
@@ -483,12 +532,16 @@ def without_marker(sentence: str) -> str:
 @cache
 def _marker_pattern() -> str:
     kinds = "|".join(f"(?P<{kind}>{words})" for kind, words in _MARKERS.items())
-    lead = rf"[^\w@＠【\[]*(?:{_AT}\s+)*[^\w【\[]*(?:(?:my|our|the|a|one|another|new|first|main) )?"
+    lead = (
+        rf"[^\w@＠【\[]*(?:(?:ok(?:ay)?|al?right|right|so|hi|hey|fyi|"
+        rf"well)(?: \w{{1,12}})?[,，:：]\s*)?"
+        rf"(?:{_AT}\s+)*[^\w【\[]*(?:(?:my|our|the|a|one|another|new|first|main) )?"
+    )
     brackets = r"(?P<bracket>[【\[]\s*)?"
     closing = (
         r"(?(bracket)\s*[】\]][*_]*\s*[:：]?|[*_\"”]*(?:\s*(?:\([^()\r\n]*\)|（[^（）\r\n]*）|"
     )
-    closing += r"(?:of|from|for|after|in) [^:：.,!?\r\n]{1,40}?))?"
+    closing += r"(?:of|from|for|after|in) [^:：.,!?\r\n]{1,40}?)|如下|已定|有)?"
     end = r"[*_]*\s*(?:[:：](?!//)|\s[-–—]+(?=\s))[*_\"”]*)"
     return rf"{lead}{brackets}(?:{kinds}){closing}{end}\s*"
 

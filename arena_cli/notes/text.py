@@ -28,7 +28,7 @@ LONGEST = 400
 _LINE = re.compile(r"[^\r\n]+")
 _END = re.compile(
     r"(?=[。！？!?；;.\s])(?:"  # what each begins with: so a search takes a third of the time
-    r"[。！？!?；;]+[”’」』）)\"'*_]*\s*|(?<![0-9\s.])(?<!\be\.g)(?<!\bi\.e)(?<!\betc)\.[*_]*\s+|"
+    r"[。！？!?；;]+[”’」』）)\"'*_]*\s*|(?<![0-9.])(?<!\be\.g)(?<!\bi\.e)(?<!\betc)\.[*_]*\s+|"
     r"(?<=\w[0-9])\.[*_]*\s+(?=(?-i:[A-Z@＠\u3400-\u9fff]))|"  # a number of a list has one digit
     r"\s+(?=[@＠]\S{1,40}\s*(?:请|麻烦|please\b)))",  # to somebody else now
     re.IGNORECASE,
@@ -72,8 +72,9 @@ def split(text: str) -> Iterator[Sentence]:
     """
     text = text[:LONGEST_TEXT]
     visible = blank_hidden(text)
-    spans = [match.span() for match in _WRAPPED.finditer(visible)]
-    visible, text = _blank_line_ends(visible, spans), _blank_line_ends(text, spans)
+    if "\n" in visible:
+        spans = [match.span() for match in _WRAPPED.finditer(visible)]
+        visible, text = _blank_line_ends(visible, spans), _blank_line_ends(text, spans)
     for line in _LINE.finditer(visible):
         if not assertion.is_code(line[0]):
             yield from _of_line(text, visible, line.start(), line.end())
