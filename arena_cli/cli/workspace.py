@@ -115,7 +115,8 @@ def schema(
     kind: Annotated[
         Literal["agent", "team", "scenario", "workspace", "result"],
         typer.Argument(
-            help="Choose the kind of file; `workspace` is `arena.yaml`, `result` the output of `arena run --json`."
+            help="Choose the kind of file; `workspace` is `arena.yaml`, `result` the output of "
+            "`arena run --json`."
         ),
     ],
 ) -> None:

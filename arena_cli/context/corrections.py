@@ -175,6 +175,12 @@ def changes(text: str) -> bool:
 
 def read_statement(text: str, order: int, before: str = "") -> Statement:
     """Return a sentence as a statement; `before` is the sentence before it in its message."""
+    return _parse_statement(text, before)._replace(order=order)
+
+
+@lru_cache(maxsize=4_096)
+def _parse_statement(text: str, before: str) -> Statement:
+    """Return a sentence as a statement without its place: each summary reads the same ones."""
     numbered = _NUMBERED.match(text)
     values, rest = find_values(text[numbered.end() :] if numbered else text)
     is_change = changes(text)
@@ -182,7 +188,7 @@ def read_statement(text: str, order: int, before: str = "") -> Statement:
     about = f"{rest_before} {rest}" if is_change and before else rest
     names = {name for kind, name in values if kind == "name"}
     return Statement(
-        order,
+        0,
         values,
         frozenset(of_question(_CHANGE.sub(" ", about))) - names - _VAGUE,
         is_change,

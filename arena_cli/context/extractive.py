@@ -11,6 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from arena_cli.context import corrections, tokens
@@ -370,6 +371,7 @@ def score_sentence(sentence: str) -> float:
     return max(0.1, score + change)
 
 
+@lru_cache(maxsize=4_096)
 def is_chatter(sentence: str) -> bool:
     """Return True for questions, greetings and jokes."""
     return _ASKS.search(sentence) is not None or is_idle(sentence)

@@ -101,9 +101,7 @@ def choose_context(
     withheld: list[tuple[RecalledNote, str]] = []
     noted = ""
     noted_tokens = 0
-    left = room - pins.stable_tokens - _weight_of((pin.message for pin in pins.pinned), history)
-    newest = max(new, min(int(room * keep), history.tokens_after(memory.upto)))
-    most = min(int(room * SHARE), left - newest) - _NOTES_FRAME
+    most = _room_for_notes(history, memory, pins, room, new, keep) if memory.notes else 0
     while memory.notes:
         notes, withheld = _notes(memory, {entry.id for entry in selection.messages}, most)
         noted = "\n".join(history_module.noted(shown_note.note) for shown_note in notes)
@@ -172,8 +170,14 @@ def _widen(memory: Memory, history: History, room: int) -> Memory:
 
 def _summary_tokens(memory: Memory) -> int:
     """Return the tokens of the summary as it is shown."""
-    text = history_module.stable(memory.summary, memory.summarised, ())
-    return estimate(render.memory_paragraph(render.BEFORE, text))
+    return _show_summary(memory.summary, memory.summarised)[1]
+
+
+@lru_cache(maxsize=64)
+def _show_summary(summary: str, summarised: int) -> tuple[str, int]:
+    """Return the text before the messages if only a summary is there, and its tokens."""
+    text = history_module.stable(summary, summarised, ())
+    return text, estimate(render.memory_paragraph(render.BEFORE, text))
 
 
 def _choose_pins(
@@ -189,8 +193,12 @@ def _choose_pins(
 
     If there is no room for all, approved ones and the newest come first.
     """
+    if not memory.pinned:
+        stable, tokens = _show_summary(memory.summary, memory.summarised)
+        selection = history.select(agent_id, room - tokens, trigger, memory.upto)
+        return _Pins([], [], 0, stable, tokens, selection)
     by_id = {entry.message.id: entry for entry in memory.pinned}
-    most = _room_for_pins(history, memory, room, new, keep) if by_id else 0
+    most = _room_for_pins(history, memory, room, new, keep)
     beside: list[Pinned] = []
     while True:
         chosen, titles, title_room = _within(beside, history, most)
@@ -201,7 +209,7 @@ def _choose_pins(
             most = used - 1  # the titles of others leave no room for as many
             continue
         selection = _select(agent_id, history, trigger, memory, chosen, room - tokens)
-        older = history.older(by_id, selection.start) if by_id else []
+        older = history.older(by_id, selection.start)
         # What is shown beside the newest pushes others out of them: until nothing more is.
         if len(older) <= len(beside):
             return _Pins(chosen, titles, listed, stable, tokens, selection)
@@ -219,6 +227,15 @@ def _room_for_pins(history: History, memory: Memory, room: int, new: int, keep: 
     unused = left - max(new, history.tokens_after(memory.upto))
     steps = unused // share * share if share > 0 else 0
     return max(0, min(share, left - max(new, int(room * keep))), steps)
+
+
+def _room_for_notes(
+    history: History, memory: Memory, pins: _Pins, room: int, new: int, keep: float
+) -> int:
+    """Return the tokens for notes: their share, as far as all else leaves it."""
+    left = room - pins.stable_tokens - _weight_of((pin.message for pin in pins.pinned), history)
+    newest = max(new, min(int(room * keep), history.tokens_after(memory.upto)))
+    return min(int(room * SHARE), left - newest) - _NOTES_FRAME
 
 
 def _within(
@@ -465,6 +482,23 @@ def sum_usage(
     pinned = _weight_of((entry.message for entry in chosen.pinned), history)
     used = head.tokens + chosen.stable_tokens + unshown + pinned + chosen.noted_tokens
     return round((used + history.tokens_after(memory.upto)) * max(factor, 1.0))
+
+
+def measure_usage(
+    agent_id: str, head: Head, history: History, memory: Memory, limits: Limits
+) -> int:
+    """Return the tokens of a member's input with everything that is not summarised.
+
+    No message is new in it, as between two calls.
+    """
+    room = room_for_messages(head, limits)
+    if memory.pinned or memory.notes:
+        chosen = choose_context(agent_id, history, (), memory, room, limits.keep)
+        return sum_usage(head, history, memory, chosen, limits.factor)
+    shown = fit_summary(memory, room, 0, limits.keep)
+    unshown = estimate(memory.summary) if memory.summary and not shown.summary else 0
+    used = head.tokens + _summary_tokens(shown) + unshown + history.tokens_after(memory.upto)
+    return round(used * max(limits.factor, 1.0))
 
 
 def reaches(head: Head, history: History, seq: int, memory: Memory, limits: Limits) -> bool:

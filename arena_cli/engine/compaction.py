@@ -169,10 +169,7 @@ def _usage(room: Room, agent: str, chain: Chain) -> int:
     scene, reply = room.scene, chain.turns[-1].replies.get(agent)
     about = plan.about(agent, reply.phase, chain) if reply else ""
     memory, head, limits = scene.memory(about), scene.head(agent), scene.limits(agent)
-    chosen = window.choose_context(
-        agent, scene.history, (), memory, window.room_for_messages(head, limits), limits.keep
-    )
-    return window.sum_usage(head, scene.history, memory, chosen, limits.factor)
+    return window.measure_usage(agent, head, scene.history, memory, limits)
 
 
 def _level(ratio: float, warn_at: float, saturated_at: float) -> Level | None:

@@ -24,7 +24,9 @@ from arena_cli.util.text import cut_text
 
 _HEAD_BYTES = 512
 _RUNNERS = {".js": "node", ".mjs": "node", ".rb": "ruby", ".sh": "sh"}
-_INTERPRETER = re.compile(r"(?:python|py|node|ruby|perl|php|(?:ba|z|da)?sh)[\d.]*(?:\.exe)?", re.I)
+_INTERPRETER = re.compile(
+    r"(?:python|py|node|ruby|perl|php|(?:ba|z|da)?sh)[\d.]*(?:\.exe)?", re.IGNORECASE
+)
 
 
 def suggest_runner(path: Path) -> str:
