@@ -175,7 +175,7 @@ def changes(text: str) -> bool:
 
 def read_statement(text: str, order: int, before: str = "") -> Statement:
     """Return a sentence as a statement; `before` is the sentence before it in its message."""
-    return _parse_statement(text, before)._replace(order=order)
+    return Statement(order, *_parse_statement(text, before)[1:])
 
 
 @lru_cache(maxsize=4_096)
@@ -219,7 +219,8 @@ def find_corrections(statements: Sequence[Statement]) -> Found:
     found = Found({}, {})
     for later in statements:
         subjects = [word for word in later.subjects if counts[word] <= most]
-        earlier = _candidates(later, subjects, by_subject, by_value)
+        displaces = later.ends or bool(later.values)  # only such a statement corrects another
+        earlier = _candidates(later, subjects, by_subject, by_value) if displaces else {}
         for statement, shared in earlier.items():
             if later.number and statement.number and later.number != statement.number:
                 continue

@@ -144,12 +144,17 @@ class _Candidate(NamedTuple):
     @property
     def key(self) -> str:
         """Its words, for comparison with those of others."""
-        return f" {' '.join(of_note(_bare(self.text)))} "
+        return _comparable(self.text)
 
     @property
     def cost(self) -> int:
         """Its tokens in a summary."""
         return tokens.estimate(without_message_ids(self.text)) + 2
+
+
+@lru_cache(maxsize=4_096)
+def _comparable(item: str) -> str:
+    return f" {' '.join(of_note(_bare(item)))} "
 
 
 def summarize(
@@ -356,6 +361,7 @@ def _candidate(message: ShownMessage, sentence: str, section: str, order: int) -
     return _Candidate(section, text, order, score + guess, is_sure=False)
 
 
+@lru_cache(maxsize=4_096)
 def score_sentence(sentence: str) -> float:
     """Return how much a sentence says: its values and statements, less its chatter."""
     values, rest = corrections.find_values(sentence)
@@ -398,12 +404,17 @@ def guess_section(sentence: str) -> str:
     return next(sounds, "important_facts" if has_values else "context_clues")
 
 
-def _pieces(content: str) -> Iterator[tuple[str, bool]]:
-    """Yield the sentences, and whether each is a heading of the next ones."""
-    for sentence in split(content):
-        # A number may end a sentence, too.
-        for piece in _AFTER_NUMBER.split(sentence.text):
-            yield piece, sentence.heading or piece.rstrip().endswith((":", "："))
+@lru_cache(maxsize=128)
+def _pieces(content: str) -> Sequence[tuple[str, bool]]:
+    """Return the sentences, and whether each is a heading of the next ones.
+
+    Cached: a message is first among the later ones of a summary, then among its own.
+    """
+    return tuple(
+        (piece, sentence.heading or piece.rstrip().endswith((":", "：")))
+        for sentence in split(content)
+        for piece in _AFTER_NUMBER.split(sentence.text)  # a number may end a sentence, too
+    )
 
 
 def _without(content: str, pieces: Iterable[str]) -> str:

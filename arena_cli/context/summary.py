@@ -369,11 +369,13 @@ def without_replaced(text: str, replaced: tuple[Replaced, ...]) -> str:
     return "".join(kept) if len(kept) < len(lines) else text
 
 
-def states_replaced(text: str, replaced: Iterable[Replaced]) -> bool:
+def states_replaced(text: str, replaced: Sequence[Replaced]) -> bool:
     """Return True if a text states what a note said that no longer applies.
 
     A text that also states what replaced it explains the change, and may stay.
     """
+    if not replaced:
+        return False
     words = frozenset(of_note(text))
     return any(
         holds(words, entry.title) and not (entry.by and holds(words, entry.by))
