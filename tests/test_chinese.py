@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from pathlib import Path
@@ -264,3 +265,29 @@ def test_a_failing_scenario_says_in_chinese_what_was_expected(chinese: Program) 
     ):
         assert text in done.stdout
         assert text.replace('"', "&#34;") in page or text in page
+
+
+def test_every_report_explains_a_failure_in_chinese(tmp_path: Path) -> None:
+    program = Program(tmp_path).agent("dev", "状态页：正在调查").agent("ops", {"fail": "timeout"})
+    program.env["ARENA_LANG"] = "zh"
+    program.file(
+        "scenarios/s.yaml",
+        'scenario: 失败\nsteps:\n  - send: "@dev @ops 在吗"\n'
+        "    expect:\n"
+        "      turns: {min: 2}\n"
+        "      silent: [dev]\n"
+        "      replies: {dev: [{contains: 不存在}, {not_contains: 正在}]}\n",
+    )
+    args = ("run", "--junit", "j.xml", "--html", "p.html", "--github")
+    done = program.run(*args)
+    assert done.code == 3
+    reports = [done.stdout, done.stderr] + [
+        html.unescape((tmp_path / name).read_text(encoding="utf-8")) for name in ("j.xml", "p.html")
+    ]
+    for report in reports:
+        for text in ("至少 2", "dev 保持沉默", '包含 "不存在"', "没有及时回答（按脚本）"):
+            assert text in report, text
+        for text in ("at least 2", "dev silent", "contains", "no answer in time"):
+            assert text not in re.sub(
+                r"replies\.\S+|<script.*?</script>", "", report, flags=re.S
+            ), text

@@ -377,17 +377,18 @@ def list_findings(result: ScenarioResult, say: Words) -> Iterator[Finding]:
     """Yield failures and warnings in the order of the file; the drift last."""
     missing, to_fail = missed(result), was_to_fail(result)
     for step in result.steps:
-        yield from _of_failures(step, missing)
+        yield from _of_failures(step, missing, say)
         for check in step.checks:
             yield from _of_check(check, step.number, say, to_fail=to_fail)
     for check in result.checks:
         yield from _of_check(check, None, say, to_fail=to_fail)
     for fault in result.faults:
-        yield Finding("file", fault.file, fault.line, None, _of_fault(fault), fault.hint)
+        hint = say.message(fault.hint)
+        yield Finding("file", fault.file, fault.line, None, _of_fault(fault, say), hint)
     if result.error and not result.faults:
         passed_anyway = result.status == "failed" and result.reason is not None and not to_fail
         kind: Kind = "expectation" if passed_anyway else "arena"
-        first, _, details = result.error.partition("\n")
+        first, _, details = say.message(result.error).partition("\n")
         yield Finding(kind, result.file, result.line, None, first, details)
     if result.status == "interrupted":
         title = say("it was cut short")
@@ -398,8 +399,9 @@ def list_findings(result: ScenarioResult, say: Words) -> Iterator[Finding]:
         yield Finding("drift", result.file, line, difference.step, problem)
 
 
-def _of_fault(fault: FileProblem) -> str:
-    return f"{fault.field}: {fault.what}" if fault.field else fault.what
+def _of_fault(fault: FileProblem, say: Words) -> str:
+    problem = say.message(fault.what)
+    return f"{fault.field}: {problem}" if fault.field else problem
 
 
 def wrong(result: ScenarioResult, say: Words) -> list[Finding]:
@@ -410,17 +412,18 @@ def wrong(result: ScenarioResult, say: Words) -> list[Finding]:
 
 
 def _of_failures(
-    step: StepResult, missing: Container[tuple[int | None, str | None]]
+    step: StepResult, missing: Container[tuple[int | None, str | None]], say: Words
 ) -> Iterator[Finding]:
     if step.error:
         file, line = step.place()
-        first, _, details = step.error.partition("\n")
+        first, _, details = say.message(step.error).partition("\n")
         yield Finding("arena", file, line, step.number, first, details)
     for failure in step.failures:
         file, line = step.place()
         title = f"{failure.agent}: {failure.status}"
         aside = (step.number, failure.agent) in missing
-        yield Finding("agent", file, line, step.number, title, failure.error, aside)
+        error = say.message(failure.error)
+        yield Finding("agent", file, line, step.number, title, error, aside)
 
 
 def _of_check(
@@ -434,6 +437,6 @@ def _of_check(
     elif check.status == "error":
         kind = "judge" if check.judge else "check"
     sides = ((say("expected: "), check.expected), (say("actual:   "), check.actual))
-    text = "\n".join(f"{label}{side}" for label, side in sides if side)
+    text = "\n".join(f"{label}{say.check(side)}" for label, side in sides if side)
     aside = to_fail and kind == "expectation"
     yield Finding(kind, check.file, check.line, step, check.field, text, aside)
