@@ -18,16 +18,16 @@ _DENIALS = (
     r"\b(?:not|never|no|without|nothing|cannot|forbid\w*|forbidden|prohibit\w*|ban(?:s|ned)?|"
     r"disabled?|disallow\w*|(?:drop|remove|stop)s? (?:the )?support(?:ing)?(?: of| for)?|"
     r"out of(?= scope)|optional)\b|n't\b|不再|不(?!但|仅|同|过|断|错|少于|超过)|禁止|严禁|没有|"
-    r"无需|无须|勿|未|停用|关闭|禁用|放弃|停止"
+    r"无需|无须|勿|未|停用|关闭|禁用|放弃|停止|取消"
 )
 _AFFIRMATIONS = (
     r"\b(?:allow(?:s|ed)?|enabled?|in(?= scope)|required?|requires)\b|允许|可以|启用|开启|打开|"
-    r"必须|需要|不得不|已经?|应当?|应该|[须要能可得将把被都均的了再里]|所有|一律|统一|我们|决定|"
+    r"必须|需要|不得不|已经?|应当?|应该|改(?=[用为成到由])|换(?=成)|[使采选](?=用)|照[常旧]|每个?|[须要能可得将把被都均的了再里]|所有|一律|统一|我们|决定|"
     r"进行"
 )
 _REJECTED = re.compile(
     r"(?:\b(?:instead of|rather than|in place of|replac(?:es|ing))\s+|[,，;；]\s*not\s+|而不是|"
-    r"而非|代替|替换|[,，]\s*不(?:再)?用|不(?:再)?用)\s*(?:on |in |with |"
+    r"而非|代替|替换|[,，]\s*不(?:再)?用|不(?:再)?用|(?<=\S)不[在是])\s*(?:on |in |with |"
     r"the )*(?P<words>[^,，。;；]+?)(?=\s+(?:for|as|to|in|on|from|any)\b|[,，。;；了]|\Z)",
     re.IGNORECASE,
 )
@@ -37,7 +37,7 @@ def _list(words: str) -> tuple[str, ...]:
     return tuple(words.split())
 
 
-_ARTICLES = ("the", "a", "an")
+_ARTICLES = ("the", "a", "an", "any")
 _CUES = frozenset(
     _list(
         "by through via in on with to is are from at as into use uses used using adopt adopts "
@@ -55,13 +55,22 @@ _GRAMMAR = _CUES - frozenset("走放存发属") | frozenset(
 _NUMBER_WORDS = {
     word: str(number)
     for number, word in enumerate(
-        _list("one two three four five six seven eight nine ten eleven twelve"), 1
+        _list(
+            "one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
+            "fifteen sixteen seventeen eighteen nineteen twenty"
+        ),
+        1,
+    )
+} | {
+    word: str(number * 10)
+    for number, word in enumerate(
+        _list("thirty forty fifty sixty seventy eighty ninety hundred"), 3
     )
 }
 _NUMBER_WORD = rf"\b(?:{'|'.join(_NUMBER_WORDS)})\b"
 _DIGITS = {char: number for number, char in enumerate("零一二三四五六七八九")} | {"两": 2}
 _CHINESE_NUMBER = re.compile(
-    r"(?<=[周第])[一二三四五六七八九十]|(?<=星期|礼拜)[一二三四五六]|"
+    r"半(?=个?[天年月小分])|(?<=[周第])[一二三四五六七八九十]|(?<=星期|礼拜)[一二三四五六]|"
     r"[一二两三四五六七八九十百]+(?=个?[天秒周年月元条次人个位名倍份台页期小分毫星版万亿])"
 )
 _SECONDS = (
@@ -146,8 +155,8 @@ def read_claim(text: str) -> Claim:
 
 
 def denies(text: str) -> bool:
-    """Return True if a text contains a negation or a prohibition."""
-    return _compiled(_DENIALS).search(text.replace("’", "'")) is not None
+    """Return True if a text negates or forbids something; two denials cancel each other."""
+    return len(_compiled(_DENIALS).findall(text.replace("’", "'"))) % 2 == 1
 
 
 def _words(text: str) -> list[Word]:
@@ -185,8 +194,15 @@ def _names_previous(before: str, following: str) -> bool:
     return not (is_amount or before[:1].isdigit())
 
 
-def _to_number(digits: str) -> int:
-    """Return the value of a Chinese number below a thousand."""
+def is_unit(word: str) -> bool:
+    """Return True if a word counts an amount: `months`, `万`."""
+    return _UNIT.fullmatch(word) is not None
+
+
+def _to_number(digits: str) -> float:
+    """Return the value of a Chinese number below a thousand; 半 is a half."""
+    if digits == "半":
+        return 0.5
     total = current = 0
     for digit in digits:
         if digit in "十百":

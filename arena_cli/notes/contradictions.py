@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Literal, NamedTuple
 
-from arena_cli.notes.claims import Claim, Word, read_claim
+from arena_cli.notes.claims import Claim, Word, is_unit, read_claim
 from arena_cli.notes.model import Note
 
 _SAME_TOPIC = 0.6
@@ -60,8 +60,7 @@ def find_difference(first: Claim, second: Claim, *, within: bool = False) -> Con
     if ruled_out is not None:
         return ruled_out
     segments = _different_segments(first.words, second.words, within)
-    common = len(first.words) - sum(len(ours) for ours, _ in segments)
-    if not common:
+    if _count_topics(first.words) <= sum(_count_topics(ours) for ours, _ in segments):
         return None
     if first.denies != second.denies:
         lacks_words = within and any(ours for ours, _ in segments)
@@ -102,7 +101,8 @@ def _contrast(ours: Sequence[Word], theirs: Sequence[Word]) -> Contrast | None:
     shown = (_show(ours), _show(theirs))
     have_numbers = [any(word.is_number for word in side) for side in (ours, theirs)]
     if all(have_numbers):
-        return Contrast("number", *shown)
+        are_amounts = any(side[0].is_number or side[0].is_period for side in (ours, theirs))
+        return Contrast("number", *shown) if are_amounts else None
     are_periods = all(word.is_period for word in (*ours, *theirs))
     are_values = not any(have_numbers) and _is_value(ours) and _is_value(theirs)
     return Contrast("option", *shown) if are_periods or are_values else None
@@ -115,7 +115,7 @@ def _is_value(words: Sequence[Word]) -> bool:
     return (
         first.follows_cue
         and len(words) <= _LONGEST_VALUE
-        and not first.shown.endswith(("ed", "ing"))
+        and not (len(words) == 1 and first.shown.endswith(("ed", "ing")))
         and not any(word.follows_cue for word in others)
     )
 
@@ -150,5 +150,12 @@ def _pairs_about_the_same(claims: Sequence[Claim]) -> Iterator[tuple[int, int]]:
                     near[other] += 1
             holding[stem].append(index)
         for other in sorted(near):
-            if near[other] * 2 >= min(len(claim.words), len(claims[other].words)):
+            if near[other] * 2 >= min(
+                _count_topics(claim.words), _count_topics(claims[other].words)
+            ):
                 yield other, index
+
+
+def _count_topics(words: Sequence[Word]) -> int:
+    """Return how many words are not amounts, units, days or months."""
+    return sum(not (word.is_number or word.is_period or is_unit(word.stem)) for word in words)
