@@ -289,5 +289,5 @@ def test_every_report_explains_a_failure_in_chinese(tmp_path: Path) -> None:
             assert text in report, text
         for text in ("at least 2", "dev silent", "contains", "no answer in time"):
             assert text not in re.sub(
-                r"replies\.\S+|<script.*?</script>", "", report, flags=re.S
+                r"replies\.\S+|<script.*?</script>", "", report, flags=re.DOTALL
             ), text

@@ -105,7 +105,7 @@ def test_the_module_is_kept_between_calls_and_between_errors(workspace: Path) ->
         ("nothing", "returned nothing"),
         ("number", "returned int"),
         ("unwritable", "JSON cannot represent"),
-        ("wrong_field", "`content`"),
+        ("wrong_field", "content: must be a text"),
         ("leaves", "SystemExit: 3"),
     ],
 )

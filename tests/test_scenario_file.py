@@ -20,7 +20,7 @@ NOT_BUILT = {
     "expect": "files changed unchanged command supervised approvals rules paused spent tool ended "
     "output exchanges plan tasks flow reactions unread learned conflict",
     "config": "supervisor planner lanes rules workdir",
-    "memory": "keep limit_per_type expiration_days",
+    "memory": "limit_per_type expiration_days",
     "reply": "calls ask request",
     "check": "tool",
 }

@@ -58,6 +58,7 @@ READS: dict[str, list[list[str]]] = {
     "knowledge reject": [["decision-blue-canary", "--reason", "old"]],
     "knowledge approve": [["NOTE"]],
     "knowledge archive": [["NOTE"]],
+    "knowledge restore": [["NOTE"]],
     "promote": [["s", "--force"]],
     "init": [["new"]],
     "agents add": [["more", "--adapter", "scripted", "--set", "replies=[ok]"]],

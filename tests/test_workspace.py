@@ -523,7 +523,7 @@ LEADING = (
         (
             "agents/teams/t.yaml",
             "team: t\nmembers: [b]\nconfig:\n  memory:\n    ",
-            "keep limit_per_type expiration_days",
+            "limit_per_type expiration_days",
         ),
     ],
 )

@@ -451,7 +451,8 @@ def build(
         memory_context=memory_context,
         prefer_concise=is_concise,
     )
-    built = AgentInput(
+    # Its values are arena's own: checking each message again would cost more the more there are.
+    built = AgentInput.model_construct(
         session_id=call.session_id,
         turn_id=call.turn_id,
         turn=call.turn,
@@ -461,7 +462,7 @@ def build(
         role_prompt=head.role_prompt,
         invocation=call.invocation,
         mentioned_by=list(call.mentioned_by),
-        members=head.members,
+        members=list(head.members),
         messages=selection.messages,
         memory_context=memory_context,
         max_output_tokens=head.max_output_tokens,
