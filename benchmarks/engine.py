@@ -202,6 +202,7 @@ def handovers(python: str, replies: int) -> dict[str, float]:
 
 
 def main() -> None:
+    gc.set_threshold(50_000, 20, 20)  # as arena's command line does
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--replies", type=int, default=400)
     options.add_argument("--rounds", type=int, default=7)

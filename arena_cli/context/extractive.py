@@ -149,12 +149,17 @@ class _Candidate(NamedTuple):
     @property
     def cost(self) -> int:
         """Its tokens in a summary."""
-        return tokens.estimate(without_message_ids(self.text)) + 2
+        return _measure_cost(self.text)
 
 
 @lru_cache(maxsize=4_096)
 def _comparable(item: str) -> str:
     return f" {' '.join(of_note(_bare(item)))} "
+
+
+@lru_cache(maxsize=4_096)
+def _measure_cost(item: str) -> int:
+    return tokens.estimate(without_message_ids(item)) + 2
 
 
 def summarize(

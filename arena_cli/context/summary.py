@@ -86,13 +86,20 @@ def parse_summary(answer: str) -> Sections:
     items = _of_json(answer)
     if items is None:
         items = _of_markdown(answer)
-    sections: Sections = {}
+    sections: dict[str, dict[str, None]] = {}
     for name, item in items:
-        text = harmless(item)
-        texts = sections.setdefault(name, [])
-        if text and plain(text) not in _NOTHING and text not in texts:
-            texts.append(text)
-    return {name: sections[name] for name in SECTIONS if sections.get(name)}
+        text = _read_item(item)
+        texts = sections.setdefault(name, {})
+        if text:
+            texts[text] = None
+    return {name: list(sections[name]) for name in SECTIONS if sections.get(name)}
+
+
+@lru_cache(maxsize=4_096)
+def _read_item(item: str) -> str:
+    """Return an item made harmless, "" if it says nothing; each summary repeats earlier ones."""
+    text = harmless(item)
+    return "" if plain(text) in _NOTHING else text
 
 
 def write_summary(sections: Mapping[str, Sequence[str]], language: Language) -> str:
