@@ -519,7 +519,7 @@ LEADING = (
         ("agents/a.yaml", "agent_id: a\nadapter:\n  type: scripted\n  ", "fallback"),
         ("agents/teams/t.yaml", "team: t\nmembers: [b]\nconfig:\n  ", f"{LATER} {LEADING}"),
         ("agents/teams/t.yaml", "team: t\nmembers:\n  - agent: b\n    ", f"{LATER} {ACTING}"),
-        ("arena.yaml", "language: en\n", f"{LATER} lanes limits mcp retention"),
+        ("arena.yaml", "language: en\n", f"{LATER} lanes limits mcp"),
         (
             "agents/teams/t.yaml",
             "team: t\nmembers: [b]\nconfig:\n  memory:\n    ",

@@ -162,6 +162,17 @@ def complete_sessions(context: typer.Context, incomplete: str) -> list[str]:
     return _offered(names, context, incomplete)
 
 
+def complete_archived(context: typer.Context, incomplete: str) -> list[str]:
+    """Return archived sessions, by name."""
+
+    def names(root: Path) -> Iterable[str]:
+
+        paths = store.archive_folder(root).glob(f"*{store.ARCHIVE_SUFFIX}")
+        return sorted(path.name.removesuffix(store.ARCHIVE_SUFFIX) for path in paths)
+
+    return _offered(names, context, incomplete)
+
+
 def complete_agents(context: typer.Context, incomplete: str) -> list[str]:
     """Return agents by id, then by their other names."""
 

@@ -13,7 +13,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Coroutine, Iterable
+from collections.abc import Collection, Coroutine, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -198,10 +198,43 @@ def describe_error(error: ArenaError) -> str:
     return "\n  ".join(filter(None, map(language.translate_message, (error.what, error.mend))))
 
 
-def find_session(context: typer.Context, session: str | None) -> Stored:
-    """Return the session of that name, by default the last one. Raises UsageError."""
+def find_session(
+    context: typer.Context, session: str | None, *, or_archived: bool = False
+) -> Stored:
+    """Return the session of that name, by default the last one. Raises UsageError.
+
+    With `or_archived` it may be archived; its transcript is then a temporary file.
+    """
     root = find_root(context)
-    return store.find(root, session) if session is not None else store.last(root)
+    if session is None:
+        return store.last(root)
+    path = store.find_archive(root, store.checked(session)) if or_archived else None
+    archived = next(iter(read_archived(context, path)), None) if path else None
+    return archived or store.find(root, session)
+
+
+def read_archived(context: typer.Context, only: Path | None = None) -> Iterable[Stored]:
+    """Return the archived sessions, or `only` that of an archive, from temporary files."""
+    root = find_root(context)
+    if not store.archive_folder(root).is_dir():
+        return ()
+    stored_sessions: Iterable[Stored] = _import_archives().read_archived(context, root, only)
+    return stored_sessions
+
+
+def archive_old_sessions(
+    loaded: Workspace, config: SessionConfig, kept: Collection[str] = ()
+) -> None:
+    """Archive the sessions that are older than `retention` allows, and report it in one line."""
+    days = loaded.file.retention.archive_after_days
+    if days is not None or store.archive_folder(loaded.root).is_dir():
+        _import_archives().archive_old_sessions(config, days, kept)
+
+
+def _import_archives() -> Any:
+    from arena_cli.cli import archives
+
+    return archives
 
 
 def find_team(loaded: Workspace, stored: Stored | None, name: str | None = None) -> Team:

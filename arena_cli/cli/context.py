@@ -225,9 +225,9 @@ def usage(
     root = common.find_root(context)
     ledger = Ledger(by)
     if session is not None:
-        _read(store.find(root, session), ledger)
+        _read(common.find_session(context, session, or_archived=True), ledger)
     else:
-        for stored in store.stored(root):
+        for stored in (*store.stored(root), *common.read_archived(context)):
             try:
                 _read(stored, ledger)
             except FileNotFoundError:

@@ -135,11 +135,13 @@ def _choose_sessions(
     """Return the sessions of these names, each once, in that order. Raises UsageError."""
     if not all_sessions:
         wanted: list[str | None] = [*names] or [None]
-        chosen = [common.find_session(context, name) for name in wanted]
+        chosen = [common.find_session(context, name, or_archived=True) for name in wanted]
         return list({stored.name: stored for stored in chosen}.values())
     if names:
         raise UsageError(f"--all was given with {escape_line(names[0])}", "Give one of them.")
     stored_sessions = store.stored(common.find_root(context))
+    stored_sessions += common.read_archived(context)
+    stored_sessions.sort(key=lambda stored: -stored.changed)
     if not stored_sessions:
         raise UsageError("there is no session to export", "Start one: `arena send MESSAGE`.")
     return stored_sessions[::-1]

@@ -32,7 +32,7 @@ _COMMANDS = {
     "usage": ("arena_cli.cli.context", "usage", ""),
     "diff": ("arena_cli.cli.diff", "diff", ""),
     "export": ("arena_cli.cli.export", "export", ""),
-    "sessions": ("arena_cli.cli.sessions", "sessions", ""),
+    "sessions": ("arena_cli.cli.session_list", "sessions_app", ""),
     "trust": ("arena_cli.cli.trust", "trust", ""),
     "teams": ("arena_cli.cli.workspace", "teams", ""),
     "doctor": ("arena_cli.cli.sessions", "doctor", ""),

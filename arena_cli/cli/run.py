@@ -335,6 +335,7 @@ def _place(loaded: Workspace, selected: list[Scenario], shelf: RecordingStore) -
     unguarded = [scenario for scenario in live if shelf.guard_of(scenario) is None]
     trust.require_scenarios(loaded, unguarded, unguarded if _in_ci() else played)
     config = common.make_config(loaded, wait_s=0, connects=bool(live))
+    common.archive_old_sessions(loaded, config)
     return replace(config, durability=loaded.file.durability or "flush")
 
 

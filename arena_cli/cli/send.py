@@ -221,6 +221,7 @@ def send(
             print_preview(config, name, members, sent, as_json=as_json)
         return
     config = trust.live_place(loaded, _profiles(members), wait_s=wait)
+    common.archive_old_sessions(loaded, config, [name] if name else ())
     with _opened(config, name, members, as_json=as_json, quiet=quiet) as (opened, printer):
         printer.goes_on(opened.journal.fold)
         if opened.open_chain:
@@ -249,6 +250,7 @@ def resume(
     assert stored is not None
     members = common.find_team(loaded, stored)
     config = trust.live_place(loaded, _profiles(members), wait_s=wait)
+    common.archive_old_sessions(loaded, config, [stored.name])
     with _opened(config, stored.name, members, as_json=as_json, quiet=quiet) as (opened, printer):
         if opened.open_chain:
             printer.goes_on(opened.journal.fold)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -26,13 +25,11 @@ from arena_cli.transcript import queries, reader
 from arena_cli.transcript.queries import Passage
 from arena_cli.transcript.state import Fold
 from arena_cli.util import language
-from arena_cli.util.clock import SystemClock
-from arena_cli.util.text import cut_text, escape_line, escape_text
+from arena_cli.util.text import escape_line, escape_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from arena_cli.reports.lines import Words
     from arena_cli.session.preview import Recalled
     from arena_cli.session.store import Stored
     from arena_cli.transcript.events import Event
@@ -180,7 +177,6 @@ AsPage = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
-SessionsAsJson = Annotated[bool, typer.Option("--json", help="Print one JSON list.")]
 ItsTranscript = Annotated[
     str | None,
     typer.Argument(
@@ -223,7 +219,7 @@ def show(
     if html is not None and session is None:
         refuse_session(context, html)
     turn_number = parse_turn(turn) if turn is not None else None
-    stored = common.find_session(context, session)
+    stored = common.find_session(context, session, or_archived=not shown_context)
     agent_id = queries.agent_named(stored.transcript, agent) if agent is not None else None
     selection = ShownPart(turn_number, after_seq, last, agent_id, follow)
     if html is not None:
@@ -305,55 +301,6 @@ def _print_context(recalled: Recalled, frame_language: Language, *, as_json: boo
     common.print_line(f"{escape_line(planned.agent)} · {turn} · {tokens}")
     for name, text in ((say("system"), system), (say("prompt"), prompt)):
         common.print_line(f"\n── {name}\n{escape_text(text.rstrip())}")
-
-
-def sessions(
-    context: typer.Context,
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", "-n", min=1, metavar="N", help="List at most N sessions."),
-    ] = None,
-    as_json: SessionsAsJson = False,
-) -> None:
-    """List the sessions, the most recently written first.
-
-    Each line has the team, the state, the local time of the last event, and the first message.
-    """
-    rows = store.summaries(common.find_root(context), limit)
-    if as_json:
-        common.print_json(rows)
-        return
-    if not rows:
-        common.warn('no sessions yet; start one: arena send "hello"')
-    say, now = user_words(), SystemClock().now()
-    for row in rows:
-        team = row["team"] or say("every agent")
-        facts = [
-            row["session"],
-            team,
-            say.enum(row["end"] or ""),
-            _local_time(row["changed"] or "", now, say),
-        ]
-        facts += [cut_text(" ".join(row["first"].split()), _FIRST)] if row["first"] else []
-        common.print_line(" · ".join(escape_line(str(fact)) for fact in facts))
-
-
-_FIRST = 60  # characters of the first message in the list of sessions
-_AGES = ((86_400, "{count} d ago"), (3_600, "{count} h ago"), (60, "{count} min ago"))
-
-
-def _local_time(timestamp: str, now: datetime, say: Words) -> str:
-    """Return a time in the zone of the reader, with its age."""
-    try:
-        time = datetime.fromisoformat(timestamp)
-    except ValueError:
-        return timestamp
-    seconds = (now - time).total_seconds()
-    count, text = next(
-        ((int(seconds // unit), text) for unit, text in _AGES if seconds >= unit),
-        (max(0, int(seconds)), "{count} s ago"),
-    )
-    return f"{time.astimezone():%Y-%m-%d %H:%M} ({say(text, count=count)})"
 
 
 def path(

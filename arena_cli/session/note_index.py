@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from arena_cli.errors import Fault
+from arena_cli.notes import db, ingest
 from arena_cli.notes.index import Index
 from arena_cli.notes.ingest import OnProgress
 from arena_cli.notes.store import Folder
+from arena_cli.notes.text import Stems
 from arena_cli.session import store
 from arena_cli.util import files
 from arena_cli.workspace.models import Embedding
@@ -46,3 +50,18 @@ def open_index(
         connects=connects,
         on_progress=on_progress,
     )
+
+
+def forget_notes(folder: Folder) -> None:
+    """Remove the notes of a folder that is gone from the index; its texts are in no file then.
+
+    An index that cannot be written keeps them, and no search finds them.
+    """
+    path = store.sessions_folder(folder.workspace) / INDEX
+    if files.is_link(path) or not path.is_file():
+        return
+    with contextlib.closing(db.opened(path)) as connection, contextlib.suppress(sqlite3.Error):
+        place = ingest.place_of_note(folder)
+        gone = [(place, name) for name in ingest.known_notes(connection, place)]
+        connection.execute("PRAGMA secure_delete = on")
+        ingest.put_notes(connection, Stems(connection), (), gone)

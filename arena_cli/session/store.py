@@ -312,11 +312,36 @@ def find(workspace: Path, name: str) -> Stored:
     session = _stored(folder) if folder is not None else None
     if session is not None:
         return session
+    archived = find_archive(workspace, checked(name))
+    if archived is not None:
+        raise _archived_error(archived)
     names = [stored_session.name for stored_session in stored(workspace)]
     near = difflib.get_close_matches(name, names, n=1)
     raise UsageError(
         f"there is no session {name!r}",
         f"Did you mean {near[0]!r}?" if near else "`arena sessions` lists all sessions.",
+    )
+
+
+ARCHIVE = ".archive"
+ARCHIVE_SUFFIX = ".zip"
+
+
+def archive_folder(workspace: Path) -> Path:
+    """Return the folder that contains the archived sessions; it may not exist yet."""
+    return sessions_folder(workspace) / ARCHIVE
+
+
+def find_archive(workspace: Path, name: str) -> Path | None:
+    """Return the archive of the session with that name, case-folded, or None."""
+    path = _alike(archive_folder(workspace), f"{name}{ARCHIVE_SUFFIX}")
+    return path if path and path.is_file() and not files.is_link(path) else None
+
+
+def _archived_error(archive: Path) -> UsageError:
+    name = escape_line(archive.name.removesuffix(ARCHIVE_SUFFIX))
+    return UsageError(
+        f"session {name} is archived", f"`arena sessions restore {name}` makes it usable again."
     )
 
 
@@ -345,9 +370,8 @@ def make_session_folder(workspace: Path, name: str | None, clock: Clock) -> Path
         folder = existing(sessions, name) or sessions / name
     try:
         if name is None:
-            folder = _claimed(sessions, clock)
-        else:
-            files.make_own_folder(folder, below=workspace)
+            return _claimed(sessions, clock)
+        files.make_own_folder(folder, below=workspace)
     except OSError as error:
         raise UsageError(
             f"{sessions}: cannot make a folder here: {error.strerror or error}",
@@ -357,6 +381,12 @@ def make_session_folder(workspace: Path, name: str | None, clock: Clock) -> Path
                 "another --workspace.",
             ),
         ) from error
+    # An archive is complete before its session's folder goes, so that this look is late enough.
+    archived = None if (folder / TRANSCRIPT).exists() else find_archive(workspace, name)
+    if archived is not None:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+        raise _archived_error(archived)
     return folder
 
 
@@ -384,10 +414,19 @@ def acquire(folder: Path, name: str, *, wait_s: float, on_wait: Callable[[], Non
     SessionBusy after `wait_s` seconds, UsageError where the folder refuses the file.
     """
     lock = Lock(folder / NAME)
+    moved = UsageError(
+        f"{escape_line(name)} was archived, renamed or deleted meanwhile",
+        "`arena sessions` and `arena sessions --archived` list all sessions.",
+    )
     try:
         if _acquire_in_turn(lock, wait_s, on_wait):
-            return lock
+            if lock.is_current():
+                return lock
+            lock.release()
+            raise moved
     except (OSError, ThreadError) as error:
+        if not folder.exists():
+            raise moved from error
         raise UsageError(
             f"{folder}: cannot write here: {getattr(error, 'strerror', None) or error}",
             files.suggest_fix(

@@ -14,6 +14,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Container, Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
@@ -76,6 +77,8 @@ def read_lines(path: Path, *, start: int = 0) -> Iterator[TranscriptLine]:
                 return
             offset += len(raw)
             events, problem = parsed(raw)
+            if _ATTACHED in raw:
+                events = _relocate(events, path)
             yield TranscriptLine(events, offset, Problem(number, problem) if problem else None)
 
 
@@ -105,9 +108,43 @@ def newest_first(path: Path, end: int, types: Container[str]) -> Iterator[Event 
         kind = read_type(raw)
         events = parse_events(raw) if kind is None or kind in types else ()
         if events:
-            yield from reversed(events)
+            yield from reversed(_relocate(events, path) if _ATTACHED in raw else events)
         else:
             yield raw
+
+
+_ATTACHED = b"/attachments/"
+
+
+def _relocate(events: Iterable[Event], transcript: Path) -> tuple[Event, ...]:
+    """Return the events with the paths of attachments in the folder of their session.
+
+    The lines of a session that was renamed name its former folder.
+    """
+    session, sessions = transcript.parent, transcript.parent.parent
+    if sessions.name != _SESSIONS:
+        return tuple(events)
+    return tuple(_with_paths(event, f"{_SESSIONS}/{session.name}/") for event in events)
+
+
+_SESSIONS = "sessions"
+_OLD_PLACE = re.compile(rf"{_SESSIONS}/[^/]+/(?=attachments/[^/]+/[^/]+\Z)")
+
+
+def _with_paths(event: Event, place: str) -> Event:
+    if not isinstance(event, (MessageEvent, ReplyFinished)) or event.message is None:
+        return event
+    message = event.message
+    attachments = [
+        item.model_copy(update={"path": _OLD_PLACE.sub(lambda _: place, item.path, count=1)})
+        if item.path
+        else item
+        for item in message.attachments
+    ]
+    if attachments == message.attachments:
+        return event
+    message = message.model_copy(update={"attachments": attachments})
+    return event.model_copy(update={"message": message})
 
 
 def tail(path: Path) -> tuple[bytes, int]:

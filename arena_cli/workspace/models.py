@@ -318,10 +318,16 @@ class ModelFacts(FileShape):
         return self
 
 
+class Retention(FileShape):
+    """The number of days without a change after which a session is archived; None: never."""
+
+    archive_after_days: int | None = Field(default=None, ge=1)
+
+
 class WorkspaceFile(FileShape):
     """`arena.yaml`. `models` go by their names."""
 
-    not_built: ClassVar[frozenset[str]] = _LATER | {"lanes", "limits", "mcp", "retention"}
+    not_built: ClassVar[frozenset[str]] = _LATER | {"lanes", "limits", "mcp"}
 
     team: str | None = None
     durability: Durability | None = None
@@ -329,6 +335,7 @@ class WorkspaceFile(FileShape):
     language: Language = "en"
     memory: WorkspaceMemory = Field(default_factory=WorkspaceMemory)
     models: dict[str, ModelFacts] = {}
+    retention: Retention = Field(default_factory=Retention)
     defaults: dict[str, Any] = {}
 
 

@@ -1,0 +1,200 @@
+"""List, archive, restore, rename and delete sessions: `arena sessions`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from arena_cli import errors
+from arena_cli.cli import command_line, common, trust
+from arena_cli.errors import UsageError
+from arena_cli.reports.lines import user_words
+from arena_cli.session import archive, end_of_life, store
+from arena_cli.session.archive import ArchiveDamaged
+from arena_cli.util.clock import SystemClock
+from arena_cli.util.text import cut_text, escape_line
+
+if TYPE_CHECKING:
+    from arena_cli.adapters.base import SessionConfig
+    from arena_cli.reports.lines import Words
+
+sessions_app = command_line.App(
+    cls=command_line.Group,
+    add_completion=False,
+    help="List, archive, restore, rename or delete sessions.",
+    rich_markup_mode=None,
+)
+
+OneSession = Annotated[
+    str,
+    typer.Argument(
+        metavar="SESSION",
+        help="Rename this session.",
+        autocompletion=command_line.complete_sessions,
+    ),
+]
+SomeArchive = Annotated[
+    str,
+    typer.Argument(
+        metavar="SESSION",
+        help="Restore this session.",
+        autocompletion=command_line.complete_archived,
+    ),
+]
+SomeSessions = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SESSION", help="Use these sessions.", autocompletion=command_line.complete_sessions
+    ),
+]
+Wait = Annotated[
+    float,
+    typer.Option(
+        "--wait", min=0, metavar="SECONDS", help="Wait up to this long if the session is busy."
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+@sessions_app.callback(invoke_without_command=True)
+def sessions(
+    context: typer.Context,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", "-n", min=1, metavar="N", help="List at most N sessions."),
+    ] = None,
+    archived: Annotated[
+        bool, typer.Option("--archived", help="List the archived sessions instead.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list.")] = False,
+) -> None:
+    """List the sessions, the most recently written first; or archive, rename or delete one.
+
+    Each line has the team, the state, the local time of the last event, and the first message.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    root = common.find_root(context)
+    rows = _archived_rows(root, limit) if archived else store.summaries(root, limit)
+    if as_json:
+        common.print_json(rows)
+        return
+    if not rows and archived:
+        common.warn("no session is archived; archive one: arena sessions archive SESSION")
+    elif not rows:
+        common.warn('no sessions yet; start one: arena send "hello"')
+    say, now = user_words(), SystemClock().now()
+    for row in rows:
+        common.print_line(" · ".join(escape_line(str(fact)) for fact in _facts(row, now, say)))
+
+
+def _archived_rows(root: Path, limit: int | None) -> list[dict[str, str | None]]:
+    """Return a row for each archived session; warn of damaged archives."""
+    rows: list[dict[str, str | None]] = []
+    for archived in end_of_life.list_archived(root)[:limit]:
+        try:
+            rows.append({"session": archived.name, **archive.read_summary(archived.path)})
+        except ArchiveDamaged as error:
+            common.warn(str(error))
+    return rows
+
+
+def _facts(row: dict[str, str | None], now: datetime, say: Words) -> list[str | None]:
+    if row["end"] is None:  # packed by another program
+        return [row["session"]]
+    facts = [
+        row["session"],
+        row["team"] or say("every agent"),
+        say.enum(row["end"]),
+        _local_time(row["changed"] or "", now, say),
+    ]
+    return facts + ([cut_text(" ".join(row["first"].split()), _FIRST)] if row["first"] else [])
+
+
+_FIRST = 60  # characters of the first message in the list of sessions
+_AGES = ((86_400, "{count} d ago"), (3_600, "{count} h ago"), (60, "{count} min ago"))
+
+
+def _local_time(timestamp: str, now: datetime, say: Words) -> str:
+    """Return a time in the zone of the reader, with its age."""
+    try:
+        time = datetime.fromisoformat(timestamp)
+    except ValueError:
+        return timestamp
+    seconds = (now - time).total_seconds()
+    count, text = next(
+        ((int(seconds // unit), text) for unit, text in _AGES if seconds >= unit),
+        (max(0, int(seconds)), "{count} s ago"),
+    )
+    return f"{time.astimezone():%Y-%m-%d %H:%M} ({say(text, count=count)})"
+
+
+@sessions_app.command("archive")
+def archive_sessions(
+    context: typer.Context,
+    session: SomeSessions,
+    wait: Wait = 0,
+) -> None:
+    """Replace sessions by zip files; `show`, `export` and `usage` still read them."""
+    config, say = _config(context, wait), user_words()
+    for name in session:
+        path = end_of_life.archive_session(config, name, _warn_busy(name, wait))
+        place = escape_line(path.relative_to(config.workspace).as_posix())
+        common.print_line(say("archived {name}: {path}", name=escape_line(name), path=place))
+
+
+@sessions_app.command("restore")
+def restore(context: typer.Context, session: SomeArchive) -> None:
+    """Restore an archived session, to continue it."""
+    name = end_of_life.restore_session(_config(context, 0), session)
+    say = user_words()
+    common.print_line(say("restored {name}", name=escape_line(name)))
+
+
+@sessions_app.command("rename")
+def rename(
+    context: typer.Context,
+    session: OneSession,
+    new_name: Annotated[str, typer.Argument(metavar="NAME", help="Give it this name.")],
+    wait: Wait = 0,
+) -> None:
+    """Rename a session, also in the notes that name it."""
+    config = _config(context, wait)
+    name = end_of_life.rename_session(config, session, new_name, _warn_busy(session, wait))
+    say = user_words()
+    common.print_line(
+        say("renamed {old} to {new}", old=escape_line(session), new=escape_line(name))
+    )
+
+
+@sessions_app.command("delete")
+def delete(context: typer.Context, session: SomeSessions, yes: Yes = False, wait: Wait = 0) -> None:
+    """Delete sessions with their notes and attachments, or archived sessions."""
+    config, say = _config(context, wait), user_words()
+    for name in session:
+        if store.find_archive(config.workspace, store.checked(name)) is None:
+            store.find(config.workspace, name)
+    names = ", ".join(session)
+    if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(
+            f"nothing was deleted: deleting {escape_line(names)} needs a confirmation", "Add --yes."
+        )
+    question = say("Delete {names} for good?", names=escape_line(names))
+    if not yes and not trust.agrees(question):
+        raise typer.Exit(errors.EXIT_USAGE)
+    for name in session:
+        end_of_life.delete_session(config, name, _warn_busy(name, wait))
+        common.print_line(say("deleted {name}", name=escape_line(name)))
+
+
+def _config(context: typer.Context, wait: float) -> SessionConfig:
+    return common.make_config(common.load_workspace(context), wait_s=wait)
+
+
+def _warn_busy(name: str, wait: float) -> Callable[[], None]:
+    return lambda: common.warn(f"session {name} is busy; waiting up to {wait:g} s")

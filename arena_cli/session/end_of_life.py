@@ -1,0 +1,389 @@
+"""Archive, restore, rename and delete sessions; archive old ones.
+
+Each change takes one step that counts: a rename of a file or folder. A kill before it changes
+nothing; after it, the next command that writes completes the rest. The folder of a session wins
+over an archive of the same name. One process at a time makes such changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import secrets
+import shutil
+import sys
+from collections.abc import Callable, Collection, Iterator
+from datetime import timedelta
+from pathlib import Path
+from threading import ThreadError
+from typing import NamedTuple
+
+from arena_cli.adapters.base import SessionConfig
+from arena_cli.errors import ArenaError, DiskRefused, SessionBusy, UsageError
+from arena_cli.notes import markdown
+from arena_cli.notes.markdown import NoteFault
+from arena_cli.notes.model import Note
+from arena_cli.notes.store import Folder, NoSuchNote
+from arena_cli.session import archive, note_index, store
+from arena_cli.session.session import own_notes, shared_notes
+from arena_cli.session.store import Lock, Stored
+from arena_cli.transcript import log, queries, reader
+from arena_cli.transcript.events import Recovered, SessionEvent
+from arena_cli.transcript.log import Journal, Log
+from arena_cli.transcript.state import Fold
+from arena_cli.util import files
+from arena_cli.util.text import FILESYSTEM_NAME_BYTES, escape_line, measure_name
+
+_CHECKED = ".checked"  # the day on which old sessions were looked for
+_RENAMING = ".renaming.json"  # the names of a session that is being renamed
+_PART = ".part-"
+_REMOVED = ".removed-"
+_LEFT = (_PART, _REMOVED, f".{_CHECKED}.", f".{_RENAMING}.")
+_LEAST_WAIT_S = 10.0
+
+
+class SessionOpen(UsageError):
+    """The last chain of a session was cut short, so that it may be continued."""
+
+
+def archive_session(config: SessionConfig, name: str, on_wait: Callable[[], None]) -> Path:
+    """Replace a session by a zip file, and return its path.
+
+    Raises UsageError, SessionBusy or DiskRefused; then the session is unchanged.
+    """
+    with _hold(config) as home:
+        return _archive(config, home, store.find(config.workspace, name), on_wait)
+
+
+def restore_session(config: SessionConfig, name: str) -> str:
+    """Replace an archive by its session, and return the session's name. Raises as above."""
+    with _hold(config) as home:
+        path = store.find_archive(config.workspace, store.checked(name))
+        if path is None:
+            stored = store.find(config.workspace, name)
+            raise UsageError(
+                f"session {escape_line(stored.name)} is not archived",
+                "`arena sessions --archived` lists the archived sessions.",
+            )
+        name = store.checked(path.name.removesuffix(store.ARCHIVE_SUFFIX))
+        _check_unused(config.workspace, name)
+        part = home / f"{_PART}{os.getpid()}"
+        part.mkdir(files.FOLDER_MODE)
+        archive.unpack(path, part)
+        folder = store.sessions_folder(config.workspace) / name
+        part.rename(folder)
+        files.sync_folders([folder, folder.parent])
+        path.unlink()
+        return name
+
+
+def rename_session(
+    config: SessionConfig, name: str, new_name: str, on_wait: Callable[[], None]
+) -> str:
+    """Give a session another name, and return it. Raises as `archive_session`.
+
+    The transcript records it by a `session` event, and notes that name the session are changed.
+    """
+    new_name = store.checked(new_name)
+    with _hold(config) as home:
+        stored = store.find(config.workspace, name)
+        folder = store.sessions_folder(config.workspace) / new_name
+        if new_name == stored.name:
+            raise UsageError(
+                f"session {escape_line(name)} has that name already", "Give another name."
+            )
+        _check_unused(config.workspace, new_name, but=stored.folder)
+        with _locked(config, stored, on_wait) as lock:
+            names = json.dumps([stored.name, new_name], ensure_ascii=False)
+            files.replace_file(home / _RENAMING, names.encode("utf-8"), sync=True)
+            note_index.forget_notes(own_notes(stored.folder, config.workspace))
+            _move(stored.folder, folder, lock)
+        _finish_rename(config, home)
+        return new_name
+
+
+def delete_session(config: SessionConfig, name: str, on_wait: Callable[[], None]) -> None:
+    """Remove a session, or an archive if there is no session of that name.
+
+    Links in its folder are removed, and never followed. Raises as `archive_session`.
+    """
+    with _hold(config) as home:
+        path = store.find_archive(config.workspace, store.checked(name))
+        if path is not None and not _is_session(config.workspace, name):
+            path.unlink()
+            files.sync_folders([home])
+            return
+        stored = store.find(config.workspace, name)
+        with _locked(config, stored, on_wait) as lock:
+            _check_closed(stored)
+            if path is not None and archive.is_copy(path, stored.transcript):
+                path.unlink()
+            _discard(config, stored.folder, home, lock)
+
+
+class Retired(NamedTuple):
+    """The sessions that were archived because of their age, and what prevented others."""
+
+    names: list[str]
+    problems: list[str]
+
+
+def archive_old(config: SessionConfig, days: int | None, kept: Collection[str]) -> Retired:
+    """Archive the sessions that have not changed for `days`, except those of the names `kept`.
+
+    It looks for them once a day, or if a killed process has left something, and does not wait for
+    another process that does. Sessions that are in use are left as they are, as are those whose
+    last chain was cut short.
+    """
+    retired = Retired([], [])
+    config = dataclasses.replace(config, wait_s=0)
+    home = store.archive_folder(config.workspace)
+    today = f"{config.clock.now():%Y-%m-%d}"
+    with contextlib.suppress(OSError):
+        is_left = any(name.startswith((*_LEFT, _RENAMING)) for name in os.listdir(home))  # noqa: PTH208
+        if not is_left and (home / _CHECKED).read_text("utf-8") == today:
+            return retired
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(_hold(config, waits=False))
+            files.replace_file(home / _CHECKED, today.encode("utf-8"), is_own=True)
+            if days is None:
+                return retired
+            before = (config.clock.now() - timedelta(days=days)).timestamp()
+        except SessionBusy:
+            return retired
+        except (ArenaError, OSError) as error:
+            retired.problems.append(str(error))
+            return retired
+        except OverflowError:  # so many days ago there was no calendar
+            return retired
+        for stored in store.stored(config.workspace):
+            if stored.changed >= before or stored.name in kept:
+                continue
+            try:
+                _archive(config, home, stored, lambda: None)
+                retired.names.append(stored.name)
+            except (SessionBusy, SessionOpen):
+                continue
+            except (ArenaError, OSError) as error:
+                retired.problems.append(str(error))
+    return retired
+
+
+class ArchivedSession(NamedTuple):
+    """An archived session: its name, and its archive."""
+
+    name: str
+    path: Path
+
+
+def list_archived(workspace: Path) -> list[ArchivedSession]:
+    """Return the archives that have no session, the last archived first."""
+    home = store.archive_folder(workspace)
+    paths = home.glob(f"*{store.ARCHIVE_SUFFIX}") if home.is_dir() else ()
+    rows = [
+        (path.stat().st_mtime, ArchivedSession(path.name.removesuffix(store.ARCHIVE_SUFFIX), path))
+        for path in paths
+        if path.name[0] != "." and path.is_file() and not files.is_link(path)
+    ]
+    rows.sort(key=lambda row: (-row[0], row[1].name))
+    return [row for _, row in rows if not _is_session(workspace, row.name)]
+
+
+def read_archived(archived: ArchivedSession, folder: Path) -> Stored:
+    """Return an archived session as one to read; its transcript is written below `folder`."""
+    home = folder / archived.name
+    home.mkdir(files.FOLDER_MODE)
+    archive.unpack(archived.path, home, store.TRANSCRIPT)
+    return Stored(archived.name, home, archived.path.stat().st_mtime)
+
+
+@contextlib.contextmanager
+def _hold(config: SessionConfig, *, waits: bool = True) -> Iterator[Path]:
+    """Yield the folder of archives, locked; first finish what a killed process has begun.
+
+    Raises SessionBusy if another process holds it, unless it waits. Errors of the disk are
+    DiskRefused; what was written halfway is removed.
+    """
+    home = store.archive_folder(config.workspace)
+    wait_s = max(config.wait_s, _LEAST_WAIT_S) if waits else 0
+    label = home.relative_to(config.workspace).as_posix()
+    try:
+        files.make_own_folder(home, below=config.workspace)
+        lock = store.acquire(home, label, wait_s=wait_s, on_wait=lambda: None)
+        try:
+            _clear(home)
+            _finish_rename(config, home)
+            yield home
+        finally:
+            _clear(home)
+            lock.release()
+    except OSError as error:
+        problem = f"{error.filename or home}: {error.strerror or error}"
+        raise DiskRefused(
+            f"{problem}; no session was changed", files.suggest_fix(error, "")
+        ) from error
+
+
+def _clear(home: Path) -> None:
+    """Remove incomplete files and folders, and the rest of removed sessions."""
+    for name in os.listdir(home):  # noqa: PTH208 - many names, of which few need a Path
+        if name.startswith(_LEFT):
+            path = home / name
+            if path.is_dir() and not files.is_link(path):
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _locked(config: SessionConfig, stored: Stored, on_wait: Callable[[], None]) -> Iterator[Lock]:
+    label = f"session {stored.name}"
+    lock = store.acquire(stored.folder, label, wait_s=config.wait_s, on_wait=on_wait)
+    try:
+        yield lock
+    finally:
+        with contextlib.suppress(ThreadError):  # released to move the folder
+            lock.release()
+
+
+def _archive(
+    config: SessionConfig, home: Path, stored: Stored, on_wait: Callable[[], None]
+) -> Path:
+    target = home / f"{stored.name}{store.ARCHIVE_SUFFIX}"
+    if measure_name(target.name) > FILESYSTEM_NAME_BYTES:
+        raise UsageError(
+            f"session {escape_line(stored.name)}: its name is too long for an archive",
+            "Rename it first: `arena sessions rename`.",
+        )
+    with _locked(config, stored, on_wait) as lock:
+        _check_closed(stored)
+        older = store.find_archive(config.workspace, stored.name)
+        if older is not None and not archive.is_copy(older, stored.transcript):
+            raise UsageError(
+                f"{older} is the archive of another session of that name",
+                "Rename this session first: `arena sessions rename`.",
+            )
+        part = home / f"{_PART}{os.getpid()}"
+        archive.pack(stored.folder, part)
+        part.replace(target)
+        if older is not None and older != target and not older.samefile(target):
+            older.unlink()
+        files.sync_folders([home])
+        _discard(config, stored.folder, home, lock)
+    return target
+
+
+def _discard(config: SessionConfig, folder: Path, home: Path, lock: Lock) -> None:
+    """Remove the folder of a session: by one rename, then file by file."""
+    note_index.forget_notes(own_notes(folder, config.workspace))
+    removed = home / f"{_REMOVED}{secrets.token_hex(4)}"
+    _move(folder, removed, lock)
+    shutil.rmtree(removed, ignore_errors=True)
+    if removed.exists():
+        raise DiskRefused(f"{removed}: not all of this folder could be removed", "Remove it.")
+
+
+def _move(folder: Path, target: Path, lock: Lock) -> None:
+    if sys.platform == "win32":  # it moves no folder with an open file
+        lock.release()
+    folder.rename(target)
+    files.sync_folders([folder.parent, target.parent])
+
+
+def _check_closed(stored: Stored) -> None:
+    fold = reader.load_fold(
+        stored.transcript, on_message=lambda _: None, weigh=lambda _: 1, budget=0, keep=False
+    )
+    if fold.open is not None:
+        name = escape_line(stored.name)
+        raise SessionOpen(
+            f"session {name}: its last chain was cut short", f"Complete it: `arena resume {name}`."
+        )
+
+
+def _is_session(workspace: Path, name: str) -> bool:
+    folder = store.existing(store.sessions_folder(workspace), name)
+    return folder is not None and (folder / store.TRANSCRIPT).is_file()
+
+
+def _check_unused(workspace: Path, name: str, but: Path | None = None) -> None:
+    """Raise UsageError if there is a session or archive of that name, except the folder `but`."""
+    folder = store.existing(store.sessions_folder(workspace), name)
+    if folder is not None and folder != but:
+        raise UsageError(
+            f"there is a session {escape_line(folder.name)} already",
+            "Choose another name, or rename that session: `arena sessions rename`.",
+        )
+    if but is not None:
+        path = store.find_archive(workspace, name)
+        if path is not None:
+            raise UsageError(
+                f"there is an archived session {escape_line(name)} already",
+                "Choose another name; `arena sessions --archived` lists the archived sessions.",
+            )
+
+
+def _finish_rename(config: SessionConfig, home: Path) -> None:
+    """Record a rename whose folder has moved, in the transcript and in the notes."""
+    try:
+        names = json.loads((home / _RENAMING).read_bytes())
+        old, new = (store.checked(name) for name in names)
+    except FileNotFoundError:
+        return
+    except (ValueError, TypeError, UsageError):  # torn: it is written before the folder moves
+        old = new = ""
+    sessions = store.sessions_folder(config.workspace)
+    entries = os.listdir(sessions)  # noqa: PTH208 - only the names are needed
+    if new in entries and old not in entries:
+        folder = sessions / new
+        with contextlib.suppress(SessionBusy):  # who writes there has recorded it
+            _record_name(config, folder)
+        for notes in (own_notes(folder, config.workspace), shared_notes(config.workspace)):
+            _rename_in_notes(notes, old, new)
+    (home / _RENAMING).unlink(missing_ok=True)
+
+
+def _record_name(config: SessionConfig, folder: Path) -> None:
+    """Append the `session` event of a session that has another name now."""
+    label = f"session {folder.name}"
+    lock = store.acquire(folder, label, wait_s=_LEAST_WAIT_S, on_wait=lambda: None)
+    try:
+        transcript = folder / store.TRANSCRIPT
+        repair = log.repair(transcript, reader.last_seq(transcript) + 1)
+        opening = queries.read_session_event(transcript)
+        seq = reader.last_seq(transcript)
+        opened = Log(transcript, clock=config.clock, durability=config.durability, seq=seq)
+        with contextlib.closing(opened):
+            journal = Journal(opened, Fold(), lambda _: None)
+            if repair:
+                journal.write(Recovered, **repair._asdict())
+            if opening is not None and opening.session != folder.name:
+                journal.write(
+                    SessionEvent,
+                    session=folder.name,
+                    team=opening.team,
+                    members=opening.members,
+                    config=opening.config,
+                    scenario=opening.scenario,
+                )
+    finally:
+        lock.release()
+
+
+def _rename_in_notes(notes: Folder, old: str, new: str) -> None:
+    """Change the name of a session in the notes that were seen in it."""
+
+    def rename(note: Note, text: str) -> str:
+        names = [new if name == old else name for name in note.related_sessions]
+        return markdown.changed(text, related_sessions=list(dict.fromkeys(names)))
+
+    named: list[str] = []
+    for entry in notes.entries():
+        with contextlib.suppress(NoteFault, NoSuchNote):
+            if old in notes.read(entry.id).related_sessions:
+                named.append(entry.id)
+    if named:
+        notes.edit_all([(note_id, rename) for note_id in named])
