@@ -68,6 +68,10 @@ READS: dict[str, list[list[str]]] = {
         ["--dry-run", "-s", "s", "canary", "--json"],
     ],
     "run": [["--list"], ["recorded", "--replay"]],
+    "sessions rename": [["s", "renamed"]],
+    "sessions archive": [["renamed"]],
+    "sessions restore": [["renamed"]],
+    "sessions delete": [["renamed", "--yes"]],
 }
 # What needs trust.
 CALLS: list[list[str]] = [
