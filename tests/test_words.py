@@ -41,6 +41,7 @@ PUT_TOGETHER = {  # from parts of fewer than three words
     "a number or {expected}",
     "a text or {expected}",
     "an error, as scripted",
+    "install that program, or {hint}",
     "is not UTF-8; it looks like {encoding}",
     "its provider forbids it",
     "overloaded, as scripted",
