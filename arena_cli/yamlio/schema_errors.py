@@ -423,7 +423,9 @@ class _Explainer:
             return self._no_items(path, problem, value)
         if _is_secret(path) and value is not None:
             return self._origin.fault(path, f"must be {expected}")
-        return self._origin.fault(path, problem, self._kind_hint(path, expected, value, raw))
+        is_filled = raw and "${" in raw and not isinstance(value, str)  # the line itself is right
+        hint = "" if is_filled else self._kind_hint(path, expected, value, raw)
+        return self._origin.fault(path, problem, hint)
 
     def _no_items(self, path: Loc, problem: str, value: Mapping[str, Any]) -> Fault:
         """Return the error for a mapping in place of a list, at its first key."""
@@ -442,8 +444,6 @@ class _Explainer:
     def _kind_hint(self, path: Loc, expected: str, value: Any, raw: str | None) -> str:
         if value is None:
             return self._empty_hint(path, expected)
-        if raw and "${" in raw and not isinstance(value, str):
-            return ""  # a var has this value; the line itself is right
         if isinstance(value, bool) and path[-1:] in _REASONS:
             return "write why, as a text" if value else "leave the key out"
         key = path[-1] if path else ""
