@@ -444,6 +444,16 @@ def test_chinese_is_spoken_where_it_is_asked_for(crew: Stage) -> None:
     assert "第 1 轮" in page.text
 
 
+def test_five_agents_fit_beside_each_other_on_1200_pixels(tmp_path: Path) -> None:
+    ids = ["a", "b", "c", "d", "e"]
+    talk = Talk(tmp_path, team(*(member(one, [{"say": "hi"}]) for one in ids)))
+    talk.send(" ".join(f"@{one}" for one in ids))
+    style = session_of(talk).one("style").text
+    width = re.search(r"\.lanes-5\{min-width:([\d.]+)rem\}", style)
+    assert width
+    assert 16 * float(width[1]) <= 1200 - 70  # without the margins of the page
+
+
 def card_saying(tmp_path: Path, text: str) -> Element:
     """The card of a reply with that text."""
     talk = Talk(tmp_path, team(member("a", [{"say": text}])))

@@ -31,7 +31,8 @@ from arena_cli.transcript.events import Event, SessionEvent, SideEvent
 from arena_cli.util.text import escape_line
 
 _HERE = "arena_cli.reports.html"
-_LANE_REM, _TURN_REM = 15, 7.5
+_LANE_REM, _NARROW_LANE_REM, _TURN_REM = 15, 12.5, 7.5  # five agents fit on 1,200 pixels
+_WIDE_LANES = 3
 _RESULTS = {
     0: "passed",
     errors.EXIT_NOT_HELD: "failed",
@@ -184,7 +185,8 @@ def _widths(lanes: Iterable[int]) -> str:
     """
     rules = []
     for count in sorted(lanes):
-        width = f"{_TURN_REM + _LANE_REM * count}rem"
+        lane = _LANE_REM if count <= _WIDE_LANES else _NARROW_LANE_REM
+        width = f"{_TURN_REM + lane * count}rem"
         rules.append(f".lanes-{count}{{min-width:{width}}}.of-{count}{{flex-basis:{width}}}")
     return f"@media screen and (min-width:48.01rem){{{''.join(rules)}}}\n"
 
