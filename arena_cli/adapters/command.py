@@ -144,7 +144,7 @@ class CliAdapter:
             )
         if script := diagnosis.find_missing_script(self._settings.command, folder):
             raise self._unavailable(
-                f"there is no file {script}", "correct `command`; its arguments start from `cwd`"
+                f"there is no file {script}", "correct its path in `command`, from `cwd`"
             )
         return program
 
