@@ -17,18 +17,43 @@ from arena_cli.workspace import visible_text
 _DENIALS = (
     r"\b(?:not|never|no|without|nothing|cannot|forbid\w*|forbidden|prohibit\w*|ban(?:s|ned)?|"
     r"disabled?|disallow\w*|(?:drop|remove|stop)s? (?:the )?support(?:ing)?(?: of| for)?|"
-    r"out of(?= scope)|optional)\b|n't\b|不再|不(?!但|仅|同|过|断|错|少于|超过)|禁止|严禁|没有|"
+    r"out of(?= scope)|optional|(?:remov|retir|discontinu|abandon)(?:es?|ed)|(?:drop|shut)s?|free|"
+    r"(?<=is )off|(?<=are )off|off(?= by default))\b|n't\b|免费|下线|移除|去掉|废弃|不再|不(?!但|"
+    r"仅|同|过|断|错|少于|超过)|禁止|严禁|没有|"
     r"无需|无须|勿|未|停用|关闭|禁用|放弃|停止|取消"
 )
 _AFFIRMATIONS = (
-    r"\b(?:allow(?:s|ed)?|enabled?|in(?= scope)|required?|requires)\b|允许|可以|启用|开启|打开|"
-    r"必须|需要|不得不|已经?|应当?|应该|改(?=[用为成到由])|换(?=成)|[使采选](?=用)|照[常旧]|每个?|[须要能可得将把被都均的了再里]|所有|一律|统一|我们|决定|"
+    r"\b(?:allow(?:s|ed)?|enabled?|in(?= scope)|required?|requires|keeps?|kept|retain(?:s|ed)?|"
+    r"paid|"
+    r"(?:moves?|moved|switch|switches|migrates?|goes|stays?|changes?)(?= (?:to|on|with|from)\b)|"
+    r"(?<=is )on(?= (?:in|by|for)\b)|(?<=are )on(?= (?:in|by|for)\b))\b|保留|收费|允许|可以|启用|"
+    r"开启|打开|"
+    r"必须|需要|不得不|已经?|应当?|应该|[使采选](?=用)|照[常旧]|每个?|"
+    r"[须要能可得将把被都均的了再里]|所有|一律|统一|我们|决定|"
     r"进行"
 )
 _REJECTED = re.compile(
     r"(?:\b(?:instead of|rather than|in place of|replac(?:es|ing))\s+|[,，;；]\s*not\s+|而不是|"
     r"而非|代替|替换|[,，]\s*不(?:再)?用|不(?:再)?用|(?<=\S)不[在是])\s*(?:on |in |with |"
     r"the )*(?P<words>[^,，。;；]+?)(?=\s+(?:for|as|to|in|on|from|any)\b|[,，。;；了]|\Z)",
+    re.IGNORECASE,
+)
+
+
+# Forms that are equal: a frequency, one of a unit, a limit, a change to another thing.
+_EQUALS = (
+    (r"\b(?:every|each) day\b|每[天日](?!期)", " daily "),
+    (r"\b(?:every|each) week\b|每个?(?:周|星期)(?![一二三四五六日天\d])", " weekly "),
+    (r"\b(?:every|each) month\b|每个?月(?![初底末\d])", " monthly "),
+    (r"\b(?:every|each) hour\b|每个?小时", " hourly "),
+    (r"\ban?(?= (?:second|minute|hour|day|week|month|year)\b)", "1"),
+    (r"\b(?:(?:is|are) )?(?:limited to|capped at|restricted to|at most|no more than|up to)\b", " "),
+    (r"\bno more(?= \w+ than\b)|\bthan\b", " "),
+    (r"[换改]成|切换?到|迁移?到|改到|改[用为由]", "用"),
+)
+_CHANGES = re.compile(r"\b(?:mov|switch|migrat|chang)\w*\b", re.IGNORECASE)
+_LEFT = re.compile(
+    r"\bfrom\s+(?:the )?(?P<words>(?!\d|(?:mon|tue|wed|thu|fri|sat|sun))\S+(?: \S+)?)(?=\s+to\b)",
     re.IGNORECASE,
 )
 
@@ -49,7 +74,7 @@ _GRAMMAR = _CUES - frozenset("走放存发属") | frozenset(
         "a an the all every each any per of for and or that this these those it its be been we i "
         "our you will shall must should may can could has have had having need needs do does done "
         "let now just only also always there my your their decided decide agreed built so coded "
-        "wrote happen happens"
+        "wrote happen happens written based implemented"
     )
 )
 _NUMBER_WORDS = {
@@ -93,7 +118,9 @@ _UNIT = re.compile(
     r"dollars?|euros?|years?|months?|jan\w*|feb\w*|mar\w*|apr\w*|may|june?|july?|aug\w*|sep\w*|"
     r"oct\w*|nov\w*|dec\w*|[周年月元条次人个位名倍份台页期号日点万亿])"
 )
+_DATE_UNITS = frozenset("周月日号")
 _DAYS = ("mon", "tues", "wednes", "thurs", "fri", "satur", "sun")
+_OWNERS = frozenset(_list("leads owns maintains responsible"))
 _PERIODS = frozenset(
     (
         *(f"{day}day{ending}" for day in _DAYS for ending in ("", "s")),
@@ -104,15 +131,16 @@ _PERIODS = frozenset(
 
 
 class Word(NamedTuple):
-    """A word of a claim: its stem, and the words of grammar and the word before it.
+    """A word of a claim: its stem, as it was written, and what its place says of it.
 
-    `follows_cue`: a word such as `use`, `in` or `是` comes before it, after which a thing has one
+    `is_unit`: it belongs to an amount or a date. `follows_cue`: a word such as `use`, `in` or `是` comes before it, after which a thing has one
     value.
     """
 
     stem: str
     shown: str
     follows_cue: bool
+    is_unit: bool = False
 
     @property
     def is_number(self) -> bool:
@@ -147,10 +175,15 @@ class Claim(NamedTuple):
 def read_claim(text: str) -> Claim:
     """Return the claim in a title or a sentence."""
     composed = visible_text.compose_text(text).replace("’", "'")
-    rejected = frozenset(
-        word.stem for match in _REJECTED.finditer(composed) for word in _words(match["words"])
-    )
-    plain = _REJECTED.sub(" ", composed)
+    for pattern, common in _EQUALS:
+        composed = _compiled(pattern).sub(common, composed)
+    patterns = (_REJECTED, _LEFT) if _CHANGES.search(composed) else (_REJECTED,)
+    rejected: frozenset[str] = frozenset()
+    plain = composed
+    for expression in patterns:
+        for match in expression.finditer(plain):
+            rejected |= {word.stem for word in _words(match["words"])}
+        plain = expression.sub(" ", plain)
     return Claim(tuple(_words(plain)), denies(plain), rejected)
 
 
@@ -175,7 +208,12 @@ def _words(text: str) -> list[Word]:
                 words[-1].stem + token, f"{words[-1].shown} {token}", words[-1].follows_cue
             )
         elif token not in _GRAMMAR or (token == "may" and before in _CUES):
-            words.append(Word(_stem(match, token), match[0], before in _CUES))
+            is_unit = token in _DATE_UNITS or (
+                before[:1].isdigit() and _UNIT.fullmatch(token) is not None
+            )
+            words.append(Word(_stem(match, token), match[0], before in _CUES, is_unit))
+        if len(words) == 2 and token in _OWNERS:
+            words[0] = words[0]._replace(follows_cue=True)  # one leads; another would be a change
         before = before if token in _ARTICLES else token
     return words
 
@@ -192,11 +230,6 @@ def _names_previous(before: str, following: str) -> bool:
     """Return True if a number tells things apart, as in `step 2`, and is no amount."""
     is_amount = _UNIT.fullmatch(following) or _UNIT.fullmatch(before) or before in _GRAMMAR | _CUES
     return not (is_amount or before[:1].isdigit())
-
-
-def is_unit(word: str) -> bool:
-    """Return True if a word counts an amount: `months`, `万`."""
-    return _UNIT.fullmatch(word) is not None
 
 
 def _to_number(digits: str) -> float:

@@ -33,6 +33,7 @@ from typing import Literal, NamedTuple
 from arena_cli.notes import assertion, contradictions
 from arena_cli.notes.claims import Claim, read_claim
 from arena_cli.notes.model import Kind, Note
+from arena_cli.notes.synonyms import fold_synonyms
 from arena_cli.notes.text import Sentence, first_word, shared, significant_words, split, stem
 from arena_cli.util.text import cut_text
 from arena_cli.workspace import visible_text
@@ -62,11 +63,14 @@ _OPEN = (
     r"stub(?:s|bed)?|(?:does|do|did) ?n[o']t|never|stays?|(?:when|after) (?:\w+ ){1,5}(?:is|are|"
     r"has|have|ends?|arrives?|comes?))\b|阻塞|卡[住在点]|等待|[在先还再]等|等[^，。,]{1,20}(?:后|"
     r"再|才|到|好|完)|等(?:周|下|明)|待[^，。,]{0,12}(?:后|再)|尚未|还没|未解决|没解决|暂停|暂缓|"
-    r"搁置|推迟|延后|延期|无法|没法|不能|发不了|依赖|缺少|缺失|没有?(?:拿到|收到|到|就绪|过|批)|"
-    r"悬而未决|绕过|先用|模拟|还是|仍然?|放一放|因为没|之前[^，。,]{0,4}不|期内不|暂时?不"
+    r"(?<![同高平相对初上中])等(?![等级于同价])|搁置|推迟|延后|延期|无法|没法|不能|发不了|依赖|"
+    r"缺少|缺失|没有?(?:拿到|收到|到|就绪|过|批)|"
+    r"悬而未决|绕过|先用|模拟|还是|仍然?|放一放|没有?动|原样|因为没|之前[^，。,]{0,4}不|期内不|"
+    r"暂时?不"
 )
 _SOLVED = (
-    r"\b(?:solved|resolved|fixed|unblocked|no longer|(?:has|have|had|were|was|are|is|"
+    r"\b(?:solved|resolved|fixed|repaired|plugged|recovered|unblocked|no longer|(?:has|have|had|"
+    r"were|was|are|is|"
     r"been)(?: now)?(?: been)? (?:received|granted|cleared|delivered|provided|approved|signed|"
     r"restored|renewed|confirmed|raised|increased|extended|lifted|replaced|installed|available|up|"
     r"over|closed|back|fine|ok(?:ay)?|green|clear|valid|here)|(?:came|come) (?:in|through|back)|"
@@ -75,8 +79,10 @@ _SOLVED = (
     r"ok(?:ay)?|go|green light)|(?:is|are) (?:now )?(?:there|in place|activated)(?: now)?|"
     r"was activated|signed|delivered|approved|granted|passe[ds]|ended)\b|(?:已经?|都|全部|终于|"
     r"刚刚?|今天|昨天)[^，。,]{0,8}(?:解决|修复|就绪|到位|拿到|收到|下发|解除|恢复|签署|签字|批准|"
-    r"批|通过|提供|搞定|授权|开通|交付|发来|到货|续期|确认)|(?:解决|修复|拿到|收到|解除|恢复|到位|"
-    r"搞定|通过|批|下来|开通|授权|到货|结束|续期|装好|换好|修好|补上|补好|给|有)了|已确认|加到|"
+    r"批|通过|提供|搞定|授权|开通|放行|签发|交付|发来|到货|续期|确认)|(?:解决|修复|拿到|收到|解除|"
+    r"恢复|到位|"
+    r"搞定|通过|批|下来|开通|授权|到货|结束|放行|签发|续期|装好|换好|修好|补上|补好|给|有)了|"
+    r"已确认|加到|"
     r"不再(?:阻塞|卡)"
 )
 _DONE = (
@@ -96,9 +102,13 @@ _NO_ACTS = (
     r"prepar|draft|plan|check|look|review|document|note|see|saw|think|thought|know|believe|hope|"
     r"wait|need|want|would|should|can|could|might|may|must|keep|kept|understand|read|have|has|had|"
     r"am|was|were|agree|suggest|propose|recommend|like|love|stop|pause|postpone|hold|leave|left|"
-    r"skip|request|report|escalat|remind|call|contact|track|watch|guess|assume|heard|remember|"
+    r"skip|request|report|fil(?:ed|ing)|escalat|remind|call|contact|track|watch|guess|assume|"
+    r"heard|remember|"
     r"found|noticed|drop|fix|repair|debug|investigat|restor|resolv|compar|evaluat|took|take|remov|"
-    r"revert|only|sent? .*(?:confirm|approv|again|once more)|noth|someth|dur"
+    r"revert|swap|replac|doubl|increas|rerun|retr(?:y|i)|only|(?:wr[io]t\w*|made|creat\w*|"
+    r"built) (?:\w+ ){0,3}(?:list|plan|checklist|agenda|draft|proposal|ticket|script|question)|"
+    r"sent? .*(?:confirm|"
+    r"approv|again|once more)|noth|someth|dur"
 )
 _RESTS = (
     r"block|frozen|froze|delay|postpon|need|requir|expect|plann|draft|prepar|document|reject|"
@@ -108,8 +118,10 @@ _ACTS = (
     rf"\b(?:i|we)(?:'ve| have|'m| am|'re| are|'ll| will)?(?: (?:just|already|now|also|"
     rf"simply))* (?!(?:{_NO_ACTS}))[a-z]{{2,}}\b|\A\W*(?:now |just |"
     rf"already )*(?!(?:{_NO_ACTS}))[a-z]+(?:ing|ed)\b|\b(?:is|are|was|were|got|"
-    rf"been)(?: now)? (?!(?:{_RESTS}))(?:[a-z]+ed|live|active|out|sent|built|written)\b|"
-    rf"\bwent (?:out|live|ahead)\b|"
+    rf"been)(?: now)? (?!(?:{_RESTS}))(?:[a-z]+ed|live|active|online|public|out|sent|built|"
+    rf"written)\b|"
+    rf"\bwent (?:out|live|ahead|online)\b|\b(?:everyone|everybody|users|customers|people) can\b|"
+    rf"(?:用户|客户|大家)可以|"
     r"\b(?:will|'ll|going to|start(?:ed|ing|s)?|begin(?:ning|s)?|began|implement(?:ed|ing|s)?|"
     r"deploy(?:ed|ing|s)?|ship(?:ped|ping|s)?|releas(?:ed|e|ing|es)|finish(?:ed|ing)?|"
     r"complet(?:ed|e|ing)|merg(?:ed|e|ing)|proceed(?:ed|ing|s)?|go(?:es|ing)? ahead|buil[dt]|"
@@ -122,10 +134,11 @@ _ACTS = (
     r"等|申请|联系|查|问)"
 )
 _HOLDS_BACK = (
-    r"\b(?:not|won't|don't|didn't|haven't|hasn't|isn't|aren't|never|no)\b(?! (?:only|"
+    r"\b(?:not|won't|don't|didn't|haven't|hasn't|isn't|aren't|never|no|"
+    r"nobody|none|nothing|neither)\b(?! (?:only|"
     r"\w+ )?(?:errors?|problems?|issues?|findings?))|n't\b|\b(?:if|would|could|should|might|"
     r"may)\b|不(?:会|能|要|再|可|应|宜|上线|部署|发布|发|做|合并|开始|用|下)|别|没有?|未|如果|若|"
-    r"建议|是否|暂|[修问催]|回复|答复"
+    r"建议|是否|暂|[修问催]|回复|答复|核对|检查|整理|准备|讨论|评估|统计"
 )
 _ACCEPTS = (
     r"\A\W*(?:on it|will do|got it|sure|understood|ok(?:ay)?,? (?:i'll|will|on it)|i'll (?:do|"
@@ -156,10 +169,15 @@ _BETWEEN = re.compile(
     re.IGNORECASE,
 )
 # Work of which a title says that it rests, and that a reply says was done.
-_WORK = re.compile(
-    r"\b(?:deploy|releas|merg|import|migrat|publish|ship|launch|rollout|roll out)|发布|部署|合并|"
-    r"导入|迁移|上线",
-    re.IGNORECASE,
+_WORK = frozenset(map(stem, ("deploy", "export", "import", "merge", "migrate")))
+_OTHER = r"\b(?:old|existing|current|previous|other|another)\b|旧的?|现有|其他|其它|另一?"
+# What must wait, in a folded title: after what is denied, or what something is missing for.
+_RESTING = re.compile(
+    r"\b(?:cannot|can't|can not|must not|may not|unable to|not allowed to|no \w+(?: \w+)? to|for|"
+    r"of|(?:not|n't)(?: yet)? [a-z]+ed|to be able to)\s+(?!by\b|yet\b|until\b)(?:the |our |a |an |"
+    r"any )?(?P<en>[^,，;。.]+?)(?=\s+(?:until|before|without|because|while|till|is|are|has|have|"
+    r"does|do|from|by|after|as long)\b|[,，;。.]|\Z)|(?:不能|不得|不可以?|不许|禁止|无法|没法|"
+    r"(?:还没有?|尚未|没有?|未)[\u4e00-\u9fff]{2})(?P<zh>[^，。,;]+)"
 )
 # The verb of what has not happened yet.
 _LACKS = re.compile(
@@ -169,6 +187,11 @@ _LACKS = re.compile(
 )
 _HAPPENED = r"\b(?:came|comes|arrived|is|are|has|have|was|were|got|gave|now)\b|ed\b|[了完好过]|已"
 _ON_CONDITION = r"\b(?:without|after|before)\s+(?P<words>(?:\w+\W+){0,3}\w+)"
+
+_DATE = (
+    r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|\b(?:january|february|march|april|june|july|"
+    r"august|september|october|november|december)\b|(?:周|星期)[一二三四五六日天]|\d+\s*[月号日]"
+)
 
 # A negation that denies a problem, or nothing.
 _DENIES_A_PROBLEM = (
@@ -247,7 +270,7 @@ class _FoldedText:
 
     def __init__(self, text: str) -> None:
         self.sentences = list(split(text))
-        self.words = [significant_words(sentence.shown) for sentence in self.sentences]
+        self.words = [_concepts(sentence.shown) for sentence in self.sentences]
         self.all_words = frozenset[str]().union(*self.words)
         self.folded = visible_text.fold_text(" ".join(sentence.text for sentence in self.sentences))
 
@@ -261,7 +284,7 @@ def _goes_ahead_over(note: Note, reply: _FoldedText) -> Sentence | None:
     if _names(note, reply.folded):
         return None
     bears = _bears(note, reply)
-    words = significant_words(note.title)
+    words = _concepts(note.title)
     about = reply.with_any(words) if bears else _acts_on(note.title, reply)
     near = {place for sentence in about for place in (sentence - 1, sentence, sentence + 1)}
     looked_at = [sentence for place, sentence in enumerate(reply.sentences) if place in near]
@@ -283,12 +306,19 @@ def _is_open_or_solved(shown: str, title: str, words: frozenset[str]) -> bool:
         _finds(_SOLVED, clause) and not _finds(_NOT_SOLVED, clause) for clause in clauses
     ):
         return True
+    if _dates(title) & _dates(shown):
+        return True
     condition = _compiled(_ON_CONDITION).search(shown)
-    if condition is not None and significant_words(condition["words"]) & words:
+    if condition is not None and _concepts(condition["words"]) & words:
         return True
     if _finds(_MISSING, title) and _finds(_MAKES, shown):
         return True
     return _has_happened(title, clauses)
+
+
+def _dates(text: str) -> frozenset[str]:
+    """Return the days and months that a text names: a reply that waits until then names them."""
+    return frozenset(match[0].lower() for match in _compiled(_DATE).finditer(text))
 
 
 def _has_happened(title: str, clauses: Sequence[str]) -> bool:
@@ -309,25 +339,44 @@ def _is_act(clause: str) -> bool:
 
 def _acts_on(title: str, reply: _FoldedText) -> list[int]:
     """Return the indexes of the sentences that do the work of a title, or act on its first word."""
-    stems = {match[0].lower() for match in _WORK.finditer(title)}
-    first = first_word(title)
+    work = _concepts(title) & _WORK
+    resting = _resting_words(title)
     return [
         index
         for index, sentence in enumerate(reply.sentences)
-        if any(match[0].lower() in stems for match in _WORK.finditer(sentence.shown))
+        if work & reply.words[index]
         or any(
-            first in significant_words(clause) and _is_act(clause)
+            _is_act(clause) and _is_about(resting, _concepts(clause)) and not _finds(_OTHER, clause)
             for clause in _CLAUSE.split(sentence.shown)
         )
     ]
 
 
+def _is_about(resting: Sequence[frozenset[str]], words: frozenset[str]) -> bool:
+    """Return True if half of the words for something that rests are among these words."""
+    return any(len(each & words) * 2 >= len(each) for each in resting)
+
+
+def _resting_words(title: str) -> list[frozenset[str]]:
+    """Return the words of each thing that a title says must wait: `not approved the design`."""
+    folded = fold_synonyms(title)
+    first = first_word(folded)
+    phrases = [match["en"] or match["zh"] for match in _RESTING.finditer(folded)]
+    resting = [_concepts(phrase) for phrase in phrases]
+    return [each for each in (frozenset({first} - {""}), _parts_of(title)[0], *resting) if each]
+
+
+def _concepts(text: str) -> frozenset[str]:
+    """Return the significant words of a text, with a common word for those of one meaning."""
+    return significant_words(fold_synonyms(text))
+
+
 def _parts_of(title: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the words of the work that is blocked, and those of what blocks it."""
     work, *obstacle = _BETWEEN.split(title, maxsplit=1)
-    if not obstacle or not significant_words(obstacle[0]):
-        return frozenset(), significant_words(title)
-    return significant_words(work), significant_words(obstacle[0])
+    if not obstacle or not _concepts(obstacle[0]):
+        return frozenset(), _concepts(title)
+    return _concepts(work), _concepts(obstacle[0])
 
 
 def _quote(text: str) -> str:
@@ -372,7 +421,7 @@ def says_solved(notes: Sequence[Note], text: str) -> Iterator[tuple[Note, str]]:
 
 
 def _solved(note: Note, text: _FoldedText) -> str | None:
-    words = significant_words(note.title)
+    words = _concepts(note.title)
     for sentence, held in zip(text.sentences, text.words, strict=True):
         bears = shared(words, held) >= BEARS or _names(note, visible_text.fold_text(sentence.text))
         if (
@@ -389,13 +438,13 @@ def _asks_for(note: Note, new: _FoldedText) -> Sentence | None:
     """Return the sentence of the new messages that the next action is most about, if one is."""
     if not _bears(note, new) or _solved(note, new) is not None:
         return None
-    words = significant_words(note.title)
+    words = _concepts(note.title)
     shared_words = [len(words & held) for held in new.words]
     return new.sentences[shared_words.index(max(shared_words))]
 
 
 def _takes_up(note: Note, reply: _FoldedText) -> bool:
-    words = significant_words(note.title)
+    words = _concepts(note.title)
     common = len(words & reply.all_words) / len(words) if words else 0.0
     if common >= TAKEN_UP or _names(note, reply.folded):
         return True
@@ -404,7 +453,7 @@ def _takes_up(note: Note, reply: _FoldedText) -> bool:
 
 
 def _bears(note: Note, text: _FoldedText) -> bool:
-    words = significant_words(note.title)
+    words = _concepts(note.title)
     # Pairs of characters are more than words: some of them join two words.
     is_unspaced = sum(not word.isascii() for word in words) * 2 > len(words)
     return shared(words, text.all_words) >= (BEARS_UNSPACED if is_unspaced else BEARS)

@@ -16,13 +16,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Literal, NamedTuple
 
-from arena_cli.notes.claims import Claim, Word, is_unit, read_claim
+from arena_cli.notes.claims import Claim, Word, read_claim
 from arena_cli.notes.model import Note
 
 _SAME_TOPIC = 0.6
 _MOST_ALIKE = 200  # notes that share a word; one that more have in common tells nothing
 _LONGEST_VALUE = 5
 _MOST_EXTRAS = 2
+_NAME_PREFIXES = "小老阿"  # 小王 and 小李 are two people
 
 
 class Contrast(NamedTuple):
@@ -81,7 +82,8 @@ def _different_segments(
     for tag, start, end, start_2, end_2 in matcher.get_opcodes():
         is_outside = within and tag == "insert" and (start == 0 or start == len(ours))
         if tag != "equal" and not is_outside:
-            segments.append((ours[start:end], theirs[start_2:end_2]))
+            has_prefix = start > 0 < start_2 and ours[start - 1].stem in _NAME_PREFIXES
+            segments.append((ours[start - has_prefix : end], theirs[start_2 - has_prefix : end_2]))
     return segments
 
 
@@ -158,4 +160,4 @@ def _pairs_about_the_same(claims: Sequence[Claim]) -> Iterator[tuple[int, int]]:
 
 def _count_topics(words: Sequence[Word]) -> int:
     """Return how many words are not amounts, units, days or months."""
-    return sum(not (word.is_number or word.is_period or is_unit(word.stem)) for word in words)
+    return sum(not (word.is_number or word.is_period or word.is_unit) for word in words)

@@ -1,0 +1,94 @@
+"""Replace words by the common word of their group, so that texts can be compared. Pure.
+
+A blocker and a reply often name the same thing differently: `the schema change` and `I altered the
+table`. The groups hold what teams that build and run software talk about, in English and Chinese.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache, lru_cache
+
+from arena_cli.workspace import visible_text
+
+# The first word of each line is the common one.
+_GROUPS = """
+    access permission right credential authorisation authorization 权限 授权
+    api endpoint interface 接口
+    backup snapshot 备份
+    bill invoice 账单 发票
+    buy purchase procure 采购 购买
+    certificate cert tls ssl 证书
+    change alter modify edit adapt amend 变更 修改 改动 改了 改掉 改成
+    client customer 客户
+    cluster node 集群
+    config configuration setting 配置
+    contract agreement 合同 协议
+    database db table schema column row record 数据库 表结构 数据表
+    delete remove erase purge wipe clear 删除 删掉 删了 清空 清理
+    deploy release ship publish rollout launch 部署 发布 上线 发版
+    design mockup layout 设计
+    document docs 文档
+    export dump extract 导出
+    image picture photo 镜像 图片
+    import load ingest 导入
+    index 索引
+    licence license 许可
+    login signin sign-in log-in 登录 登陆
+    mail email e-mail newsletter mailing 邮件
+    merge 合并
+    message sms text 短信 消息
+    migrate migration 迁移
+    money budget fund 预算 经费
+    partner supplier vendor 供应商 合作方
+    payment pay charge checkout billing 支付 付款 收款 扣款
+    phone call telephone ring 电话
+    price pricing 价格 定价
+    production prod 生产环境 生产 线上
+    run execute start 运行 执行
+    scale enlarge 扩容 扩到 扩展
+    server machine host hardware 服务器 机器
+    shipment parcel delivery 发货 寄货 寄出 出货 货物
+    sign signature 签字 签署 签名
+    staging 测试环境 预发
+    test 测试
+    traffic 流量
+    user 用户
+    website site homepage web-page 网站 官网
+"""
+_WORD = re.compile(r"[a-z]+(?:-[a-z]+)?")
+
+
+@lru_cache(maxsize=4096)
+def fold_synonyms(text: str) -> str:
+    """Return a folded text with the common word of its group for each word that has one."""
+    commons, chinese = _commons()
+    folded = _WORD.sub(lambda match: commons.get(match[0], match[0]), visible_text.fold_text(text))
+    if folded.isascii():
+        return folded
+    return chinese.sub(lambda match: f" {commons[match[0]]} ", folded)
+
+
+@cache
+def _commons() -> tuple[dict[str, str], re.Pattern[str]]:
+    """Return the common word of each word and of its forms, and a pattern of the Chinese words."""
+    commons: dict[str, str] = {}
+    chinese: list[str] = []
+    for line in _GROUPS.split("\n"):
+        common, *others = line.split() or [""]
+        for word in (common, *others):
+            if word.isascii():
+                commons |= dict.fromkeys(_forms(word), common)
+            else:
+                commons[word] = common
+                chinese.append(word)
+    longest_first = sorted(chinese, key=len, reverse=True)
+    return commons, re.compile("|".join(longest_first))
+
+
+def _forms(word: str) -> tuple[str, ...]:
+    """Return an English word with the endings of plurals and of regular verbs."""
+    base = word.removesuffix("e")
+    doubled = word + word[-1:]
+    endings = (f"{word}s", f"{word}es", f"{base}ed", f"{base}ing", f"{doubled}ed", f"{doubled}ing")
+    return (word, *endings, f"{word.removesuffix('y')}ies")
