@@ -28,6 +28,16 @@ BLOCKERS = [
     (KEYS, "Implementing the payment API client next.", True),
     (KEYS, "I'm still waiting for the payment API credentials.", False),
     (KEYS, "The payment API is blocked, so I will write the docs first.", False),
+    # Other words for what is blocked, and what only sounds alike.
+    ("schema change needs approval from Ann", "I altered the table this morning.", True),
+    ("Ann 还没批准索引变更", "我把表的索引改了。", True),
+    ("Ann 还没批准索引变更", "我先加了缓存，索引等 Ann 批准。", False),
+    ("no budget for new hardware", "I ordered two machines.", True),
+    ("no budget for new hardware", "I tuned the old servers.", False),
+    ("the client has not accepted the design", "I'm implementing the design now.", True),
+    ("the client has not accepted the design", "I read the design once more.", False),
+    ("pricing page must wait for legal", "The about page went online.", False),
+    ("do not touch the invoices before Friday", "I change the invoices on Friday.", False),
     (KEYS, "Once the payment API keys arrive I will deploy.", False),
     (KEYS, "The credentials for the payment API have arrived. I will deploy it tonight.", False),
     (

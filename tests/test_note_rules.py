@@ -428,7 +428,7 @@ def test_what_stands_after_a_number_and_what_is_nobodys(text: str, titles: list[
         "2026-01-12 10:22:01 worker: the job is blocked by a lock",
         'Traceback (most recent call last):\n  File "a.py", line 3, in run\n'
         "ValueError: timeout must be positive",
-        "java.lang.IllegalStateException: a connection must be open\n\tat com.acme.Db.run(Db:4)",
+        "java.lang.IllegalStateException: it must be open\n\tat com.acme.Db.run(Db.java:4)",
         "-# TODO: remove the flag\n+# Decision: keep the flag",
         "Option A: we use Kafka instead of SQS.",
         "方案一：我们用 Kafka，不用 SQS。",

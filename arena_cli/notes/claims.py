@@ -133,8 +133,8 @@ _PERIODS = frozenset(
 class Word(NamedTuple):
     """A word of a claim: its stem, as it was written, and what its place says of it.
 
-    `is_unit`: it belongs to an amount or a date. `follows_cue`: a word such as `use`, `in` or `是` comes before it, after which a thing has one
-    value.
+    `is_unit`: it belongs to an amount or a date. `follows_cue`: a word such as `use`, `in` or `是`
+    comes before it, after which a thing has one value.
     """
 
     stem: str

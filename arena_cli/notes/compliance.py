@@ -79,9 +79,11 @@ _SOLVED = (
     r"ok(?:ay)?|go|green light)|(?:is|are) (?:now )?(?:there|in place|activated)(?: now)?|"
     r"was activated|signed|delivered|approved|granted|passe[ds]|ended)\b|(?:已经?|都|全部|终于|"
     r"刚刚?|今天|昨天)[^，。,]{0,8}(?:解决|修复|就绪|到位|拿到|收到|下发|解除|恢复|签署|签字|批准|"
-    r"批|通过|提供|搞定|授权|开通|放行|签发|交付|发来|到货|续期|确认)|(?:解决|修复|拿到|收到|解除|"
+    r"批|通过|提供|搞定|授权|开通|放行|签发|解[冻封锁]|交付|发来|到货|续期|确认)|(?:解决|修复|"
+    r"拿到|收到|解除|"
     r"恢复|到位|"
-    r"搞定|通过|批|下来|开通|授权|到货|结束|放行|签发|续期|装好|换好|修好|补上|补好|给|有)了|"
+    r"搞定|通过|批|下来|开通|授权|到货|结束|放行|签发|解[冻封锁]|续期|装好|换好|修好|补上|补好|给|"
+    r"签|有)了|"
     r"已确认|加到|"
     r"不再(?:阻塞|卡)"
 )
@@ -115,6 +117,7 @@ _RESTS = (
     r"expired|allowed|supposed|stopp|paus|closed|translated"
 )
 _ACTS = (
+    r"\b(?:is|are) (?:now )?at 100 ?%|"
     rf"\b(?:i|we)(?:'ve| have|'m| am|'re| are|'ll| will)?(?: (?:just|already|now|also|"
     rf"simply))* (?!(?:{_NO_ACTS}))[a-z]{{2,}}\b|\A\W*(?:now |just |"
     rf"already )*(?!(?:{_NO_ACTS}))[a-z]+(?:ing|ed)\b|\b(?:is|are|was|were|got|"
@@ -139,6 +142,19 @@ _HOLDS_BACK = (
     r"\w+ )?(?:errors?|problems?|issues?|findings?))|n't\b|\b(?:if|would|could|should|might|"
     r"may)\b|不(?:会|能|要|再|可|应|宜|上线|部署|发布|发|做|合并|开始|用|下)|别|没有?|未|如果|若|"
     r"建议|是否|暂|[修问催]|回复|答复|核对|检查|整理|准备|讨论|评估|统计"
+)
+# The author looks at something, or speaks of it, and does nothing with it.
+_TALKS = (
+    r"\A\W*(?:i|we)(?:'ve| have)?(?: just| already| also| only| once)* (?:read|ask|review|check|"
+    r"look|"
+    r"call|request|schedul|fil(?:ed|ing)|draft|discuss|told|inform|remind|saw|watch|compar|"
+    r"evaluat)\w*\b(?!.*\band\b)|约了|提交|[交发]给[^，。,]{0,8}(?:审|确认|批)"
+)
+_GENERIC = frozenset(
+    map(
+        stem,
+        ("page", "service", "view", "job", "site", "system", "file", "list", "module", "version"),
+    )
 )
 _ACCEPTS = (
     r"\A\W*(?:on it|will do|got it|sure|understood|ok(?:ay)?,? (?:i'll|will|on it)|i'll (?:do|"
@@ -170,13 +186,16 @@ _BETWEEN = re.compile(
 )
 # Work of which a title says that it rests, and that a reply says was done.
 _WORK = frozenset(map(stem, ("deploy", "export", "import", "merge", "migrate")))
-_OTHER = r"\b(?:old|existing|current|previous|other|another)\b|旧的?|现有|其他|其它|另一?"
+_NEW = r"\bnew\b|新"
+_OLD = r"\b(?:old|existing|current|previous)\b|旧的?|现有|原有"
 # What must wait, in a folded title: after what is denied, or what something is missing for.
 _RESTING = re.compile(
-    r"\b(?:cannot|can't|can not|must not|may not|unable to|not allowed to|no \w+(?: \w+)? to|for|"
+    r"\b(?:cannot|can't|can not|must not|may not|unable to|not allowed to|do not|don't|"
+    r"(?:no one|nobody) (?:may|can|must)|about|no \w+(?: \w+)? to|for|"
     r"of|(?:not|n't)(?: yet)? [a-z]+ed|to be able to)\s+(?!by\b|yet\b|until\b)(?:the |our |a |an |"
     r"any )?(?P<en>[^,，;。.]+?)(?=\s+(?:until|before|without|because|while|till|is|are|has|have|"
-    r"does|do|from|by|after|as long)\b|[,，;。.]|\Z)|(?:不能|不得|不可以?|不许|禁止|无法|没法|"
+    r"does|do|from|by|after|during|as long)\b|[,，;。.]|\Z)|(?:不能|不得|不可以?|不许|禁止|无法|"
+    r"没法|"
     r"(?:还没有?|尚未|没有?|未)[\u4e00-\u9fff]{2})(?P<zh>[^，。,;]+)"
 )
 # The verb of what has not happened yet.
@@ -240,7 +259,7 @@ def ignored(
     living = [note for note in notes if note.is_living and note.kind in LEVELS]
     if not living:
         return []
-    answer, new_text = _FoldedText(reply), _FoldedText(new)
+    answer, new_text = _SplitText(reply), _SplitText(new)
     findings = ((note, _deciding_words(note, answer, new_text, agent)) for note in living)
     return [report(note, *words, language) for note, words in findings if words is not None]
 
@@ -252,7 +271,7 @@ def report(note: Note, sentence: str, words: str, language: str) -> IgnoredNote:
 
 
 def _deciding_words(
-    note: Note, reply: _FoldedText, new: _FoldedText, agent: str
+    note: Note, reply: _SplitText, new: _SplitText, agent: str
 ) -> tuple[str, str] | None:
     """Return the sentence that shows that the reply ignores the note, and the words to quote."""
     if note.kind == "blocker":
@@ -265,7 +284,7 @@ def _deciding_words(
     return (asking.text, asking.text) if asking and not _takes_up(note, reply) else None
 
 
-class _FoldedText:
+class _SplitText:
     """A text prepared for comparison with notes: its sentences, with their significant words."""
 
     def __init__(self, text: str) -> None:
@@ -279,7 +298,7 @@ class _FoldedText:
         return [index for index, words in enumerate(self.words) if words & words_wanted]
 
 
-def _goes_ahead_over(note: Note, reply: _FoldedText) -> Sentence | None:
+def _goes_ahead_over(note: Note, reply: _SplitText) -> Sentence | None:
     """Return the sentence that goes ahead despite the blocker, if there is one."""
     if _names(note, reply.folded):
         return None
@@ -334,10 +353,11 @@ def _has_happened(title: str, clauses: Sequence[str]) -> bool:
 
 
 def _is_act(clause: str) -> bool:
-    return _finds(_ACTS, clause) and not _finds(_HOLDS_BACK, clause)
+    is_held_back = _finds(_HOLDS_BACK, clause) or _finds(_TALKS, clause)
+    return not is_held_back and _finds(_ACTS, clause)
 
 
-def _acts_on(title: str, reply: _FoldedText) -> list[int]:
+def _acts_on(title: str, reply: _SplitText) -> list[int]:
     """Return the indexes of the sentences that do the work of a title, or act on its first word."""
     work = _concepts(title) & _WORK
     resting = _resting_words(title)
@@ -346,15 +366,20 @@ def _acts_on(title: str, reply: _FoldedText) -> list[int]:
         for index, sentence in enumerate(reply.sentences)
         if work & reply.words[index]
         or any(
-            _is_act(clause) and _is_about(resting, _concepts(clause)) and not _finds(_OTHER, clause)
+            _is_act(clause)
+            and _is_about(resting, _concepts(clause))
+            and not (_finds(_NEW, title) and _finds(_OLD, clause))
             for clause in _CLAUSE.split(sentence.shown)
         )
     ]
 
 
 def _is_about(resting: Sequence[frozenset[str]], words: frozenset[str]) -> bool:
-    """Return True if half of the words for something that rests are among these words."""
-    return any(len(each & words) * 2 >= len(each) for each in resting)
+    """Return True if half of the words for something that rests are among these words.
+
+    Words such as `page` alone do not tell things apart.
+    """
+    return any(len(each & words) * 2 >= len(each) and (each & words) - _GENERIC for each in resting)
 
 
 def _resting_words(title: str) -> list[frozenset[str]]:
@@ -383,7 +408,7 @@ def _quote(text: str) -> str:
     return cut_text(" ".join(text.split()), 60)
 
 
-def _contradiction(note: Note, text: _FoldedText) -> tuple[str, str] | None:
+def _contradiction(note: Note, text: _SplitText) -> tuple[str, str] | None:
     """Return the sentence that contradicts the conclusion, and its clause, if there is one."""
     claim = read_claim(note.title)
     if not claim.words or _names(note, text.folded):
@@ -413,14 +438,14 @@ def says_solved(notes: Sequence[Note], text: str) -> Iterator[tuple[Note, str]]:
     """Yield the notes that a text declares solved, each with the sentence that does so."""
     if not notes or not (_finds(_SOLVED, text) or _finds(_DONE, text)):
         return
-    folded = _FoldedText(text)
+    folded = _SplitText(text)
     for note in notes:
         sentence = _solved(note, folded)
         if sentence is not None:
             yield note, sentence
 
 
-def _solved(note: Note, text: _FoldedText) -> str | None:
+def _solved(note: Note, text: _SplitText) -> str | None:
     words = _concepts(note.title)
     for sentence, held in zip(text.sentences, text.words, strict=True):
         bears = shared(words, held) >= BEARS or _names(note, visible_text.fold_text(sentence.text))
@@ -434,7 +459,7 @@ def _solved(note: Note, text: _FoldedText) -> str | None:
     return None
 
 
-def _asks_for(note: Note, new: _FoldedText) -> Sentence | None:
+def _asks_for(note: Note, new: _SplitText) -> Sentence | None:
     """Return the sentence of the new messages that the next action is most about, if one is."""
     if not _bears(note, new) or _solved(note, new) is not None:
         return None
@@ -443,7 +468,7 @@ def _asks_for(note: Note, new: _FoldedText) -> Sentence | None:
     return new.sentences[shared_words.index(max(shared_words))]
 
 
-def _takes_up(note: Note, reply: _FoldedText) -> bool:
+def _takes_up(note: Note, reply: _SplitText) -> bool:
     words = _concepts(note.title)
     common = len(words & reply.all_words) / len(words) if words else 0.0
     if common >= TAKEN_UP or _names(note, reply.folded):
@@ -452,7 +477,7 @@ def _takes_up(note: Note, reply: _FoldedText) -> bool:
     return _finds(_ACCEPTS, first) or _finds(_REFERS, first)
 
 
-def _bears(note: Note, text: _FoldedText) -> bool:
+def _bears(note: Note, text: _SplitText) -> bool:
     words = _concepts(note.title)
     # Pairs of characters are more than words: some of them join two words.
     is_unspaced = sum(not word.isascii() for word in words) * 2 > len(words)

@@ -33,7 +33,7 @@ _MOST_ITEMS = 8
 _AROUND = " \t\u3000*_\"“”'。.!！;；,，、:："
 
 
-class _Statement(NamedTuple):
+class _NotedSentence(NamedTuple):
     kind: Kind
     words: str
     sentence: Sentence
@@ -80,7 +80,7 @@ def extract_by_rules(
 
 
 def _draft_statement(
-    statement: _Statement, by: str, source: str | None, roster: Roster | None
+    statement: _NotedSentence, by: str, source: str | None, roster: Roster | None
 ) -> Draft:
     sentence, title = statement.sentence.text.strip(), title_of(statement.words)
     return Draft(
@@ -115,7 +115,7 @@ def title_of(saying: str) -> str:
 
 def _find_statements(
     text: str, kinds: set[Kind], theirs: Sequence[tuple[Kind, UserPattern]]
-) -> Iterator[_Statement]:
+) -> Iterator[_NotedSentence]:
     sentences = list(split(text))
     heading = _Heading()
     is_speech = False
@@ -138,7 +138,7 @@ def _find_statements(
             or (following and following.goes_on and assertion.is_joke(following.shown))
         )
         if kind and not is_joke:
-            yield _Statement(kind, words, sentence)
+            yield _NotedSentence(kind, words, sentence)
 
 
 class _Heading:

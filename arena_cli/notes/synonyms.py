@@ -21,17 +21,17 @@ _GROUPS = """
     certificate cert tls ssl 证书
     change alter modify edit adapt amend 变更 修改 改动 改了 改掉 改成
     client customer 客户
-    cluster node 集群
+    cluster 集群
     config configuration setting 配置
     contract agreement 合同 协议
     database db table schema column row record 数据库 表结构 数据表
-    delete remove erase purge wipe clear 删除 删掉 删了 清空 清理
+    delete remove erase purge wipe 删除 删掉 删了 清空 清理
     deploy release ship publish rollout launch 部署 发布 上线 发版
     design mockup layout 设计
     document docs 文档
     export dump extract 导出
     image picture photo 镜像 图片
-    import load ingest 导入
+    import ingest 导入
     index 索引
     licence license 许可
     login signin sign-in log-in 登录 登陆
@@ -42,7 +42,8 @@ _GROUPS = """
     money budget fund 预算 经费
     partner supplier vendor 供应商 合作方
     payment pay charge checkout billing 支付 付款 收款 扣款
-    phone call telephone ring 电话
+    phone call telephone 电话
+    press journalist reporter media 媒体 记者
     price pricing 价格 定价
     production prod 生产环境 生产 线上
     run execute start 运行 执行
