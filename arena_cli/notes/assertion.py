@@ -121,17 +121,16 @@ def is_supposed(sentence: str, end: int | None = None) -> bool:
 
 
 def is_asserted(sentence: str, end: int, *, may_depend: bool = False) -> bool:
-    """Return True if what the words up to `end` say holds now, and for the speaker.
+    """Return True if what a sentence in lower case says up to `end` holds now, for the speaker.
 
     With `may_depend`, they may depend on a condition that no person has to meet: a rule does.
     """
-    folded = fold_case(sentence)
     condition = _PERSONAL if may_depend else _CONDITION
     return not (
-        _matches(_OVER, folded, len(folded))
-        or _matches(_OTHERS, folded, end)
-        or _matches(_SUPPOSED, folded, end)
-        or _matches(condition, folded, end)
+        _matches(_OVER, sentence, len(sentence))
+        or _matches(_OTHERS, sentence, end)
+        or _matches(_SUPPOSED, sentence, end)
+        or _matches(condition, sentence, end)
     )
 
 

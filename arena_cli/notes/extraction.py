@@ -210,10 +210,11 @@ def _marked(marked: phrases.Marked, sentence: Sentence, visible: str) -> tuple[K
 
 def _said(sentence: Sentence, visible: str, cued: Collection[Kind]) -> tuple[Kind | None, str]:
     """Return the kind of a phrase that the sentence asserts, and the words of the sentence."""
-    for kind in phrases.SAID_KINDS if cued else ():
-        # A question asserts nothing, but `can you ... by Friday?` to a member is a task.
-        if kind not in cued or (sentence.asks and (kind != "task" or "@" not in visible)):
-            continue
+    # A question asserts nothing, but `can you ... by Friday?` to a member is a task.
+    kinds = [kind for kind in phrases.SAID_KINDS if kind in cued]
+    if kinds and sentence.asks:
+        kinds = ["task"] if "task" in kinds and "@" in visible else []
+    for kind in kinds:
         match = phrases.find_saying(visible, kind)
         if match is None:
             continue

@@ -95,9 +95,9 @@ def _of_line(text: str, visible: str, start: int, end: int) -> Iterator[Sentence
     heading = _HEADING.match(visible, start, end) is not None
     item = bool(lead and _BULLET.search(lead[0])) and not heading
     box: bool | None = None
-    for pattern, done in ((_OPEN_BOX, False), (_DONE_BOX, True)):
+    for pattern, done in ((_OPEN_BOX, False), (_DONE_BOX, True)) if item else ():
         match = pattern.match(visible, first, end)
-        if item and match:
+        if match:
             first, box = match.end(), done
     goes_on = visible[start:first][:1].isspace() and not item
     while first < end:
