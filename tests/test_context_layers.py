@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -410,3 +411,25 @@ def test_a_note_that_is_superseded_or_archived_is_in_no_summary() -> None:
     assert "4711" in summary.without_replaced(text, gone)
     change = "# Key decisions\n- We use PostgreSQL 16 instead of MySQL 8"
     assert summary.without_replaced(change, gone) == change
+
+
+@pytest.mark.parametrize("text", ["", "Core goal: a shop", "Core goal: a shop. " * 400])
+@pytest.mark.parametrize("factor", [0.5, 1.0, 2.0])
+def test_usage_without_pins_and_notes_is_that_of_the_chosen_context(
+    text: str, factor: float
+) -> None:
+    head, told = a_head(1_200), a_history(50)
+    memory = Memory(text, 20, 20) if text else NOTHING
+    limits = window.Limits(factor)
+    room = window.room_for_messages(head, limits)
+    chosen = window.choose_context(head.agent_id, told, (), memory, room)
+    expected = window.sum_usage(head, told, memory, chosen, factor)
+    assert window.measure_usage(head.agent_id, head, told, memory, limits) == expected
+
+
+def test_the_two_hashes_of_a_message_are_those_of_its_two_forms() -> None:
+    message = a_history(3).after()[0]
+    own = message.model_copy(update={"role": "assistant"})
+    forms = render.message_digest(message), render.message_digest(own)
+    assert render.message_digests(message) == forms
+    assert forms[0] != forms[1]

@@ -61,7 +61,7 @@ class History:
         self._max_tokens = max_tokens
         self._messages: list[ShownMessage] = []
         self._seqs: list[int] = []
-        self._digests: list[str | None] = []
+        self._digests: list[tuple[str, str] | None] = []
         self._before: list[int] = []
         self._total = 0
         self._views: dict[str, _View] = {}
@@ -189,12 +189,12 @@ class History:
 
     def _as_shown(self, index: int, agent_id: str) -> tuple[ShownMessage, str]:
         message = self._messages[index]
-        if message.author_id == agent_id and message.author_type == "agent":
-            return _as_shown(message, agent_id)
-        hashed = self._digests[index]
-        if hashed is None:
-            hashed = self._digests[index] = render.message_digest(message)
-        return message, hashed
+        digests = self._digests[index]
+        if digests is None:
+            digests = self._digests[index] = render.message_digests(message)
+        if _is_own(message, agent_id):
+            return message.model_copy(update={"role": "assistant"}), digests[1]
+        return message, digests[0]
 
     def _forget(self, max_tokens: int) -> None:
         """Forget the messages that are out of reach, once they are half of those remembered."""
@@ -220,9 +220,13 @@ class History:
 
 def _as_shown(message: ShownMessage, agent_id: str) -> tuple[ShownMessage, str]:
     """Return a message as that agent is shown it, and its hash."""
-    if message.author_id == agent_id and message.author_type == "agent":
+    if _is_own(message, agent_id):
         message = message.model_copy(update={"role": "assistant"})
     return message, render.message_digest(message)
+
+
+def _is_own(message: ShownMessage, agent_id: str) -> bool:
+    return message.author_id == agent_id and message.author_type == "agent"
 
 
 def _weight(message: ShownMessage) -> int:

@@ -299,6 +299,17 @@ _MESSAGE_FIELDS = ("author_id", "author_name", "author_type", "content", "role")
 
 def message_digest(message: ShownMessage) -> str:
     """Return the hash of one message as an agent is shown it, in hexadecimal."""
+    return _sha256(_message_fields(message))
+
+
+def message_digests(message: ShownMessage) -> tuple[str, str]:
+    """Return the hashes of a message as other agents, and as its author, are shown it."""
+    fields = _message_fields(message)
+    return _sha256(fields), _sha256({**fields, "role": _canonical("assistant")})
+
+
+def _message_fields(message: ShownMessage) -> dict[str, str]:
+    """Return the fields of a message that are hashed, in canonical form."""
     fields = {name: _canonical(getattr(message, name)) for name in _MESSAGE_FIELDS}
     if message.mentions:
         fields["mentions"] = _canonical(message.mentions)
@@ -308,7 +319,7 @@ def message_digest(message: ShownMessage) -> str:
         fields["attachments"] = _canonical([_attachment(item) for item in message.attachments])
     if message.structured:
         fields["structured"] = _canonical([_shape_fields(item) for item in message.structured])
-    return _sha256(fields)
+    return fields
 
 
 class HeadDigest:

@@ -193,8 +193,7 @@ def aborted(turn: Turn, team: Team) -> bool:
     """Return True if an agent whose failure ends the chain failed in this turn."""
     return any(
         done.status in ("error", "timeout") and _on_failure(done.agent, team) == "abort"
-        for done in map(turn.result, turn.called)
-        if done is not None
+        for done in turn.results()
     )
 
 

@@ -76,7 +76,7 @@ _SPEECH = (
     r"answer(?:s|ed)|repl(?:y|ies|ied)|quotes?|told (?:me|us))\b[^:：.!?]{0,20}[:：](?!//)",
     r"(?<!我)(?<!我们)(?:说|写|写着|写道|表示|声称|讲|回复|答复|原文|原话)(?:是|的是)?[:：]",
 )
-_CODE = re.compile(
+_CODE = (
     r"\s*(?://|/\*|\*/|<!--|#[ \t]*(?:TODO|FIXME|XXX|HACK|NOTE)\b|--[ \t]*(?:TODO|FIXME)\b)|"
     r"\s*[\w.\[\]'\"]+[ \t]*(?:=|\+=|:=)[ \t]*\S[^#\r\n]*(?:#|//)[ \t]|\s*(?:assert|return|def|"
     r"class|import|from|const|let|var|elif|while|for|if)\b[^\r\n]*(?:[ \t]#[ \t]|[ \t]//[ \t]|"
@@ -89,9 +89,14 @@ _CODE = re.compile(
 _CODE_SIGN = re.compile(r"[/*<#;{}:(]|--")
 
 
+@cache
+def _code() -> re.Pattern[str]:
+    return re.compile(_CODE)
+
+
 def is_code(line: str) -> bool:
     """Return True if a line outside of a code block looks like code or a comment in code."""
-    return _CODE_SIGN.search(line) is not None and _CODE.match(line) is not None
+    return _CODE_SIGN.search(line) is not None and _code().match(line) is not None
 
 
 def is_joke(sentence: str) -> bool:

@@ -10,7 +10,7 @@ import contextlib
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from arena_cli import errors, protocol
@@ -249,7 +249,7 @@ requirement, task, issue, conclusion, blocker, next_action, reference, pit) and 
 
 _KEYS = ("kind", "title", "tags", "aliases", "importance", "owner")
 _IGNORED = ("status", "id", "source", "created", "updated", "by")
-_BLOCK = re.compile(r"(?P<run>`{3,}|~{3,})[ \t]*note[ \t]*\r?\n", re.IGNORECASE)
+_BLOCK = r"(?P<run>`{3,}|~{3,})[ \t]*note[ \t]*\r?\n"
 _CLOSING = re.compile(r"[ \t]*(?P<run>`{3,}|~{3,})[ \t]*\r?\n?\Z")
 _BEFORE = re.compile(r"[ \t]*(?:(?:[-+*]|[0-9]{1,9}[.)])[ \t]+)*\Z")
 _ENTRY = re.compile(r"[ \t]*(?P<key>\w+)[ \t]*[:：][ \t]*(?P<value>.*)\Z")
@@ -304,7 +304,7 @@ def _blocks(content: str) -> Iterator[Mapping[str, Any]]:
     if "note" not in content.lower():
         return
     for start, end in visible_text.find_hidden_spans(content):
-        opening = _BLOCK.match(content, start, end)
+        opening = _block().match(content, start, end)
         line_start = content[content.rfind("\n", 0, start) + 1 : start]
         if not opening or not _BEFORE.match(line_start):
             continue
@@ -315,6 +315,11 @@ def _blocks(content: str) -> Iterator[Mapping[str, Any]]:
             lines.pop()
         indent = len(line_start.expandtabs())
         yield _read([_dedented(line, indent) for line in lines])
+
+
+@cache
+def _block() -> re.Pattern[str]:
+    return re.compile(_BLOCK, re.IGNORECASE)  # so it takes milliseconds to compile
 
 
 def _dedented(line: str, indent: int) -> str:

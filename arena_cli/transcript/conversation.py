@@ -135,12 +135,10 @@ class Turn:
 
     def results(self) -> list[ReplyFinished]:
         """Return the replies that ended, in order of call."""
-        ended = []
-        for agent in self.called if self.replies else ():
-            reply = self.replies.get(agent)
-            if reply is not None and reply.finished is not None:
-                ended.append(reply.finished)
-        return ended
+        if not self.replies:
+            return []
+        replies = map(self.replies.get, self.called)
+        return [end for reply in replies if reply and (end := reply.finished)]
 
     def ends(self) -> list[ReplyFinished]:
         """Return every end of a reply, those that were cancelled too."""
