@@ -353,7 +353,7 @@ class HeadDigest:
         """Return the hash of one input, in hexadecimal."""
         fields = {**self._common, "invocation": _canonical(invocation), "turn": str(turn)}
         if memory_context is not None:
-            fields["memory_context"] = _canonical(memory_context)
+            fields["memory_context"] = _canonical_memory(memory_context)
         if prefer_concise:
             fields["prefer_concise"] = "true"
         if mentioned_by:
@@ -375,6 +375,12 @@ def input_digest(input: AgentInput) -> str:
         memory_context=input.memory_context,
         prefer_concise=input.prefer_concise,
     )
+
+
+@lru_cache(maxsize=16)
+def _canonical_memory(memory: str) -> str:
+    """Return a text of the memory in canonical form; a long summary is the same in many calls."""
+    return _canonical(memory)
 
 
 @lru_cache(maxsize=64)

@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from arena_cli.context import summary, window
+from arena_cli.context import summary, summary_checks, window
 from arena_cli.context.summary import PinnedFact, Replaced, Sections
+from arena_cli.context.summary_checks import Sources
 from arena_cli.context.tokens import estimate
 from arena_cli.engine import call, plan
 from arena_cli.engine.plan import Room
@@ -24,9 +25,6 @@ from arena_cli.transcript.events import Compacted, ContextUsage
 from arena_cli.transcript.state import Fold
 from arena_cli.util.text import cut_text
 from arena_cli.workspace.models import Member
-
-if TYPE_CHECKING:
-    from arena_cli.context.summary_checks import Sources
 
 Level = Literal["warning", "saturated"]
 
@@ -73,8 +71,6 @@ class _Old:
 
     def too_long(self, text: str) -> str:
         """Explain why a summary is too long; return "" if it is not."""
-        from arena_cli.context import summary_checks  # noqa: PLC0415 - most sessions have none
-
         tokens = estimate(summary.without_message_ids(text))
         earlier = estimate(self.earlier)
         return summary_checks.find_length_fault(self.tokens, earlier, tokens, self.most_shown)
@@ -310,8 +306,6 @@ async def _ask(
     `before` is the attempt so far; if it is invalid, the agent is asked again, with the reason.
     `checked` is None if further parts follow.
     """
-    from arena_cli.context.summary_checks import Sources  # noqa: PLC0415
-
     question = summary.question(
         batch,
         summary.without_message_ids(before.text),
@@ -367,8 +361,6 @@ def _parts(
 
 def _checked(answer: str, sources: Sources, old: _Old | None, room: Room) -> tuple[str, str]:
     """Return a summary in arena's form, and why it is invalid; `old` is None for a part."""
-    from arena_cli.context import summary_checks  # noqa: PLC0415
-
     if not answer.strip():
         return "", "it is empty"
     sections = summary.parse_summary(answer)
