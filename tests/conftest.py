@@ -30,7 +30,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 @pytest.fixture(autouse=True)
 def _no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call, "FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr(call, "compute_backoff", lambda *_: 0.001)
 
 
 @pytest.fixture(autouse=True)

@@ -267,7 +267,7 @@ QUIET: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ),
     ("keywords", {"response": {"keywords": ["a", "b"]}}, {"response": {"keywords": ["b", "a"]}}),
     ("may_mention", {"may_mention": ["dev", "ops"]}, {"may_mention": ["ops", "dev"]}),
-    ("team's rules", {}, {"on_failure": "skip", "retries": 2, "timeout_s": 120}),
+    ("team's rules", {}, {"on_failure": "skip", "retries": 3, "timeout_s": 120}),
     ("context", {}, {"context": {"window_tokens": 32000, "max_output_tokens": 2000}}),
     ("prompt", {"role_prompt": "Be brief."}, {"role_prompt": "Be brief.\n"}),
     ("prompt's end", {"role_prompt": "Be brief.\n"}, {"role_prompt": "Be brief.\n\n"}),
@@ -315,7 +315,7 @@ def test_a_default_of_an_adapter_that_is_written_out_is_no_drift(
 def test_defaults_of_the_team_and_another_title_are_no_drift(stage: Stage) -> None:
     record(stage)
     stage.team(max_responders=5, memory={"shown": 6}, selection="none")
-    text = HI.replace("S\n", "Another title\nconfig: {retries: 2}\ntags: [new]\n")
+    text = HI.replace("S\n", "Another title\nconfig: {retries: 3}\ntags: [new]\n")
     assert play(stage, "replay", text).drift == []
 
 

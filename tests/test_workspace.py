@@ -504,7 +504,7 @@ def test_fill_leaves_the_fields_of_scripted_texts_alone() -> None:
 
 
 CONTROL = "approvals budget rules corrections breaker rejection_rate failures pause_s"
-LATER = f"{CONTROL} retry_delay_s intent simple goals exchange learning"
+LATER = f"{CONTROL} intent simple goals exchange learning"
 ACTING = "inputs query output tools mcp run workdir may_ask lane fallback"
 LEADING = (
     "mode supervisor planner replans approve_plan fallback_agent min_confidence lanes "
@@ -554,13 +554,30 @@ def test_a_key_of_a_team_that_is_not_built_and_misplaced_says_both(
     assert f"`{key}` belongs under `config`, and is not implemented yet; remove it" in done.stderr
 
 
-def test_an_on_failure_by_class_of_error_is_not_built(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("{default: replan}", "on_failure.default: `replan` is not implemented yet"),
+        ("{refused: abrot}", "on_failure.refused: must be one of skip, retry, abort, not `abrot`"),
+        ("{timeuot: skip}", "on_failure.timeuot: unknown key"),
+        ("abrot", "on_failure: must be one of skip, retry, abort, not `abrot`"),
+        ("[skip]", "on_failure: must be "),
+        ("3", "on_failure: must be "),
+    ],
+)
+def test_a_wrong_on_failure_is_an_error_with_its_line(
+    tmp_path: Path, value: str, problem: str
+) -> None:
     program = Program(tmp_path)
-    program.agent("b", {"say": "ok"}, on_failure={"default": "retry", "timeout": "skip"})
+    program.file(
+        "agents/b.yaml",
+        f"agent_id: b\nadapter: {{type: scripted, replies: []}}\non_failure: {value}\n",
+    )
+    program.file("agents/teams/t.yaml", f"team: t\nmembers: [b]\nconfig:\n  on_failure: {value}\n")
     done = program.run("agents", "check")
     assert done.code == 2
-    assert "on_failure: a mapping is not implemented yet" in done.stderr
-    assert "write skip, retry, abort" in done.stderr
+    assert f"agents/b.yaml:3: {problem}" in done.stderr
+    assert f"agents/teams/t.yaml:4: config.{problem}" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from arena_cli.adapters.runtime import Answer, Heard
 from arena_cli.context import tokens
-from arena_cli.engine import plan
+from arena_cli.engine import plan, rules
 from arena_cli.engine.plan import Planned, Room
 from arena_cli.errors import (
     AgentError,
@@ -23,13 +23,14 @@ from arena_cli.errors import (
     AgentProtocolError,
     AgentRefused,
     AgentTimeout,
+    AgentUnavailable,
     DiskRefused,
 )
 from arena_cli.protocol import AgentInput, AgentOutput, Message, ShownMessage, StatusEvent, Usage
 from arena_cli.transcript.events import ReplyFinished, ReplyStarted, ReplyStatus, StatusReported
 from arena_cli.transcript.log import Stamp
 from arena_cli.transcript.state import FITS
-from arena_cli.util.clock import Clock, format_timestamp
+from arena_cli.util.clock import format_timestamp
 from arena_cli.workspace import visible_text
 from arena_cli.workspace.mentions import Roster, parse_mentions, resolve_mentions
 from arena_cli.workspace.models import Member, Team
@@ -167,8 +168,8 @@ def resolve_calls(
     )
 
 
-FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 30.0
+_MOST_DOUBLED = 64
 LONGEST_RETRY_AFTER_S = 60.0
 
 # What an agent that is told too much is shown instead, and how often it is tried.
@@ -189,6 +190,8 @@ class _Ending:
     answer: Answer | None = None
     agent_session: dict[str, object] | None = None
     metadata: dict[str, object] = field(default_factory=dict)
+    error_code: str | None = None
+    retryable: bool | None = None
 
 
 def announce(planned: Planned, room: Room) -> None:
@@ -233,23 +236,23 @@ async def run(planned: Planned, room: Room) -> None:
 
 async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) -> _Ending:
     if planned.member is None:
-        return _Ending("error", f"{planned.agent} is no longer in the team")
-    config = room.scene.team.config
-    profile = planned.member.profile
+        problem = f"{planned.agent} is no longer in the team"
+        return _Ending("error", problem, error_code=AgentUnavailable.kind, retryable=False)
     limit = plan.limit_s(planned.member, room.scene.team)
-    retries = 0
-    if (profile.on_failure or config.on_failure) == "retry":
-        retries = config.retries if profile.retries is None else profile.retries
     ends_at = began + limit
     while True:
         seconds_left = ends_at - room.clock.monotonic()
         try:
             answer = await _attempt(planned, planned.member, room, heard, seconds_left)
         except AgentError as error:
-            if not await _may_try_again(error, planned, room, ends_at, retries):
+            if not await _may_try_again(error, planned, planned.member, room, ends_at):
                 status: ReplyStatus = "timeout" if isinstance(error, AgentTimeout) else "error"
                 return _Ending(
-                    status, str(error), metadata={**heard.metadata(failed=True), **error.metadata}
+                    status,
+                    str(error),
+                    metadata={**heard.metadata(failed=True), **error.metadata},
+                    error_code=error.kind,
+                    retryable=error.again and not isinstance(error, AgentRefused),
                 )
             planned.failed += 1
             planned.attempt += 1
@@ -274,14 +277,16 @@ async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) ->
 
 
 async def _may_try_again(
-    error: AgentError, planned: Planned, room: Room, ends_at: float, retries: int
+    error: AgentError, planned: Planned, member: Member, room: Room, ends_at: float
 ) -> bool:
     """Shorten an input that was too long, or wait before a retry; return False if neither helps."""
     if isinstance(error, AgentRefused) and error.overflow:
         if planned.shrunk < _MOST_SHRUNK and _smaller(planned, room):
             return True
         error.mend = _TOO_MUCH.format(planned.input_tokens, _attached(planned))
-    wait = _wait_before_retry(error, planned.failed - planned.shrunk, retries, room.clock)
+    if rules.choose_strategy(member, room.scene.team, error.kind) != "retry":
+        return False
+    wait = _wait_before_retry(error, planned.failed - planned.shrunk, member, room)
     if wait is None or wait >= ends_at - room.clock.monotonic():
         return False
     await room.clock.sleep(wait)
@@ -342,19 +347,26 @@ def _read_silence(answer: Answer, member: Member, room: Room, heard: Heard) -> A
         raise
 
 
-def _wait_before_retry(error: AgentError, failed: int, retries: int, clock: Clock) -> float | None:
+def _wait_before_retry(error: AgentError, failed: int, member: Member, room: Room) -> float | None:
     """Return the seconds to wait before the next attempt; None if there is none.
 
-    The wait doubles from 0.5 s to 30 s; half of it is random. `Retry-After` is used if it is at
-    most 60 s; for a longer one there is no further attempt (RFC 9110, section 10.2.3).
+    The wait doubles from `retry_delay_s` to 30 s; half of it is random. `Retry-After` is used if it
+    is at most 60 s; for a longer one there is no further attempt (RFC 9110, section 10.2.3).
     """
+    config, profile = room.scene.team.config, member.profile
+    retries = config.retries if profile.retries is None else profile.retries
     if failed >= retries or not error.again or isinstance(error, AgentRefused):
         return None
     retry_after_s = error.retry_after if isinstance(error, AgentOverloaded) else None
     if retry_after_s is not None:
         return retry_after_s if retry_after_s <= LONGEST_RETRY_AFTER_S else None
-    wait = min(FIRST_WAIT_S * float(2**failed), LONGEST_WAIT_S)
-    return wait / 2 + clock.jitter() * wait / 2
+    wait = compute_backoff(profile.retry_delay_s or config.retry_delay_s, failed)
+    return wait / 2 + room.clock.jitter() * wait / 2
+
+
+def compute_backoff(delay_s: float, failed: int) -> float:
+    """Return the longest wait before a retry, in seconds, after `failed` retries."""
+    return min(delay_s * 2.0 ** min(failed, _MOST_DOUBLED), max(delay_s, LONGEST_WAIT_S))
 
 
 def _report(status: StatusEvent, planned: Planned, room: Room) -> None:
@@ -396,6 +408,8 @@ def _finish(planned: Planned, room: Room, heard: Heard, began: float, ending: _E
         latency_ms=latency,
         attempts=planned.attempt,
         error=ending.error,
+        error_code=ending.error_code,
+        retryable=ending.retryable,
         agent_session=ending.agent_session,
         metadata=ending.metadata,
     )

@@ -15,7 +15,7 @@ from arena_cli.transcript.conversation import Chain, Turn
 from arena_cli.transcript.events import End, PassedOver, Phase
 from arena_cli.workspace import relevance
 from arena_cli.workspace.mentions import Roster
-from arena_cli.workspace.models import Team
+from arena_cli.workspace.models import FailureRules, FailureStrategy, Member, Team
 
 NO_PLACE = "no place left"
 
@@ -192,14 +192,20 @@ def mentioners(turn: Turn, due: Iterable[str]) -> dict[str, list[str]]:
 def aborted(turn: Turn, team: Team) -> bool:
     """Return True if an agent whose failure ends the chain failed in this turn."""
     return any(
-        done.status in ("error", "timeout") and _on_failure(done.agent, team) == "abort"
+        done.status in ("error", "timeout")
+        and choose_strategy(team.member(done.agent), team, done.error_code or done.status)
+        == "abort"
         for done in turn.results()
     )
 
 
-def _on_failure(agent: str, team: Team) -> str:
-    member = team.member(agent)
-    return (member.profile.on_failure if member else None) or team.config.on_failure
+def choose_strategy(member: Member | None, team: Team, error_code: str) -> FailureStrategy:
+    """Return what follows a failure of that class: by the agent, else by the team."""
+    for rules in (member.profile.on_failure if member else None, team.config.on_failure):
+        strategy = rules.choose(error_code) if isinstance(rules, FailureRules) else rules
+        if strategy is not None:
+            return strategy
+    return "skip"
 
 
 def decide_end(chain: Chain, team: Team) -> tuple[End, tuple[str, ...]]:

@@ -189,6 +189,8 @@ class ReplyFinished(Event):
     """A reply is over. `next_mentions` are the ids that it calls; `latency_ms` in milliseconds.
 
     `refused` are the agents that it may not call, `refused_actions` the actions it was not allowed.
+    `error_code` is the class of an error (`AgentError.kind`); `retryable` tells whether another
+    attempt may succeed.
     """
 
     type: Literal["reply_finished"] = "reply_finished"
@@ -206,6 +208,12 @@ class ReplyFinished(Event):
     latency_ms: Annotated[int, Volatile] = 0
     attempts: Annotated[int, Volatile] = 1
     error: Annotated[str | None, Derived] = None
+    error_code: Annotated[str | None, Derived] = Field(
+        default=None, exclude_if=lambda code: code is None
+    )
+    retryable: Annotated[bool | None, Derived] = Field(
+        default=None, exclude_if=lambda retryable: retryable is None
+    )
     agent_session: Annotated[dict[str, Any] | None, Volatile] = None
     metadata: Annotated[dict[str, Any], Volatile] = {}
 

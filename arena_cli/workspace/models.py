@@ -36,8 +36,8 @@ def read_keys(text: str) -> frozenset[str]:
 
 # Keys of the format that are not built yet: control, agents that act, exchanges, learning.
 _LATER = read_keys(
-    "approvals breaker budget corrections exchange failures goals intent learning on_failure:{} "
-    "pause_s rejection_rate retry_delay_s rules simple"
+    "approvals breaker budget corrections exchange failures goals intent learning "
+    "pause_s rejection_rate rules simple"
 )
 _LATER_OF_AGENT = _LATER | read_keys(
     "fallback inputs lane may_ask mcp output query run tools workdir"
@@ -47,7 +47,7 @@ _LATER_OF_TEAM = _LATER | read_keys(
     "supervisor task_depth_limit workdir"
 )
 
-OnFailure = Literal["skip", "retry", "abort"]
+FailureStrategy = Literal["skip", "retry", "abort"]
 Selection = Literal["relevance", "ask", "none"]
 Durability = Literal["fsync", "flush"]
 Language = language.Language
@@ -101,6 +101,34 @@ class ContextSettings(FileShape):
     max_output_tokens: int = Field(default=2_000, ge=1)
 
 
+def _strategy() -> Any:
+    return Field(default=None, exclude_if=lambda strategy: strategy is None)
+
+
+class FailureRules(FileShape):
+    """What follows a failure, by its class; `default` is for the classes that are left out."""
+
+    not_built: ClassVar[frozenset[str]] = frozenset(
+        f"{name}: replan"
+        for name in ("default", "timeout", "refused", "overloaded", "unavailable", "protocol")
+    )
+
+    default: FailureStrategy | None = _strategy()
+    timeout: FailureStrategy | None = _strategy()
+    refused: FailureStrategy | None = _strategy()
+    overloaded: FailureStrategy | None = _strategy()
+    unavailable: FailureStrategy | None = _strategy()
+    protocol: FailureStrategy | None = _strategy()
+
+    def choose(self, error_code: str) -> FailureStrategy | None:
+        """Return the strategy for a class of error; None if no key names it."""
+        by_class: dict[str, FailureStrategy | None] = dict(self)
+        return by_class.get(error_code) or self.default
+
+
+OnFailure = FailureStrategy | FailureRules
+
+
 class AgentProfile(FileShape):
     """`agents/<agent_id>.yaml`. `adapter` is checked by the kind that its `type` names.
 
@@ -124,6 +152,7 @@ class AgentProfile(FileShape):
     context: ContextSettings = Field(default_factory=ContextSettings)
     on_failure: OnFailure | None = None
     retries: int | None = Field(default=None, ge=0)
+    retry_delay_s: float | None = Field(default=None, gt=0)
     timeout_s: float | None = Field(default=None, gt=0)
     may_mention: list[str] | None = None
     watch: list[Glob] = []
@@ -221,7 +250,8 @@ class TeamConfig(FileShape):
     re_invoke_already_replied: bool = False
     agents_may_mention_all: bool = False
     on_failure: OnFailure = "skip"
-    retries: int = Field(default=2, ge=0)
+    retries: int = Field(default=3, ge=0)
+    retry_delay_s: float = Field(default=1, gt=0, exclude_if=lambda delay: delay == 1)
     silence: list[Annotated[str, Field(pattern=r"\S")]] = Field(
         default=[*SILENCE], exclude_if=lambda markers: markers == [*SILENCE]
     )

@@ -326,6 +326,10 @@ class _Explainer:
         plausible = [errors for name, errors in branches.items() if name not in wrong_branches]
         if plausible:
             return [self._fault(error) for error in _innermost(min(plausible, key=len))]
+        words = [error for error in wrong_kinds if error.kind == "literal_error"]
+        others = {error.kind for error in wrong_kinds if error not in words}
+        if len(words) == 1 and isinstance(words[0].value, str) and others <= {"model_type"}:
+            return [self._wrong_word(words[0])]
         kinds = dict.fromkeys(map(self._expected, wrong_kinds))
         expected = " or ".join(filter(None, kinds))
         return [self._wrong_kind(union_path, expected, group[0].value)]

@@ -142,6 +142,10 @@ def _setting(agent: str | None, path: str, old_value: Any, new_value: Any) -> Dr
     )
 
 
+_FORMER_RETRIES = 2
+"""The default of `retries` in recordings of an earlier arena."""
+
+
 def _rules(case: CaseRecord, tape: Tape) -> Iterator[Drift]:
     """Yield the drift of the team's rules since its main session was recorded."""
     recorded, current = _opening(case, tape)
@@ -153,6 +157,8 @@ def _rules(case: CaseRecord, tape: Tape) -> Iterator[Drift]:
     )
     for key in old_rules | new_rules:
         then, today = old_rules.get(key), new_rules.get(key)
+        if key == "retries" and (then, today) == (_FORMER_RETRIES, defaults[key]):
+            continue
         is_nested = isinstance(then, dict) and isinstance(today, dict)
         path = f"config.{key}"
         pairs = settings.within(path, then, today) if is_nested else [(path, then, today)]

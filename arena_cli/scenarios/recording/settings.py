@@ -85,7 +85,7 @@ def record(member: Member, redactor: Redactor) -> dict[str, Any]:
     for name in names:
         value = getattr(profile, name)
         if value not in (None, []):
-            line[name] = value
+            line[name] = value.model_dump() if isinstance(value, BaseModel) else value
     return line
 
 
