@@ -1,7 +1,8 @@
 """Measure how many facts of natural conversations an agent is still shown when it is asked.
 
-    python benchmarks/memory_natural.py            # the conversations used for tuning
-    python benchmarks/memory_natural.py --judge    # those kept apart
+    python benchmarks/memory_natural.py                    # the conversations used for tuning
+    python benchmarks/memory_natural.py --set judge        # those kept apart
+    python benchmarks/memory_natural.py --set field-judge  # of the second author, kept apart
 
 Each conversation (benchmarks/data/natural) is played through a real session: people send their
 messages, agents say theirs. Then each question is sent, each from the same state, and the agent's
@@ -44,7 +45,12 @@ from arena_cli.workspace.models import (
 )
 
 DATA = Path(__file__).parent / "data" / "natural"
-JUDGE = frozenset({"en-radio", "zh-warehouse", "mix-app"})
+SETS = {
+    "tune": ("en-bakery", "mix-game", "zh-clinic"),
+    "judge": ("en-radio", "mix-app", "zh-warehouse"),
+    "field-tune": ("field-en-vet", "field-mix-studio", "field-zh-trip"),
+    "field-judge": ("field-en-theatre", "field-zh-depot"),
+}
 WINDOWS = (1_500, 3_000, 6_000, 9_000)
 RESERVED = 200
 SUMMARIZER = "scribe"
@@ -330,17 +336,13 @@ def _tokens(input: AgentInput) -> int:
 def main() -> None:
     """Print a line for each conversation and window, and the sums."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--judge", action="store_true", help="Use those kept apart.")
+    parser.add_argument("--set", choices=SETS, default="tune", help="Use these conversations.")
     parser.add_argument("--agent", action="store_true", help="Let an agent summarise.")
     parser.add_argument("--windows", type=int, nargs="+", default=WINDOWS)
     parser.add_argument("names", nargs="*", help="Use only these conversations.")
     options = parser.parse_args()
-    paths = [
-        path
-        for path in sorted(DATA.glob("*.yaml"))
-        if ((path.stem in JUDGE) == options.judge) and path.stem in (options.names or [path.stem])
-    ]
-    conversations = [Conversation.read(path) for path in paths]
+    names = options.names or SETS[options.set]
+    conversations = [Conversation.read(DATA / f"{name}.yaml") for name in names]
     if len(conversations) > 1:
         conversations.append(Conversation.join(conversations))
     for window_tokens in options.windows:

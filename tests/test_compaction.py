@@ -414,3 +414,61 @@ def test_an_earlier_summary_is_taken_up() -> None:
 def test_nothing_said_gives_nothing() -> None:
     assert extractive.summarize([], {}, (), 100) == {}
     assert extractive.summarize([said(1, "\u200b", "dev"), said(2, "```\ncode\n```")], {}, (), 9)
+
+
+def test_what_is_new_follows_the_earlier_summary() -> None:
+    earlier = {extractive.GOAL: ["the shop"], "key_decisions": ["a", "b"], "important_facts": ["c"]}
+    text = write_summary(earlier, "en")
+    longer = write_summary({**earlier, "key_decisions": ["a", "b", "d"]}, "en", text)
+    assert longer.startswith(text)
+    assert parse_summary(longer) == {**earlier, "key_decisions": ["a", "b", "d"]}
+
+
+def test_an_earlier_summary_without_its_last_item_stays_the_beginning() -> None:
+    earlier = {extractive.GOAL: ["the shop"], "key_decisions": ["a", "b"], "important_facts": ["c"]}
+    text = write_summary(earlier, "en")
+    changed = {extractive.GOAL: ["the shop"], "key_decisions": ["a", "b", "d"]}
+    assert write_summary(changed, "en", text) == (
+        "# Core goal\n- the shop\n# Key decisions\n- a\n- b\n# Key decisions\n- d"
+    )
+
+
+def test_a_summary_of_which_the_beginning_is_gone_is_written_in_order() -> None:
+    decisions = [f"decision {number}" for number in range(20)]
+    text = write_summary({extractive.GOAL: ["the shop"], "key_decisions": decisions}, "en")
+    changed = {extractive.GOAL: ["the shop"], "key_decisions": [*decisions[1:], "d"]}
+    assert write_summary(changed, "en", text) == write_summary(changed, "en")
+
+
+def test_a_full_summary_keeps_its_items_while_new_ones_have_room() -> None:
+    ports = [f"The port of host {at} is {4000 + at}." for at in range(8)]
+    earlier = {extractive.GOAL: ["the hosts"], "important_facts": ports}
+    messages = [said(9, "The budget is 900 euros per month, owned by Dana.")]
+    roomy = extractive.summarize(messages, earlier, (), 400)
+    assert roomy["important_facts"][:8] == ports
+    assert "900" in str(roomy)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("Backups go to a spare drive labelled Bruno.",
+         "Bruno clicks. Please point the backups at the bucket in Frankfurt instead."),
+        ("We pay Textbird for the texts.", "textbird got dear. From now on Pingwell sends them."),
+    ],
+)  # fmt: skip
+def test_a_correction_may_name_the_old_value_in_lower_case_or_first(
+    earlier: str, later: str
+) -> None:
+    sections = extractive.summarize([said(1, earlier), said(2, later)], {}, (), 400)
+    text = write_summary(
+        {name: sections[name] for name in sections if name != extractive.GOAL}, "en"
+    )
+    assert earlier not in text
+
+
+def test_an_abbreviation_ends_no_sentence() -> None:
+    sections = extractive.summarize(
+        [said(1, "The parrot belongs to Mr. Pickles, who lives in Leeds.")], {}, (), 400
+    )
+    assert "The parrot belongs to Mr. Pickles, who lives in Leeds." in str(sections)

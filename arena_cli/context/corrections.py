@@ -44,7 +44,8 @@ _PATTERNS = {
         r"|eur\b|万?元|万?欧元|万?美元|块钱|万(?!个|人|条|次))"
     ),
     "share": rf"{_NUMBER} ?(?:%|percent\b)|百分之{_HAN}+|万分之{_HAN}+|{_HAN}成",
-    "count": rf"{_NUMBER} ?(?:{_UNITS})|{_HAN}+(?:{_UNITS})|\b(?:{_NUMBER}|{_FEW}) [a-z]+",
+    "count": rf"{_NUMBER} ?(?:{_UNITS})|(?!一[个条次份件块下天]){_HAN}+(?:{_UNITS})"
+    rf"|\b(?:{_NUMBER}|{_FEW}) [a-z]+",
     "number": rf"(?<![\w.]){_NUMBER}\+?(?![\w])",
     "name": r"(?<![\w./@\\-])[A-Z][A-Za-z0-9_]*[#+]*(?:[ -][A-Z][A-Za-z0-9]+)*",
 }
@@ -85,10 +86,11 @@ _CHANGE = re.compile(
     rf"{_ENDED}|\binstead\b|\band not\b|\bafter all\b|\bscratch that\b|\bcorrection\b|\bturns out\b"
     r"|\b(?:changed|moved|switched|migrated|replac\w+|swapped|renamed|corrected|revised"
     r"|updated|raised|lowered|cut|reduced|increased|extended|shortened|postponed|delayed"
-    r"|brought forward|rescheduled|slipped)\b|\b(?:put|push(?:ed)?) (?:off|back)\b"
+    r"|brought forward|rescheduled|slipped|takes? over|took over|taking over)\b"
+    r"|\b(?:put|push(?:ed)?) (?:off|back)\b"
     r"|\b(?:from|as of) now on\b|\bwon't\b"
-    r"|改[为成到用由叫]|换[成了到为]|[替取]代|推[迟后]|提前|顺延|延[期后到长]|不[买做用要]|调[整到高低了]|更[正新改]"
-    r"|不是.{1,20}了|[涨降减加][到成了]|从.{0,6}起|[之以今]后的|另外定|变[成更]",
+    r"|改[为成到用由叫]|换[成了到为]|[替取]代|接[手替]|推[迟后]|提前|顺延|延[期后到长]|不[买做用要]|调[整到高低了]|更[正新改]"
+    r"|不是.{1,20}了|[涨降减加][到成了]|从.{0,6}起|[之以今]后的|[去来做]不了|另外定|变[成更]",
     re.IGNORECASE,
 )
 
@@ -115,7 +117,8 @@ class Statement(NamedTuple):
 
     `changes` is True if its words announce a change, `ends` if they end something, `follows` if it
     continues a message; `before` are the values of the sentence before it, then. `number` is which
-    of several numbered things it is about.
+    of several numbered things it is about. `words` are those of both sentences if it changes
+    something: a name in lower case or at the beginning is no value, but mentions one.
     """
 
     order: int
@@ -126,6 +129,13 @@ class Statement(NamedTuple):
     follows: bool = False
     before: frozenset[Value] = frozenset()
     number: str = ""
+    words: frozenset[str] = frozenset()
+
+    def mentions(self, other: Statement) -> bool:
+        """Return True if it has a value of the other statement, or a name of it in its words."""
+        return bool(self.values & other.values) or any(
+            kind == "name" and value in self.words for kind, value in other.values
+        )
 
 
 @lru_cache(maxsize=4_096)
@@ -196,6 +206,7 @@ def _parse_statement(text: str, before: str) -> Statement:
         bool(before),
         values_before,
         (numbered[1] or numbered[2]).casefold() if numbered else "",
+        frozenset(re.findall(r"\w+", f"{before} {text}".casefold()) if is_change else ()),
     )
 
 
@@ -246,14 +257,14 @@ def _candidates(
     for word in subjects:
         shared.update(by_subject.get(word, ()))
     if later.changes:
-        for value in later.values:
+        for value in later.values.union(("name", word) for word in later.words):
             shared.update(dict.fromkeys(by_value.get(value, ()), 0))
     return shared
 
 
 def _displaces(later: Statement, earlier: Statement, shared: int) -> bool:
     """Return True if the later statement corrects the earlier one."""
-    mentions = bool(earlier.values & later.values)
+    mentions = later.mentions(earlier)
     if later.ends and (mentions or shared >= 2):
         return True
     different = _differing_kinds(later, earlier)
@@ -276,7 +287,7 @@ def _are_same(subjects: frozenset[str], others: frozenset[str], shared: int) -> 
 
 def _may_displace(later: Statement, earlier: Statement, shared: int) -> bool:
     """Return True if the later statement may say something else about the same thing."""
-    if later.changes and shared >= 2:
+    if later.changes and (shared >= 2 or (shared >= 1 and later.mentions(earlier))):
         return True
     return shared >= 1 and bool(_differing_kinds(later, earlier) - {"name"})
 

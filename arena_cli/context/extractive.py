@@ -65,18 +65,21 @@ _SOUNDS: dict[str, re.Pattern[str]] = {
 # Words that state how something is, has to be, or is done.
 _STATES = re.compile(
     r"\b(?:is|are|has|have|must|only|every|each|never|always|by|owns?|costs?|pays?|holds?|keeps?|kept"
-    r"|lives?|runs?|uses?|goes|called|named|until|per|minimum|maximum|limit|at least"
-    r"|at most|because|responsible|contact|deadline|belongs?|writes?|wants?|needs?|can only)\b"
+    r"|lives?|runs?|uses?|goes|takes?|comes?|brings?|capp\w+|max|up to|go live|called|named"
+    r"|until|per|minimum|maximum|limit|at least|at most"
+    r"|because|responsible|contact|deadline|belongs?|writes?|wants?|needs?|can only)\b"
     r"|位于|[放存设建装]在|部署[在于]|来自|属于|归.{1,8}(?:管|所有)|[只仅][有能在]|负责|名叫|叫做?|默认|地址|版本|端口"
     r"|密码|账号|截止|每[天周月年次个]|依赖|基于|等于|[是为](?:由|用|以)|必须|至少|最多|上限|不能|保[存留]|定[在于为]"
-    r"|一共|总共|大概|之[前后]|以[内上下]|要求|可以|[由找让].{1,6}[写管做看查测负]",
+    r"|一共|总共|大概|之[前后]|的是|交给|换[了成]|排[到在]|限|承诺|答应|推荐|用"
+    r"|[^现还正]在[^\W\d_]{1,6}[室楼区库柜处馆院店路厅仓门]|以[内上下]|要求|可以|[由找让].{1,6}[写管做看查测负]",
     re.IGNORECASE,
 )
 # Who speaks of himself, or of how he sees it, seldom says what others must know later.
 _CHATS = re.compile(
     r"\b(?:i|me|my|us|let's|maybe|perhaps|honest(?:ly)?|fine|well|sorry|btw|guess|feel|hope|love|sounds?|wow|oh"
+    r"|had|happened|today|yesterday|this morning|last night|on average|median|so far"
     r"|ouch|nice|great|good|cool|agreed|noted|exactly|right|sure|seriously|funny|cute|poor)\b"
-    r"|我(?!们)|谢谢|也许|觉得|说实话|收到|好的|明白|辛苦|放心|佩服|加油|同意|没事",
+    r"|我(?!们)|今[天日]|昨[天晚]|已[记写同]|谢谢|也许|觉得|说实话|收到|好的|明白|辛苦|放心|佩服|加油|同意|没事",
     re.IGNORECASE,
 )
 _JOKES = re.compile(
@@ -87,9 +90,13 @@ _JOKES = re.compile(
     re.IGNORECASE,
 )
 _ASKS = re.compile(
-    r"[?？][”」』\"'）)]*(?:\s*\S{0,3})?$|[吗呢][。.]?$|^请|^麻烦"
-    r"|^(?:[\w ]{0,20}, )?(?:please|can|could|would|will) (?:you )?\b",
+    r"[?？][”」』\"'）)]*(?:\s*\S{0,3})?$|[吗呢][。.]?$"
+    r"|^(?:why|who|what|how|where|when) (?:is|are|was|were|do|does|did|can|could|should|would)\b",
     re.IGNORECASE,
+)
+# A request is no fact either, unless it says what changes.
+_REQUESTS = re.compile(
+    r"^请|^麻烦|^(?:[\w ]{0,20}, )?(?:please|can|could|would|will) (?:you )?\b", re.IGNORECASE
 )
 
 # Who says what is to be done.
@@ -108,6 +115,7 @@ _LONGEST_GOAL = 120
 _FEWEST_WORDS = 2
 _MOST_VALUES = 4
 
+_ABBREVIATION = re.compile(r"(?:^|\W)(?:mr|mrs|ms|dr|st|prof|vs|approx)\.\s*$", re.IGNORECASE)
 _AFTER_NUMBER = re.compile(r"(?<=\d)\.\s+(?=[^\W\d_])")
 _AUTHOR = re.compile(r" \([^()]*\)$")
 
@@ -125,6 +133,12 @@ _OF_STATE = 1.0
 _POWER = 0.4
 _OF_GUESS = 0.5
 _OF_EARLIER = 0.5
+
+
+# An earlier summary stays if this share of the new one is left for new sentences; otherwise it is
+# chosen from again, and this share is left free, so that the next ones only add to it.
+_LEAST_NEW = 0.1
+_FREE = 0.15
 
 
 class _Candidate(NamedTuple):
@@ -182,18 +196,19 @@ def summarize(
     goal = list(earlier.get(GOAL) or _goal(messages))
     candidates = [*_earlier(earlier), *_said(messages, patterns)][-MOST_SENTENCES:]
     found = _find_corrections(candidates, later)
-    kept_facts = _current_facts(facts, candidates, found.displaced)
+    kept_facts = _undisplaced(facts, candidates, found.displaced)
     sections = completed(opened({GOAL: goal}, asked_now), fitting_facts(kept_facts, most))
-    chosen = _choose(
-        [
-            candidate
-            for candidate in _unique(candidates, sections)
-            if candidate.order not in found.displaced
-            and not states_replaced(_bare(candidate.text), replaced)
-        ],
-        most - sum(tokens.estimate(item) + 2 for items in sections.values() for item in items),
-        found,
-    )
+    current = [
+        candidate
+        for candidate in _unique(candidates, sections)
+        if candidate.order not in found.displaced
+        and not states_replaced(_bare(candidate.text), replaced)
+    ]
+    left = most - sum(tokens.estimate(item) + 2 for items in sections.values() for item in items)
+    kept = [candidate for candidate in current if candidate.order < 0]
+    if left - sum(candidate.cost for candidate in kept) < most * _LEAST_NEW:
+        kept, left = [], left - int(most * _FREE)
+    chosen = _choose(current, left, found, kept)
     for candidate in sorted(chosen, key=lambda candidate: candidate.order):
         sections.setdefault(candidate.section, []).append(candidate.text)
     return {name: sections[name] for name in SECTIONS if sections.get(name)}
@@ -220,10 +235,17 @@ def _statement(candidate: _Candidate) -> Statement:
     return corrections.read_statement(bare, candidate.order, candidate.before)
 
 
-def _current_facts(
+def current_facts(
+    facts: Iterable[PinnedFact], messages: Sequence[ShownMessage], later: Sequence[ShownMessage]
+) -> list[PinnedFact]:
+    """Return the facts whose sentence no message corrects."""
+    candidates = list(_said(messages, None))
+    return _undisplaced(facts, candidates, _find_corrections(candidates, later).displaced)
+
+
+def _undisplaced(
     facts: Iterable[PinnedFact], candidates: Sequence[_Candidate], displaced: Mapping[int, int]
 ) -> list[PinnedFact]:
-    """Return the facts whose sentence nothing corrects."""
     gone = [candidate.key for candidate in candidates if candidate.order in displaced]
     return [
         fact for fact in facts if not any(_Candidate("", fact.title, 0).key in key for key in gone)
@@ -245,8 +267,13 @@ def _is_telling(key: str) -> bool:
     return len(key.split()) > _FEWEST_WORDS
 
 
-def _choose(candidates: Sequence[_Candidate], most: int, found: Found) -> list[_Candidate]:
-    """Return the candidates that say most for their length, within `most` tokens."""
+def _choose(
+    candidates: Sequence[_Candidate], most: int, found: Found, kept: Sequence[_Candidate]
+) -> list[_Candidate]:
+    """Return the candidates that say most for their length, within `most` tokens.
+
+    Those of an earlier summary that are `kept` come first.
+    """
     worn = _worn(candidates)
     correcting = frozenset(found.displaced.values())
     by_order = {candidate.order: candidate for candidate in candidates}
@@ -256,9 +283,13 @@ def _choose(candidates: Sequence[_Candidate], most: int, found: Found) -> list[_
     ]
     chosen: dict[int, _Candidate] = {}
     is_full = False  # then no question fills the rest
+    first = frozenset(candidate.order for candidate in kept)
     for index in sorted(
-        range(len(candidates)), key=lambda index: (-worth[index], -candidates[index].order)
-    ):
+        range(len(candidates)),
+        key=lambda index: (
+            candidates[index].order not in first, -worth[index], -candidates[index].order,
+        ),
+    ):  # fmt: skip
         # What may be out of date comes with the later statement about it, or not at all.
         chain = [candidates[index]]
         while following := by_order.get(found.related.get(chain[-1].order, 0)):
@@ -385,7 +416,9 @@ def score_sentence(sentence: str) -> float:
 @lru_cache(maxsize=4_096)
 def is_chatter(sentence: str) -> bool:
     """Return True for questions, greetings and jokes."""
-    return _ASKS.search(sentence) is not None or is_idle(sentence)
+    if _ASKS.search(sentence) or is_idle(sentence):
+        return True
+    return _REQUESTS.search(sentence) is not None and not corrections.changes(sentence)
 
 
 def is_idle(sentence: str) -> bool:
@@ -415,11 +448,21 @@ def _pieces(content: str) -> Sequence[tuple[str, bool]]:
 
     Cached: a message is first among the later ones of a summary, then among its own.
     """
-    return tuple(
-        (piece, sentence.heading or piece.rstrip().endswith((":", "：")))
-        for sentence in split(content)
-        for piece in _AFTER_NUMBER.split(sentence.text)  # a number may end a sentence, too
-    )
+    return tuple(_iter_pieces(content))
+
+
+def _iter_pieces(content: str) -> Iterator[tuple[str, bool]]:
+    begun = ""
+    for sentence in split(content):
+        if _ABBREVIATION.search(sentence.text):
+            begun += f"{sentence.text.rstrip()} "
+            continue
+        # A number may end a sentence, too.
+        for piece in _AFTER_NUMBER.split(begun + sentence.text):
+            yield piece, sentence.heading or piece.rstrip().endswith((":", "："))
+        begun = ""
+    if begun:
+        yield begun.rstrip(), False
 
 
 def _without(content: str, pieces: Iterable[str]) -> str:

@@ -284,14 +284,14 @@ class Memory(NamedTuple):
 NOTHING = Memory()
 
 
-def stable(summary: str, summarised: int, titles: Sequence[Note], unlisted: int = 0) -> str:
+def stable(summary: str, titles: Sequence[Note], unlisted: int = 0) -> str:
     """Return the text before the messages; it only changes with the summary and pinned messages.
 
     `unlisted` is the number of pinned messages of which not even the title is shown.
     """
     paragraphs = []
     if summary:
-        paragraphs.append(f"{render.SUMMARISED.format(count=summarised)}\n{summary}")
+        paragraphs.append(f"{render.SUMMARISED}\n{summary}")
     if titles or unlisted:
         listed = [title_line(note) for note in titles]
         listed += [f"- and {unlisted} more; a search of the notes finds them"] if unlisted else []

@@ -102,15 +102,55 @@ def _read_item(item: str) -> str:
     return "" if plain(text) in _NOTHING else text
 
 
-def write_summary(sections: Mapping[str, Sequence[str]], language: Language) -> str:
-    """Return the text of a summary; `parse_summary` reads the same sections from it."""
+def write_summary(
+    sections: Mapping[str, Sequence[str]], language: Language, earlier: str = ""
+) -> str:
+    """Return the text of a summary; `parse_summary` reads the same sections from it.
+
+    If most of an `earlier` summary is still in the sections, it stays the beginning of the text and
+    what is new follows, so that the beginning of an agent's input stays the same.
+    """
     column = 1 if language == "zh" else 0
-    paragraphs = []
-    for name, titles in SECTIONS.items():
-        items = sections.get(name)
-        if items:
-            paragraphs.append("\n".join([f"# {titles[column]}", *(f"- {item}" for item in items)]))
-    return "\n".join(paragraphs)
+    kept, remaining = _keep_beginning(earlier, sections, column)
+    goal = remaining.get(GOAL, ())
+    now = [item for item in goal if item.startswith(tuple(_NOW_ASKED.values()))]
+    parts = [(name, remaining.get(name, ())) for name in SECTIONS]
+    parts[0] = (GOAL, [item for item in goal if item not in now])
+    paragraphs = [
+        "\n".join([f"# {SECTIONS[name][column]}", *(f"- {item}" for item in items)])
+        for name, items in [*parts, (GOAL, now)]
+        if items
+    ]
+    return "\n".join([*kept, *paragraphs])
+
+
+def _keep_beginning(
+    earlier: str, sections: Mapping[str, Sequence[str]], column: int
+) -> tuple[list[str], Mapping[str, Sequence[str]]]:
+    """Return the lines of an earlier summary that stay, and the items that are not in them.
+
+    No line stays if one in the first half is gone: then the beginning is not the same anyway.
+    """
+    titles = {f"# {titles[column]}": name for name, titles in SECTIONS.items()}
+    remaining = {name: list(items) for name, items in sections.items()}
+    kept: list[str] = []
+    name, offset, gone = "", 0, len(earlier)
+    for line in earlier.splitlines():
+        item = line.removeprefix("- ")
+        if line in titles:
+            name = titles[line]
+            if kept and kept[-1] in titles:
+                kept.pop()
+            kept.append(line)
+        elif item in remaining.get(name, ()):
+            remaining[name].remove(item)
+            kept.append(line)
+        else:
+            gone = min(gone, offset)
+        offset += len(line) + 1
+    if kept and kept[-1] in titles:
+        kept.pop()
+    return (kept, remaining) if gone * 2 > len(earlier) else ([], sections)
 
 
 def harmless(text: str) -> str:

@@ -170,13 +170,13 @@ def _widen(memory: Memory, history: History, room: int) -> Memory:
 
 def _summary_tokens(memory: Memory) -> int:
     """Return the tokens of the summary as it is shown."""
-    return _show_summary(memory.summary, memory.summarised)[1]
+    return _show_summary(memory.summary)[1]
 
 
 @lru_cache(maxsize=64)
-def _show_summary(summary: str, summarised: int) -> tuple[str, int]:
+def _show_summary(summary: str) -> tuple[str, int]:
     """Return the text before the messages if only a summary is there, and its tokens."""
-    text = history_module.stable(summary, summarised, ())
+    text = history_module.stable(summary, ())
     return text, estimate(render.memory_paragraph(render.BEFORE, text))
 
 
@@ -194,7 +194,7 @@ def _choose_pins(
     If there is no room for all, approved ones and the newest come first.
     """
     if not memory.pinned:
-        stable, tokens = _show_summary(memory.summary, memory.summarised)
+        stable, tokens = _show_summary(memory.summary)
         selection = history.select(agent_id, room - tokens, trigger, memory.upto)
         return _Pins([], [], 0, stable, tokens, selection)
     by_id = {entry.message.id: entry for entry in memory.pinned}
@@ -275,9 +275,7 @@ def _stable(memory: Memory, titles: Sequence[Note], room: int) -> tuple[str, int
         if room < 0:
             break
         listed.append(note)
-    text = history_module.stable(
-        memory.summary, memory.summarised, listed[::-1], len(titles) - len(listed)
-    )
+    text = history_module.stable(memory.summary, listed[::-1], len(titles) - len(listed))
     return text, len(listed)
 
 

@@ -19,6 +19,7 @@ from arena_cli.context.summary_checks import Sources
 from arena_cli.context.tokens import estimate
 from arena_cli.engine import call, plan
 from arena_cli.engine.plan import Room
+from arena_cli.notes.text import of_note
 from arena_cli.protocol import ShownMessage, Usage
 from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.events import Compacted, ContextUsage
@@ -44,6 +45,10 @@ _ALMOST = 0.05
 _HEADINGS = 16
 _SMALL_ROOM = 1_000
 _SMALL_ROOM_SHARE = 0.4
+# In a room narrower than this, less than the share of the newest messages stays: summaries, which
+# change the beginning of the input, are made less often. A small room has no such reserve.
+_NARROW = 4_000
+_LOWER_MARK = 0.8
 # The share of an agent's own limit of output that its summary may take.
 _OUTPUT_SHARE = 0.8
 
@@ -207,7 +212,12 @@ def _old(room: Room, chain: Chain, full: Sequence[str]) -> _Old | None:
     last = scene.summary()
     newer = history.after(last.upto)
     if full:
-        most = min(map(scene.room_for_messages, full)) * scene.team.config.memory.keep
+        space = min(map(scene.room_for_messages, full))
+        most = (
+            space
+            * scene.team.config.memory.keep
+            * (_LOWER_MARK if _SMALL_ROOM <= space < _NARROW else 1)
+        )
         messages = summary.oldest(newer, int(most), history.weight_of)
     else:
         messages = summary.old_part(newer, chain.turns[-1].started.turn)
@@ -218,7 +228,7 @@ def _old(room: Room, chain: Chain, full: Sequence[str]) -> _Old | None:
     earlier = scene.stored_summary()
     tokens = sum(map(history.weight_of, messages))
     rooms = [scene.room_for_messages(member.id) for member in scene.team.members]
-    facts = _facts(room, upto)
+    facts = _facts(room, messages, earlier)
     keep, pinned = scene.team.config.memory.keep, scene.memory("").pinned
     pinned_tokens = sum(history.weight_of(entry.message) for entry in pinned)
     shares = [_summary_share(space, pinned_tokens, keep) for space in rooms]
@@ -254,12 +264,23 @@ def _summary_share(room_tokens: int, pinned_tokens: int, keep: float) -> int:
     return int(max(room_tokens * window.SHARE, min(left, room_tokens * _SMALL_ROOM_SHARE)))
 
 
-def _facts(room: Room, upto: int) -> list[PinnedFact]:
-    """Return the facts that pin messages up to that seq: approved ones, then the newest, first."""
-    pinned = [entry for entry in room.scene.memory("").pinned if entry.message.seq <= upto]
+def _facts(room: Room, messages: Sequence[ShownMessage], earlier: str) -> list[PinnedFact]:
+    """Return the facts that pin summarised messages: approved ones, then the newest, first.
+
+    A draft that the earlier summary leaves out stays out: something has corrected it.
+    """
+    upto = max(message.seq for message in messages)
+    new = {message.id for message in messages}
+    words = frozenset(of_note(earlier))
     return [
         PinnedFact(entry.note.title, entry.note.kind)
-        for entry in sorted(pinned, key=window.best_first)
+        for entry in sorted(room.scene.memory("").pinned, key=window.best_first)
+        if entry.message.seq <= upto
+        and (
+            entry.message.id in new
+            or entry.note.status == "approved"
+            or summary.holds(words, entry.note.title)
+        )
     ]
 
 
@@ -374,7 +395,8 @@ def _checked(answer: str, sources: Sources, old: _Old | None, room: Room) -> tup
     if not old or fault:
         return summary.write_summary(sections, room.language), fault
     rules = room.scene.team.config.memory
-    facts = summary.fitting_facts(old.facts, old.asked)
+    facts = extractive.current_facts(old.facts, old.messages, old.later)
+    facts = summary.fitting_facts(facts, old.asked)
     fault = summary_checks.find_gap(
         sections,
         sources.messages,
@@ -387,7 +409,7 @@ def _checked(answer: str, sources: Sources, old: _Old | None, room: Room) -> tup
         for name, items in sections.items()
     }
     completed = summary.completed(summary.opened(current, old.asked_now), facts)
-    text = summary.write_summary(completed, room.language)
+    text = summary.write_summary(completed, room.language, old.earlier)
     return text, fault or old.too_long(text)
 
 
@@ -406,7 +428,7 @@ async def _extracted(room: Room, old: _Old) -> _Attempt:
         replaced=old.replaced,
         later=old.later,
     )
-    text = summary.write_summary(sections, room.language)
+    text = summary.write_summary(sections, room.language, old.earlier)
     fault = "" if text else "there is no sentence in it"
     fault = fault or old.too_long(text)
     return _Attempt(extractive.BY, text, fault)
