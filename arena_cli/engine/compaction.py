@@ -394,6 +394,8 @@ def _checked(answer: str, sources: Sources, old: _Old | None, room: Room) -> tup
     )
     if not old or fault:
         return summary.write_summary(sections, room.language), fault
+    from arena_cli.context import extractive  # noqa: PLC0415 - its patterns take time to compile
+
     rules = room.scene.team.config.memory
     facts = extractive.current_facts(old.facts, old.messages, old.later)
     facts = summary.fitting_facts(facts, old.asked)
