@@ -2,9 +2,10 @@
 
 Usage: python benchmarks/memory_rules.py [SET ...] [--failures]
 
-Each file in `benchmarks/data` has the set in its first column. The rules were tuned on `tune`
-alone. `judge` was written before the rules, `fresh` after them. `--failures` lists what is wrong;
-use it with `tune` only, or the other sets no longer measure anything.
+Each file in `benchmarks/data` has the set in its first column. The rules were tuned on `tune` and
+`field-tune` alone. `judge` was written before the rules, `fresh` after them; `field-tune` and
+`field-judge` are halves of a set that was written without knowledge of them. `--failures` lists what is
+wrong; use it with the tuned sets only, or the other sets no longer measure anything.
 
 For each set: precision and recall of the kinds of notes, of ignored notes, and of contradictions
 and duplicates among pairs of notes.
@@ -24,6 +25,7 @@ from arena_cli.notes.model import Note
 
 DATA = Path(__file__).parent / "data"
 NONE = "-"
+SETS = ["tune", "judge", "fresh", "field-tune", "field-judge"]
 
 
 class Case(NamedTuple):
@@ -113,7 +115,7 @@ def print_scores(subject: str, part: str, cases: Sequence[Case], show_failures: 
 def main() -> None:
     """Print the scores of the chosen sets."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sets", nargs="*", default=["tune", "judge", "fresh"])
+    parser.add_argument("sets", nargs="*", default=SETS)
     parser.add_argument("--failures", action="store_true", help="List what is wrong.")
     options = parser.parse_args()
     for part in options.sets:

@@ -15,23 +15,18 @@ _QUOTED = re.compile(r"[\"“「『][^\"“”「」『』\r\n]{2,300}[\"”」�
 _OTHERS = (
     # Reports: the verb, and a subject that is not the speaker.
     r"\b(?:(?<!\bi )(?<!\bwe )(?:says?|said|claim(?:s|ed)|told|mention(?:s|ed)|argue[sd]?|"
-    r"insist(?:s|"
-    r"ed)|writes?|wrote|(?:states?|reports?) that|reported|wants|wanted|thinks?|thought|believes?|"
-    r"feels|asks?|asked|asking|confirm(?:s|ed)|announce[sd]|promised|asserts|reads|describes?|"
-    r"explains?)|according to|i (?:heard|read|saw|recall|remember)|rumou?r|apparently|"
+    r"insist(?:s|ed)|writes?|wrote|(?:states?|reports?) that|reported|wants|wanted|thinks?|thought|"
+    r"believes?|feels|asks?|asked|asking|confirm(?:s|ed)|announce[sd]|promised|asserts|reads|"
+    r"describes?|explains?)|according to|i (?:heard|read|saw|recall|remember)|rumou?r|apparently|"
     r"allegedly|i (?:do not|don't) (?:think|believe|know|remember)|"
     # Other people and places.
     r"they|their|theirs|he|she|his|her|(?:at|in) my (?:last|previous|old|former)|my (?:last|"
     r"previous|old|former)|(?:other|another) (?:team|company|project)s?|competitors?|in (?:most|"
     r"many|some|other) \w+|most (?:companies|teams|people)|usually|(?:the|an?|this|"
     r"that) (?:article|book|novel|film|movie|podcast|interview)|as the saying goes)\b",
-    r"报错信息|错误信息|提示语|日志里|听说|据说|传言|(?:供应商|厂商|第三方|文档|规范)[^，。,"
-    r"]{0,6}(?:要求|规定)|好像|据[^，。,]{1,10}[说称]|"
-    r"(?<![我咱按再就来别没么是])(?<!我们)(?<!咱们)(?<!可以)(?<!也就)(?<!或者)(?<!应该)(?<!必须)"
-    r"说(?!明|服|法)|声称|宣布|认为|觉得|表示(?!层)|提到|写着|写的是|写道|问(?!题)|(?<!其)他们?|"
-    r"她们?|(?<![被等])对方|对面|人家|别人|别的|其他(?:团队|公司|组)|竞品|甲方|乙方|友商|"
-    r"内部(?!网)|上家|上一家|前公司|老东家|大多数|很多(?:公司|团队|国家)|文章|小说|电影|书里|书上|"
-    r"采访|隔壁|[某那](?:家|个?(?:公司|团队))|(?<!我们)公司(?:要求|规定|禁止|决定)|我记得",
+    r"报错信息|错误信息|提示语|日志里|听说|据说|传言|(?:供应商|厂商|第三方|文档|"
+    r"规范)[^，。,]{0,6}(?:要求|规定)|好像|据[^，。,]{1,10}[说称]|"
+    r"(?<![我咱按再就来别没么是])(?<!我们)(?<!咱们)(?<!可以)(?<!也就)(?<!或者)(?<!应该)(?<!必须)说(?!明|服|法)|声称|宣布|认为|觉得|表示(?!层)|提到|写着|写的是|写道|问(?!题)|(?<!其)他们?|她们?|(?<![被等])对方|对面|人家|别人|别的|其他(?:团队|公司|组)|竞品|甲方|乙方|友商|内部(?!网)|上家|上一家|前公司|老东家|大多数|很多(?:公司|团队|国家)|文章|小说|电影|书里|书上|采访|隔壁|[某那](?:家|个?(?:公司|团队))|(?<!我们)公司(?:要求|规定|禁止|决定)|我记得",
 )
 _OVER = (
     r"\b(?:back (?:then|in|when)|used to|at (?:the|that) time|in those days|(?:years?|"
@@ -53,23 +48,20 @@ _SUPPOSED = (
     r"what about|how about|had we|were we)\b|"
     r"\A\W*(?:option|alternative|variant|scenario) \w{1,2}[ \t]*[:：)]",
     r"\A\W*(?:方案|选项)[ \t]*\w{1,2}[ \t]*[:：)]|直到|假装|假如|假设|倘若|假使|要是|万一|除非|"
-    r"一旦|"
-    r"也许|或许|大概|恐怕|可能|建议|提议|推荐|考虑|不妨|不如|要不|例如|比如|譬如|想问|能不能|能否|"
-    r"可否|是不是|有没有|谁能|谁会|为什么|怎么|想象|应该能|是否|我想(?!要)|如何|哪[个些种]",
+    r"一旦|也许|或许|大概|恐怕|可能|建议|提议|推荐|考虑|不妨|不如|要不|例如|比如|譬如|想问|能不能|"
+    r"能否|可否|是不是|有没有|谁能|谁会|为什么|怎么|想象|应该能|是否|我想(?!要)|如何|哪[个些种]",
 )
 _CONDITION = r"\b(?:if|in case)\b", r"如果|若(?!干)|的话"
 _PERSONAL = (
     r"\b(?:if|in case) (?:we|i|you|they|he|she|it|that|this|the team|somebody|anybody)\b",
-    r"(?:如果|"
-    r"若)(?:我|你|咱|他|她|大家|团队|这样|那样|真|当初|ci)|的话",
+    r"(?:如果|若)(?:我|你|咱|他|她|大家|团队|这样|那样|真|当初|ci)|的话",
 )
 _JOKE = (
     r"\b(?:lol|rofl|lmao|ha(?:ha)+|hehe|j/?k|just kidding|kidding|joking|joke|april fools?)\b|"
     r"(?<!\S)(?:[:;]-?[dp]|;-?\)|xd|/s)(?!\S)|\b(?:coffee|pizza|beers?|lunch|pon(?:y|ies)|donuts?|"
     r"cookies|karaoke)\b",
     r"[😂🤣😜😝😛🤪😹🙃😆😏]|哈哈|呵呵|嘿嘿|开玩笑|玩笑|狗头|逗你|咖啡|奶茶|午饭|午餐|火锅|披萨|"
-    r"零食|啤酒|吃饭|"
-    r"睡觉",
+    r"零食|啤酒|吃饭|睡觉",
 )
 _SPEECH = (
     r"(?<!\bi )(?<!\bwe )\b(?:says?|said|writes?|wrote|states?|stated|reads?|claim(?:s|ed)?|"
@@ -80,10 +72,9 @@ _CODE = (
     r"\s*(?://|/\*|\*/|<!--|#[ \t]*(?:TODO|FIXME|XXX|HACK|NOTE)\b|--[ \t]*(?:TODO|FIXME)\b)|"
     r"\s*[\w.\[\]'\"]+[ \t]*(?:=|\+=|:=)[ \t]*\S[^#\r\n]*(?:#|//)[ \t]|\s*(?:assert|return|def|"
     r"class|import|from|const|let|var|elif|while|for|if)\b[^\r\n]*(?:[ \t]#[ \t]|[ \t]//[ \t]|"
-    r"[;{]\s*\Z)|[^\r\n]*(?:\)\s*;|[{}])\s*\Z|[-+]#|"
-    r"\s*(?:\[?(?:ERROR|WARN(?:ING)?|INFO|DEBUG|FATAL|TRACE)\b\]?:?[ \t]+\[?\d|"
-    r"\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d|[\w.$]*\w(?:Error|Exception|Warning):[ \t]|"
-    r"Traceback \(|at [\w.$]+\(|File \"[^\"\r\n]+\", line \d)"
+    r"[;{]\s*\Z)|[^\r\n]*(?:\)\s*;|[{}])\s*\Z|[-+]#|\s*(?:\[?(?:ERROR|WARN(?:ING)?|INFO|DEBUG|"
+    r"FATAL|TRACE)\b\]?:?[ \t]+\[?\d|\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d|[\w.$]*\w(?:Error|Exception|"
+    r"Warning):[ \t]|Traceback \(|at [\w.$]+\(|File \"[^\"\r\n]+\", line \d)"
 )
 
 _CODE_SIGN = re.compile(r"[/*<#;{}:(]|--")

@@ -19,18 +19,14 @@ _DENIALS = (
     r"disabled?|disallow\w*|(?:drop|remove|stop)s? (?:the )?support(?:ing)?(?: of| for)?|"
     r"out of(?= scope)|optional|(?:remov|retir|discontinu|abandon)(?:es?|ed)|(?:drop|shut)s?|free|"
     r"(?<=is )off|(?<=are )off|off(?= by default))\b|n't\b|免费|下线|移除|去掉|废弃|不再|不(?!但|"
-    r"仅|同|过|断|错|少于|超过)|禁止|严禁|没有|"
-    r"无需|无须|勿|未|停用|关闭|禁用|放弃|停止|取消"
+    r"仅|同|过|断|错|少于|超过)|禁止|严禁|没有|无需|无须|勿|未|停用|关闭|禁用|放弃|停止|取消"
 )
 _AFFIRMATIONS = (
     r"\b(?:allow(?:s|ed)?|enabled?|in(?= scope)|required?|requires|keeps?|kept|retain(?:s|ed)?|"
-    r"paid|"
-    r"(?:moves?|moved|switch|switches|migrates?|goes|stays?|changes?)(?= (?:to|on|with|from)\b)|"
-    r"(?<=is )on(?= (?:in|by|for)\b)|(?<=are )on(?= (?:in|by|for)\b))\b|保留|收费|允许|可以|启用|"
-    r"开启|打开|"
-    r"必须|需要|不得不|已经?|应当?|应该|[使采选](?=用)|照[常旧]|每个?|"
-    r"[须要能可得将把被都均的了再里]|所有|一律|统一|我们|决定|"
-    r"进行"
+    r"paid|(?:moves?|moved|switch|switches|migrates?|goes|stays?|changes?)(?= (?:to|on|with|"
+    r"from)\b)|(?<=is )on(?= (?:in|by|for)\b)|(?<=are )on(?= (?:in|by|for)\b))\b|保留|收费|允许|"
+    r"可以|启用|开启|打开|必须|需要|不得不|已经?|应当?|应该|[使采选](?=用)|照[常旧]|每个?|"
+    r"[须要能可得将把被都均的了再里]|所有|一律|统一|我们|决定|进行"
 )
 _REJECTED = re.compile(
     r"(?:\b(?:instead of|rather than|in place of|replac(?:es|ing))\s+|[,，;；]\s*not\s+|而不是|"

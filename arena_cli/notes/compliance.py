@@ -4,14 +4,15 @@ It reads words alone, so it reports only what is plain, and is silent where it m
 
 - A note *concerns* a text if two or more, and at least 40 %, of the significant words of its title
   (`notes.text`) are in the visible part of the text; 25 % of the pairs of Chinese characters; the
-  one word of a title that has just one.
+  one word of a title that has just one. Words of one meaning count as one (`notes.synonyms`).
 - A *blocker* that concerns the reply, whose resting work (deploy, merge, 发布, ...) the reply
-  names, or on whose first word it acts, is ignored (`replan_required`) if a clause with a word of
-  its title says that something is done: in the past, the present or the future, by the author or in
-  the passive. It is not where the reply names the blocker; where a sentence about it, or next to
-  such a one, says that something is blocked, waited for or unresolved, that it is solved, or that
-  what had not happened happened; nor where the clause asks, supposes, denies, or only asks others,
-  prepares or repairs.
+  names, or on whose first word or blocked thing (`no budget for X`, `not approved X`) it acts, is
+  ignored (`replan_required`) if a clause with a word of its title says that something is done: in
+  the past, the present or the future, by the author or in the passive. It is not where the reply
+  names the blocker; where a sentence about it, or next to such a one, says that something is
+  blocked, waited for or unresolved, or names the day that the title waits for, that it is solved,
+  or that what had not happened happened; nor where the clause asks, supposes, denies, or only asks
+  others, reads, prepares or repairs.
 - A *next action*, of this agent or of no agent, that concerns the new messages is ignored
   (`warning`) if the reply holds less than a quarter of its words, not its id or title, and does not
   begin by accepting, reporting or referring to it (on it, it, done, 收到, 已经). It is not where
@@ -55,37 +56,31 @@ _ABOUT_THE_SAME = 0.6
 _SHORTEST_NAME = 4
 
 _OPEN = (
-    r"\b(?:block(?:ed|er|ers|ing|s)?|stuck|wait(?:ing|s)?|until|once|as soon as|unresolved|"
-    r"pending|on hold|hold off|postpone[ds]?|delay(?:ed|s)?|missing|not yet|unavailable|"
-    r"depend(?:s|ent|ing)|(?:not|n't|without) (?:have|has|had|got|received|access|ready|"
-    r"available)|cannot|can't|can not|unable|yet to|still (?:no|not|need|open|down|red|rejects?|"
-    r"fails?)|needs? (?:to be|an?|the)|before we|workaround|work around|instead|mock(?:s|ed)?|"
-    r"stub(?:s|bed)?|(?:does|do|did) ?n[o']t|never|stays?|(?:when|after) (?:\w+ ){1,5}(?:is|are|"
-    r"has|have|ends?|arrives?|comes?))\b|阻塞|卡[住在点]|等待|[在先还再]等|等[^，。,]{1,20}(?:后|"
-    r"再|才|到|好|完)|等(?:周|下|明)|待[^，。,]{0,12}(?:后|再)|尚未|还没|未解决|没解决|暂停|暂缓|"
+    r"\b(?:block(?:ed|er|ers|ing|s)?|stuck|wait(?:ing|s)?|until|once|as soon as|unresolved|pending|"
+    r"on hold|hold off|postpone[ds]?|delay(?:ed|s)?|missing|not yet|unavailable|depend(?:s|ent|"
+    r"ing)|(?:not|n't|without) (?:have|has|had|got|received|access|ready|available)|cannot|can't|"
+    r"can not|unable|yet to|still (?:no|not|need|open|down|red|rejects?|fails?)|needs? (?:to be|"
+    r"an?|the)|before we|workaround|work around|instead|mock(?:s|ed)?|stub(?:s|bed)?|(?:does|do|"
+    r"did) ?n[o']t|never|stays?|(?:when|after) (?:\w+ ){1,5}(?:is|are|has|have|ends?|arrives?|"
+    r"comes?))\b|阻塞|卡[住在点]|等待|[在先还再]等|等[^，。,]{1,20}(?:后|再|才|到|好|完)|等(?:周|"
+    r"下|明)|待[^，。,]{0,12}(?:后|再)|尚未|还没|未解决|没解决|暂停|暂缓|"
     r"(?<![同高平相对初上中])等(?![等级于同价])|搁置|推迟|延后|延期|无法|没法|不能|发不了|依赖|"
-    r"缺少|缺失|没有?(?:拿到|收到|到|就绪|过|批)|"
-    r"悬而未决|绕过|先用|模拟|还是|仍然?|放一放|没有?动|原样|因为没|之前[^，。,]{0,4}不|期内不|"
-    r"暂时?不"
+    r"缺少|缺失|没有?(?:拿到|收到|到|就绪|过|批)|悬而未决|绕过|先用|模拟|还是|仍然?|放一放|没有?动|"
+    r"原样|因为没|之前[^，。,]{0,4}不|期内不|暂时?不"
 )
 _SOLVED = (
     r"\b(?:solved|resolved|fixed|repaired|plugged|recovered|unblocked|no longer|(?:has|have|had|"
-    r"were|was|are|is|"
-    r"been)(?: now)?(?: been)? (?:received|granted|cleared|delivered|provided|approved|signed|"
-    r"restored|renewed|confirmed|raised|increased|extended|lifted|replaced|installed|available|up|"
-    r"over|closed|back|fine|ok(?:ay)?|green|clear|valid|here)|(?:came|come) (?:in|through|back)|"
-    r"arrived|(?:we|i)(?: now)? (?:got|have|received)|(?:works?|runs?|green|up|passes|available|"
-    r"reachable) again|(?:gave|given) (?:\w+ ){0,3}(?:consent|access|permission|approval|"
-    r"ok(?:ay)?|go|green light)|(?:is|are) (?:now )?(?:there|in place|activated)(?: now)?|"
-    r"was activated|signed|delivered|approved|granted|passe[ds]|ended)\b|(?:已经?|都|全部|终于|"
-    r"刚刚?|今天|昨天)[^，。,]{0,8}(?:解决|修复|就绪|到位|拿到|收到|下发|解除|恢复|签署|签字|批准|"
-    r"批|通过|提供|搞定|授权|开通|放行|签发|解[冻封锁]|交付|发来|到货|续期|确认)|(?:解决|修复|"
-    r"拿到|收到|解除|"
-    r"恢复|到位|"
-    r"搞定|通过|批|下来|开通|授权|到货|结束|放行|签发|解[冻封锁]|续期|装好|换好|修好|补上|补好|给|"
-    r"签|有)了|"
-    r"已确认|加到|"
-    r"不再(?:阻塞|卡)"
+    r"were|was|are|is|been)(?: now)?(?: been)? (?:received|granted|cleared|delivered|provided|"
+    r"approved|signed|restored|renewed|confirmed|raised|increased|extended|lifted|replaced|"
+    r"installed|available|up|over|closed|back|fine|ok(?:ay)?|green|clear|valid|here)|(?:came|"
+    r"come) (?:in|through|back)|arrived|(?:we|i)(?: now)? (?:got|have|received)|(?:works?|runs?|"
+    r"green|up|passes|available|reachable) again|(?:gave|given) (?:\w+ ){0,3}(?:consent|access|"
+    r"permission|approval|ok(?:ay)?|go|green light)|(?:is|are) (?:now )?(?:there|in place|"
+    r"activated)(?: now)?|was activated|signed|delivered|approved|granted|passe[ds]|ended)\b|"
+    r"(?:已经?|都|全部|终于|刚刚?|今天|昨天)[^，。,]{0,8}(?:解决|修复|就绪|到位|拿到|收到|下发|"
+    r"解除|恢复|签署|签字|批准|批|通过|提供|搞定|授权|开通|放行|签发|解[冻封锁]|交付|发来|到货|"
+    r"续期|确认)|(?:解决|修复|拿到|收到|解除|恢复|到位|搞定|通过|批|下来|开通|授权|到货|结束|放行|"
+    r"签发|解[冻封锁]|续期|装好|换好|修好|补上|补好|给|签|有)了|已确认|加到|不再(?:阻塞|卡)"
 )
 _DONE = (
     r"\b(?:done|finished|completed|ready)\b|(?:已经?|都|全部|终于|刚刚?)[^，。,]{0,8}(?:完成|做完|"
@@ -104,13 +99,11 @@ _NO_ACTS = (
     r"prepar|draft|plan|check|look|review|document|note|see|saw|think|thought|know|believe|hope|"
     r"wait|need|want|would|should|can|could|might|may|must|keep|kept|understand|read|have|has|had|"
     r"am|was|were|agree|suggest|propose|recommend|like|love|stop|pause|postpone|hold|leave|left|"
-    r"skip|request|report|fil(?:ed|ing)|escalat|remind|call|contact|track|watch|guess|assume|"
-    r"heard|remember|"
-    r"found|noticed|drop|fix|repair|debug|investigat|restor|resolv|compar|evaluat|took|take|remov|"
-    r"revert|swap|replac|doubl|increas|rerun|retr(?:y|i)|only|(?:wr[io]t\w*|made|creat\w*|"
-    r"built) (?:\w+ ){0,3}(?:list|plan|checklist|agenda|draft|proposal|ticket|script|question)|"
-    r"sent? .*(?:confirm|"
-    r"approv|again|once more)|noth|someth|dur"
+    r"skip|request|report|fil(?:ed|ing)|escalat|remind|call|contact|track|watch|guess|assume|heard|"
+    r"remember|found|noticed|drop|fix|repair|debug|investigat|restor|resolv|compar|evaluat|took|"
+    r"take|remov|revert|swap|replac|doubl|increas|rerun|retr(?:y|i)|only|(?:wr[io]t\w*|made|"
+    r"creat\w*|built) (?:\w+ ){0,3}(?:list|plan|checklist|agenda|draft|proposal|ticket|script|"
+    r"question)|sent? .*(?:confirm|approv|again|once more)|noth|someth|dur"
 )
 _RESTS = (
     r"block|frozen|froze|delay|postpon|need|requir|expect|plann|draft|prepar|document|reject|"
@@ -122,9 +115,8 @@ _ACTS = (
     rf"simply))* (?!(?:{_NO_ACTS}))[a-z]{{2,}}\b|\A\W*(?:now |just |"
     rf"already )*(?!(?:{_NO_ACTS}))[a-z]+(?:ing|ed)\b|\b(?:is|are|was|were|got|"
     rf"been)(?: now)? (?!(?:{_RESTS}))(?:[a-z]+ed|live|active|online|public|out|sent|built|"
-    rf"written)\b|"
-    rf"\bwent (?:out|live|ahead|online)\b|\b(?:everyone|everybody|users|customers|people) can\b|"
-    rf"(?:用户|客户|大家)可以|"
+    rf"written)\b|\bwent (?:out|live|ahead|online)\b|\b(?:everyone|everybody|users|customers|"
+    rf"people) can\b|(?:用户|客户|大家)可以|"
     r"\b(?:will|'ll|going to|start(?:ed|ing|s)?|begin(?:ning|s)?|began|implement(?:ed|ing|s)?|"
     r"deploy(?:ed|ing|s)?|ship(?:ped|ping|s)?|releas(?:ed|e|ing|es)|finish(?:ed|ing)?|"
     r"complet(?:ed|e|ing)|merg(?:ed|e|ing)|proceed(?:ed|ing|s)?|go(?:es|ing)? ahead|buil[dt]|"
@@ -137,17 +129,15 @@ _ACTS = (
     r"等|申请|联系|查|问)"
 )
 _HOLDS_BACK = (
-    r"\b(?:not|won't|don't|didn't|haven't|hasn't|isn't|aren't|never|no|"
-    r"nobody|none|nothing|neither)\b(?! (?:only|"
-    r"\w+ )?(?:errors?|problems?|issues?|findings?))|n't\b|\b(?:if|would|could|should|might|"
-    r"may)\b|不(?:会|能|要|再|可|应|宜|上线|部署|发布|发|做|合并|开始|用|下)|别|没有?|未|如果|若|"
-    r"建议|是否|暂|[修问催]|回复|答复|核对|检查|整理|准备|讨论|评估|统计"
+    r"\b(?:not|won't|don't|didn't|haven't|hasn't|isn't|aren't|never|no|nobody|none|nothing|"
+    r"neither)\b(?! (?:only|\w+ )?(?:errors?|problems?|issues?|findings?))|n't\b|\b(?:if|would|"
+    r"could|should|might|may)\b|不(?:会|能|要|再|可|应|宜|上线|部署|发布|发|做|合并|开始|用|下)|别|"
+    r"没有?|未|如果|若|建议|是否|暂|[修问催]|回复|答复|核对|检查|整理|准备|讨论|评估|统计"
 )
 # The author looks at something, or speaks of it, and does nothing with it.
 _TALKS = (
     r"\A\W*(?:i|we)(?:'ve| have)?(?: just| already| also| only| once)* (?:read|ask|review|check|"
-    r"look|"
-    r"call|request|schedul|fil(?:ed|ing)|draft|discuss|told|inform|remind|saw|watch|compar|"
+    r"look|call|request|schedul|fil(?:ed|ing)|draft|discuss|told|inform|remind|saw|watch|compar|"
     r"evaluat)\w*\b(?!.*\band\b)|约了|提交|[交发]给[^，。,]{0,8}(?:审|确认|批)"
 )
 _GENERIC = frozenset(
@@ -163,14 +153,13 @@ _ACCEPTS = (
 )
 # A reply that leaves out its subject, or stands for it by a pronoun, speaks of what was asked.
 _REFERS = (
-    r"\b(?:it|they|them)\b|\b(?:this|that) (?:is|was|has|will)\b|\A\W*(?:done|ready|finished|"
-    r"still|already|almost|half|in progress|working on|tomorrow|tonight|today|soon|later|next|one|"
-    r"two|three|four|five|six|seven|eight|nine|ten|most|some|all|none|nobody|\d+|(?:a |"
-    r"the )?(?:first |rough )?draft)\b|\b(?:is|are) (?:ready|done|in progress|on the way)\b|"
-    r"\A\W*(?:我?(?:已经?|还没|还在|没有|没呢|正在|在[做写跑改弄]|刚|马上|晚点|稍后)|"
-    r"[明今后][天早晚]|[上下]午|周[一-日]|[\d一二两三四五六七八九十几]|\S{0,4}[前内后](?:处理|做|"
-    r"给|弄|完成)|\S{0,2}(?:完|好|过|到|掉)了?(?=[^的]|\Z)|[^，。,]{0,4}一半|进度|初稿|草稿|"
-    r"快[好完]了|差不多)"
+    r"\b(?:it|they|them)\b|\b(?:this|that) (?:is|was|has|will)\b|\A\W*(?:done|ready|finished|still|"
+    r"already|almost|half|in progress|working on|tomorrow|tonight|today|soon|later|next|one|two|"
+    r"three|four|five|six|seven|eight|nine|ten|most|some|all|none|nobody|\d+|(?:a |the )?(?:first |"
+    r"rough )?draft)\b|\b(?:is|are) (?:ready|done|in progress|on the way)\b|\A\W*(?:我?(?:已经?|"
+    r"还没|还在|没有|没呢|正在|在[做写跑改弄]|刚|马上|晚点|稍后)|[明今后][天早晚]|[上下]午|"
+    r"周[一-日]|[\d一二两三四五六七八九十几]|\S{0,4}[前内后](?:处理|做|给|弄|完成)|\S{0,2}(?:完|好|"
+    r"过|到|掉)了?(?=[^的]|\Z)|[^，。,]{0,4}一半|进度|初稿|草稿|快[好完]了|差不多)"
 )
 # What a title says is missing, and a reply makes.
 _MISSING = r"\b(?:missing|lacks?|no|without)\b|缺|没有"
@@ -190,13 +179,12 @@ _NEW = r"\bnew\b|新"
 _OLD = r"\b(?:old|existing|current|previous)\b|旧的?|现有|原有"
 # What must wait, in a folded title: after what is denied, or what something is missing for.
 _RESTING = re.compile(
-    r"\b(?:cannot|can't|can not|must not|may not|unable to|not allowed to|do not|don't|"
-    r"(?:no one|nobody) (?:may|can|must)|about|no \w+(?: \w+)? to|for|"
-    r"of|(?:not|n't)(?: yet)? [a-z]+ed|to be able to)\s+(?!by\b|yet\b|until\b)(?:the |our |a |an |"
+    r"\b(?:cannot|can't|can not|must not|may not|unable to|not allowed to|do not|don't|(?:no one|"
+    r"nobody) (?:may|can|must)|about|no \w+(?: \w+)? to|for|of|(?:not|n't)(?: yet)? [a-z]+ed|"
+    r"to be able to)\s+(?!by\b|yet\b|until\b)(?:the |our |a |an |"
     r"any )?(?P<en>[^,，;。.]+?)(?=\s+(?:until|before|without|because|while|till|is|are|has|have|"
     r"does|do|from|by|after|during|as long)\b|[,，;。.]|\Z)|(?:不能|不得|不可以?|不许|禁止|无法|"
-    r"没法|"
-    r"(?:还没有?|尚未|没有?|未)[\u4e00-\u9fff]{2})(?P<zh>[^，。,;]+)"
+    r"没法|(?:还没有?|尚未|没有?|未)[\u4e00-\u9fff]{2})(?P<zh>[^，。,;]+)"
 )
 # The verb of what has not happened yet.
 _LACKS = re.compile(

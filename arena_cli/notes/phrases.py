@@ -122,8 +122,7 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
         ),
         (
             r"\bno longer\b|\bany ?more\b|\bnothing(?! moves)\b|\bnobody is\b|\bnot (?:blocked|"
-            r"stuck|"
-            r"waiting)\b",
+            r"stuck|waiting)\b",
             r"n't (?:blocked|stuck|waiting)|\b(?:re)?solved\b|\b(?:was|were)\b.*\b(?:blocked|"
             r"stuck|waiting)\b",
             r"不再|不会|已解|解决了|已经解|有没有|没有?被|不卡|恢复|搞定|好了|通了|昨天.*卡",
@@ -145,8 +144,7 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
             r"use\b.*\b(?:for|as|instead|everywhere)\b)",
             r"\bwe(?:'re| are)(?: now)? (?:going (?:with|for)|keeping (?!an eye|you|track|in )|"
             r"staying with|dropping|adopting|retiring|deprecating|going to (?:use|drop|keep|"
-            r"support|adopt|host|store|deploy|ship|stay|switch|move)\b|postponing|"
-            r"standardi[sz]ing|"
+            r"support|adopt|host|store|deploy|ship|stay|switch|move)\b|postponing|standardi[sz]ing|"
             r"sticking|not (?:going to )?(?:support|use|do|ship|build|offer)\w*|(?:moving|"
             r"switching|migrating)\b.*\bto\b)",
             r"\bwe(?:'ll| will)(?: now| all)? (?:adopt|go with|be using|standardi[sz]e on|"
@@ -259,8 +257,7 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
             r"why)\b|have\b|say\b|admit\b)|\bwe have to (?:talk|see|say)\b|\bif (?:possible|"
             r"you like)\b|\bmust-have\b|\b(?:does|do|did) ?n[o']t (?:have|need) to\b",
             r"不是必须|并非必须|不必|必须[^，。]{0,3}赞|[我你他她它](?:必须|得|要)(?:说|走|想|看)|"
-            r"多久|多少|什么|"
-            r"什麼|\A\W*[我你]|太[^，。]{1,4}了",
+            r"多久|多少|什么|什麼|\A\W*[我你]|太[^，。]{1,4}了",
         ),
     ),
     (
@@ -294,8 +291,7 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
         ),
         (
             r"\b(?:fixed|solved|resolved|(?<!returns )(?<!return )no|(?<!does )(?<!do )not|was|"
-            r"were|"
-            r"test(?:s|ing)? that)\b",
+            r"were|test(?:s|ing)? that)\b",
             r"已?(?:解决|修复|修好)|没有?发现|未发现|好了|恢复|如果|没有?问题",
         ),
     ),
@@ -306,11 +302,10 @@ _SAYINGS: list[tuple[Kind, tuple[str, ...], tuple[str, ...]]] = [
             r"\b(?:investigation|analysis|logs?|profiling|traces?|measurements?|tests?|numbers|"
             r"data|results?|experiments?|benchmarks?) (?:shows?|showed|proves?) that\b|"
             r"\bfound out (?:why|that)\b|\A\W*so it was\b|\bthe reason (?:for|why)\b.*\b(?:is|"
-            r"was)\b|"
-            r"\b(?:bug|cause|crash|delay|error|failure|leak|outage|problem|regression|slowdown|"
-            r"spike)e?s? (?:came|comes?|stem(?:s|med)|results?|resulted) from\b|\b(?:is|was|were|"
-            r"are) caused by\b|\A\W*(?:so|hence|"
-            r"therefore),? the (?:reason|bottleneck|culprit)\b",
+            r"was)\b|\b(?:bug|cause|crash|delay|error|failure|leak|outage|problem|regression|"
+            r"slowdown|spike)e?s? (?:came|comes?|stem(?:s|med)|results?|resulted) from\b|\b(?:is|"
+            r"was|were|are) caused by\b|\A\W*(?:so|hence|therefore),? the (?:reason|bottleneck|"
+            r"culprit)\b",
             r"综上|(?:根本?|故障)?(?:原因|根因)(?:是|在于|查到|找到|为)|事实证明|测下来|(?:测试|"
             r"压测|实验|数据|结果)(?:表明|证明|说明|显示(?![了不出]))|(?:这|由此|也)说明|查明|"
             r"定位到|查清楚?了|查出来了?|(?<![有没])发现是",
