@@ -6,6 +6,7 @@ Deadline, retry, redaction and transcript are handled once, outside (`runtime`, 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -272,3 +273,21 @@ class SessionConfig:
         """The agents that work for the team's memory."""
         agents = (self.summarizer, self.extractor, self.memory_judge)
         return [agent for agent in agents if agent is not None]
+
+
+_ALWAYS_GIVEN = frozenset({"PATH", "HOME", "USER", "LANG", "TMPDIR", "TERM"})
+_GIVEN_ON_WINDOWS = frozenset(
+    {"SYSTEMROOT", "COMSPEC", "PATHEXT", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "TEMP", "TMP"}
+)
+_GIVEN_BEGINNINGS = ("LC_", "SSL_CERT_", "XDG_")
+
+
+def is_always_given(name: str) -> bool:
+    """Return True if every program gets the variable, with any profile."""
+    if name.upper().endswith("_PROXY"):
+        return True
+    if sys.platform == "win32":
+        name = name.upper()
+        if name in _GIVEN_ON_WINDOWS:
+            return True
+    return name in _ALWAYS_GIVEN or name.startswith(_GIVEN_BEGINNINGS)

@@ -70,7 +70,6 @@ def find_contacts(
     address = embedding.base_url if embedding is not None else None
     if address or dotenv:
         from arena_cli.adapters import http  # noqa: PLC0415 - most workspaces have neither
-        from arena_cli.adapters.process import run  # noqa: PLC0415 - likewise
     if address and embedding is not None:
         variables = list_variables({"api_key": embedding.api_key})
         _add_contact(by_key, http.endpoint(address), variables, EMBEDDING)
@@ -78,7 +77,7 @@ def find_contacts(
         _add_contact(by_key, Endpoint("function", target), {EVERYTHING}, "checks")
     if any(contact.endpoint.type in ("program", "kind") for contact in by_key.values()):
         for name, value in dotenv.items():
-            if run.is_always_given(name):  # such as a proxy
+            if base.is_always_given(name):  # such as a proxy
                 setting = f".env: {name}={http.without_login(value)}"
                 _add_contact(by_key, Endpoint("setting", setting), (), "every program")
     return list(by_key.values())

@@ -145,7 +145,7 @@ class AcpAdapter:
         program = self._program()
         run.prepare_folder(self._setup.workspace, self._settings.cwd)
         try:
-            from arena_cli.adapters.acp import call  # noqa: PLC0415 - it loads the SDK
+            from arena_cli.adapters.acp import call, client  # noqa: PLC0415 - it loads the SDK
         except ImportError as error:
             raise self._unavailable("its protocol's library is missing", INSTALL) from error
         agent = call.Agent(
@@ -163,7 +163,8 @@ class AcpAdapter:
         if self._link is not None:
             self._link.wire.forget()
         else:
-            self._link = await self._started(program)
+            starting = client.start(program, self._settings.permissions, self._preset.retries)
+            self._link = await self._started(program, starting)
             try:
                 await self._introduced(self._link, call.introduced(self._link, agent))
             except AgentError:
@@ -210,11 +211,10 @@ class AcpAdapter:
         failure.metadata.update(notes)
         return failure
 
-    async def _started(self, program: Program) -> AgentLink:
-        from arena_cli.adapters.acp import client  # noqa: PLC0415 - it loads the SDK
-
+    async def _started(self, program: Program, starting: Awaitable[AgentLink]) -> AgentLink:
+        """Return the link to a program that is being started. Raises AgentUnavailable."""
         try:
-            return await client.start(program, self._settings.permissions, self._preset.retries)
+            return await starting
         except (OSError, ValueError) as error:
             problem = f"{program.argv[0]} could not be started: {error}"
             raise self._unavailable(problem, "try the command in a shell") from error

@@ -12,14 +12,13 @@ import os
 import shlex
 import shutil
 import signal
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-from arena_cli.adapters.base import Endpoint, Settings
+from arena_cli.adapters.base import Endpoint, Settings, is_always_given
 from arena_cli.adapters.process import diagnosis, spawn
 from arena_cli.adapters.process.output import LineSplitter, NotAnAnswerError, Source, parse_line
 from arena_cli.adapters.process.spawn import ByteTail, Process, ProcessEvent, Program, Tail
@@ -143,13 +142,8 @@ def _cut_off(running: Process, output: OutputReader) -> None:
     output.cut_off()
 
 
-_ALWAYS_GIVEN = frozenset({"PATH", "HOME", "USER", "LANG", "TMPDIR", "TERM"})
-_GIVEN_ON_WINDOWS = frozenset(
-    {"SYSTEMROOT", "COMSPEC", "PATHEXT", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "TEMP", "TMP"}
-)
 _LINES_SHOWN = 5
 _CHARACTERS_SHOWN = 600
-_GIVEN_BEGINNINGS = ("LC_", "SSL_CERT_", "XDG_")
 
 LONGEST_ARGUMENT = 30_000
 # The first characters of an option, a Windows switch and a file of arguments.
@@ -309,17 +303,6 @@ def build_environment(environ: Mapping[str, str], env: Mapping[str, str]) -> dic
         elif name in environ:
             passed[name] = environ[name]
     return passed
-
-
-def is_always_given(name: str) -> bool:
-    """Return True if every program gets the variable, with any profile."""
-    if name.upper().endswith("_PROXY"):
-        return True
-    if sys.platform == "win32":
-        name = name.upper()
-        if name in _GIVEN_ON_WINDOWS:
-            return True
-    return name in _ALWAYS_GIVEN or name.startswith(_GIVEN_BEGINNINGS)
 
 
 def join_last_lines(text: str) -> str:
