@@ -459,6 +459,8 @@ def test_speech_of_others_logs_and_options_give_no_note(text: str) -> None:
             ],
         ),
         ("The page says it is down. Decision: we wait.", [("decision", "we wait")]),
+        ("As said before: we wait. Decision: no call.", [("decision", "no call")]),
+        ("如前所说：先等。决定：不打电话。", [("decision", "不打电话")]),
         ("İ: WE DECIDED TO USE Redis", [("decision", "İ: WE DECIDED TO USE Redis")]),
     ],
 )

@@ -64,9 +64,11 @@ _JOKE = (
     r"零食|啤酒|吃饭|睡觉",
 )
 _SPEECH = (
-    r"(?<!\bi )(?<!\bwe )\b(?:says?|said|writes?|wrote|states?|stated|reads?|claim(?:s|ed)?|"
+    r"(?<=\w )(?<!\bi )(?<!\bwe )(?<!\bas )(?<!already )(?:says?|said|writes?|wrote|states?|"
+    r"stated|reads?|claim(?:s|ed)?|"
     r"answer(?:s|ed)|repl(?:y|ies|ied)|quotes?|told (?:me|us))\b[^:：.!?]{0,20}[:：](?!//)",
-    r"(?<!我)(?<!我们)(?:说|写|写着|写道|表示|声称|讲|回复|答复|原文|原话)(?:是|的是)?[:：]",
+    r"(?<![我所文先前])(?<!我们)(?<!刚才)(?<!\A)(?:说|写|写着|写道|表示|声称|讲|回复|答复|原文|"
+    r"原话)(?:是|的是)?[:：]",
 )
 _CODE = (
     r"\s*(?://|/\*|\*/|<!--|#[ \t]*(?:TODO|FIXME|XXX|HACK|NOTE)\b|--[ \t]*(?:TODO|FIXME)\b)|"
