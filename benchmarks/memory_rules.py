@@ -5,7 +5,7 @@ Usage: python benchmarks/memory_rules.py [SET ...] [--failures]
 Each file in `benchmarks/data` has the set in its first column. The rules were tuned on `tune` and
 `field-tune` alone. `judge` was written before the rules, `fresh` after them; `field-tune` and
 `field-judge` are halves of a set that was written without knowledge of them. `--failures` lists
-what is wrong; use it with the tuned sets only, or the other sets no longer measure anything.
+what is wrong; use it with the tuned sets only, or the others no longer measure anything.
 
 For each set: precision and recall of the kinds of notes, of ignored notes, and of contradictions
 and duplicates among pairs of notes.
