@@ -17,6 +17,7 @@ from arena_cli.context import render
 from arena_cli.errors import AgentUnavailable, DiskRefused
 from arena_cli.protocol import AgentInput, AgentOutput, CallNote, Emit, Renderer, StatusEvent
 from arena_cli.transcript.events import Event
+from arena_cli.util import text
 from arena_cli.util.redaction import Redactor
 
 
@@ -162,7 +163,7 @@ def test_what_a_provider_answered_is_kept_within_a_limit_and_without_secrets(
     talk = Talk(tmp_path, team(puppet("a")), adapter_type=kind(invoke=a_raw_answer(raw)))
     talk.send("@a go")
     kept = talk.last("reply_finished").metadata
-    assert len(kept["raw"]) < runtime.MOST_RAW_CHARS + 40
+    assert len(kept["raw"]) < text.MOST_RAW_CHARS + 40
     assert kept["raw"].endswith(" characters)")
     assert "sk-abc" not in kept["raw"]
     assert len(kept["other"]) == 20_000
@@ -176,7 +177,7 @@ def test_what_a_call_that_was_cut_off_had_got_is_kept_within_the_same_limit(tmp_
     talk = Talk(tmp_path, team(puppet("a")), adapter_type=kind(invoke=invoke))
     talk.send("@a go")
     kept = talk.last("reply_finished").metadata
-    assert len(kept["raw"]) < runtime.MOST_RAW_CHARS + 40
+    assert len(kept["raw"]) < text.MOST_RAW_CHARS + 40
     assert kept["other"] == "x"
 
 

@@ -505,7 +505,7 @@ def test_fill_leaves_the_fields_of_scripted_texts_alone() -> None:
 
 CONTROL = "approvals budget rules corrections breaker rejection_rate failures pause_s"
 LATER = f"{CONTROL} intent simple goals exchange learning"
-ACTING = "inputs query output tools mcp run workdir may_ask lane fallback"
+ACTING = "inputs query output tools mcp run workdir may_ask lane"
 LEADING = (
     "mode supervisor planner replans approve_plan fallback_agent min_confidence lanes "
     "task_depth_limit max_reflections workdir"
@@ -516,7 +516,6 @@ LEADING = (
     ("path", "text", "keys"),
     [
         ("agents/a.yaml", "agent_id: a\nadapter: {type: scripted}\n", f"{LATER} {ACTING}"),
-        ("agents/a.yaml", "agent_id: a\nadapter:\n  type: scripted\n  ", "fallback"),
         ("agents/teams/t.yaml", "team: t\nmembers: [b]\nconfig:\n  ", f"{LATER} {LEADING}"),
         ("agents/teams/t.yaml", "team: t\nmembers:\n  - agent: b\n    ", f"{LATER} {ACTING}"),
         ("arena.yaml", "language: en\n", f"{LATER} lanes limits mcp"),

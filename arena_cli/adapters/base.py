@@ -43,7 +43,11 @@ class Endpoint(NamedTuple):
 
 
 class Settings(BaseModel):
-    """The keys under a profile's `adapter:`; each kind has its own. Unknown keys are errors."""
+    """The keys under a profile's `adapter:`; each kind has its own. Unknown keys are errors.
+
+    `fallback` are the keys of adapters that are tried in order if this one is unavailable or
+    overloaded.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -56,9 +60,8 @@ class Settings(BaseModel):
     looks_only: ClassVar[bool] = False
     """Whether `health` opens no connection and starts nothing while `Setup.connects` is False."""
 
-    not_built: ClassVar[frozenset[str]] = frozenset({"fallback"})
-
     type: str
+    fallback: list[dict[str, Any]] = []
 
     @classmethod
     def endpoints(cls, given: Mapping[str, Any]) -> list[Endpoint]:

@@ -13,7 +13,7 @@ import contextlib
 import json
 import operator
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol
 
 from pydantic import ValidationError
 
+from arena_cli.adapters import fallback
 from arena_cli.adapters.base import Adapter, Health, SessionConfig, Setup
 from arena_cli.errors import (
     AgentError,
@@ -44,7 +45,7 @@ from arena_cli.protocol import (
     Usage,
 )
 from arena_cli.util.redaction import GrowingText, Redactor
-from arena_cli.util.text import clean_text, clean_value, cut_text
+from arena_cli.util.text import clean_text, clean_value, cut_raw, cut_text
 from arena_cli.util.user_pattern import PatternTimeout
 from arena_cli.workspace import agents, visible_text
 from arena_cli.workspace.models import Member
@@ -257,7 +258,6 @@ def _within(spans: list[tuple[int, int]], index: int) -> bool:
 
 
 HEALTH_LIMIT_S = 20.0
-MOST_RAW_CHARS = 16_384
 STOP_LIMIT_S = 20.0
 
 _NOT_ASKED = "not checked; use `--connect` to check it"
@@ -309,7 +309,7 @@ class Heard:
         elif isinstance(item, RefusedAction):
             self.refused.append(RefusedAction(**self._edge(item.model_dump())))
         else:
-            self.notes.update(_within_limit(self._edge(dict(item))))
+            self.notes.update(cut_raw(self._edge(dict(item))))
 
     def forget(self) -> None:
         """Reset for another attempt; keep the notes as those of an earlier attempt."""
@@ -380,12 +380,21 @@ class Runtime:
         self._records = records
         self._renderer = renderer
         self._used = used
-        self._running: dict[str, Adapter] = {}
+        self._running: dict[tuple[str, int], Adapter] = {}
 
     async def invoke(self, member: Member, input: AgentInput, heard: Heard) -> Answer:
-        """Call an agent once. Raises AgentError (redacted), and DiskRefused if `heard` does."""
+        """Call an agent once, or its fallbacks (`fallback`).
+
+        Raises AgentError (redacted), and DiskRefused if `heard` does.
+        """
+        adapters = agents.list_adapters(member.profile.adapter)
+        call = partial(self._call, member, heard)
+        return await fallback.call_in_order(adapters, call, input, heard)
+
+    async def _call(self, member: Member, heard: Heard, number: int, input: AgentInput) -> Answer:
+        """Call the adapter of that number: 0 is the first, the others are its fallbacks."""
         try:
-            adapter = await self._adapter(member)
+            adapter = await self._adapter(member, number)
             output = await adapter.invoke(input, heard)
             if not isinstance(output, AgentOutput):
                 raise TypeError(f"it returned {type(output).__name__}, expected AgentOutput")
@@ -411,12 +420,17 @@ class Runtime:
         Unless the runtime connects, no variable is filled in: settings that depend on a variable
         are not checked, nor are kinds whose `health` may start or contact something.
         """
-        kind = self._config.adapter_type(str(member.profile.adapter["type"]))
+        count = len(agents.list_adapters(member.profile.adapter))
+        return await fallback.check_in_order(count, partial(self._check, member))
+
+    async def _check(self, member: Member, number: int) -> Health:
+        settings = agents.list_adapters(member.profile.adapter)[number]
+        kind = self._config.adapter_type(str(settings["type"]))
         if not (self._config.connects or kind.settings_type.looks_only):
             return Health(True, _NOT_ASKED)
         try:
             async with asyncio.timeout(HEALTH_LIMIT_S):
-                health = await self._made(member).health()
+                health = await self._made(member, number).health()
             health = Health(health.ok, self.redactor.text_or_nothing(clean_text(health.detail)[0]))
         except TimeoutError:
             return Health(
@@ -426,7 +440,7 @@ class Runtime:
             health = Health(False, str(self._failure(member, error)))
             if isinstance(error, agents.VariableNotSet):
                 return health
-        if not (health.ok or self._config.connects) and _hangs_on_variables(member):
+        if not (health.ok or self._config.connects) and _hangs_on_variables(settings):
             return Health(True, _NOT_ASKED)
         return health
 
@@ -435,29 +449,30 @@ class Runtime:
         running, self._running = self._running, {}
         await asyncio.gather(*(_stop(adapter) for adapter in running.values()))
 
-    async def _adapter(self, member: Member) -> Adapter:
-        adapter = self._running.get(member.id)
+    async def _adapter(self, member: Member, number: int) -> Adapter:
+        adapter = self._running.get((member.id, number))
         if adapter is None:
             if not self._config.connects:
                 raise AgentUnavailable(member.id, "this command calls no agent")
-            adapter = self._made(member)
+            adapter = self._made(member, number)
             try:
                 await adapter.start()
             except BaseException:
                 await _stop(adapter)
                 raise
-            self._running[member.id] = adapter
+            self._running[member.id, number] = adapter
         return adapter
 
-    def _made(self, member: Member) -> Adapter:
-        kind = str(member.profile.adapter["type"])
+    def _made(self, member: Member, number: int) -> Adapter:
+        adapter_settings = agents.list_adapters(member.profile.adapter)[number]
+        kind = str(adapter_settings["type"])
         adapter_type = self._config.adapter_type(kind)
         shape = adapter_type.settings_type
         # A command that only reads leaves each `${env:NAME}` as it is.
         config = self._config
         variables = config.environ if config.connects else agents.make_placeholders(config.environ)
         filled, _ = agents.fill_settings(
-            member.profile.adapter,
+            adapter_settings,
             variables,
             agent_id=member.id,
             is_template=shape.is_template,
@@ -477,7 +492,7 @@ class Runtime:
             records=self._records,
             render=self._renderer.text,
             chat=self._renderer.chat,
-            used=lambda: self._used(member.id),
+            used=frozenset if number else lambda: self._used(member.id),
             environ=config.environ,
             models=config.models,
             connects=config.connects,
@@ -499,7 +514,7 @@ class Runtime:
         for name in ("what", "asked", "came", "mend", "metadata"):
             value, _ = clean_value(getattr(error, name))
             setattr(error, name, self.redactor.value_or_nothing(value))
-        error.metadata = _within_limit(error.metadata)
+        error.metadata = cut_raw(error.metadata)
         return error
 
     def _redacted_output(self, output: AgentOutput) -> AgentOutput:
@@ -508,7 +523,7 @@ class Runtime:
         if output.next_mentions:
             changed["next_mentions"] = [redact.text(name) for name in output.next_mentions]
         if output.metadata:
-            changed["metadata"] = _within_limit(redact.value(output.metadata))
+            changed["metadata"] = cut_raw(redact.value(output.metadata))
         if output.status_updates:
             changed["status_updates"] = [
                 status.model_copy(update={"detail": redact.text(status.detail)})
@@ -529,21 +544,8 @@ class Runtime:
         return output.model_copy(update=changed)
 
 
-def _within_limit(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Return the metadata with the provider's response (`raw`) cut to a text if it is long."""
-    if "raw" not in metadata:
-        return metadata
-    raw = metadata["raw"]
-    text = raw if isinstance(raw, str) else json.dumps(raw, ensure_ascii=False, default=str)
-    if len(text) <= MOST_RAW_CHARS:
-        return metadata
-    cut = f"{cut_text(text, MOST_RAW_CHARS)} ... ({len(text)} characters)"
-    return {**metadata, "raw": cut}
-
-
-def _hangs_on_variables(member: Member) -> bool:
+def _hangs_on_variables(adapter: Mapping[str, Any]) -> bool:
     """Return True if the target of a call depends on the environment."""
-    adapter = member.profile.adapter
     return bool(agents.list_variables({key: adapter[key] for key in adapter.keys() - _NO_PLACES}))
 
 

@@ -151,11 +151,18 @@ def cost_not_taken(metadata: Mapping[str, Any], say: Words) -> str:
 
 
 def remarks(reply: ReplyFinished, say: Words) -> list[str]:
-    """Return the lines about what the agent of a reply was refused, and what it did not see."""
+    """Return the lines about what an agent was refused or not shown, and about its fallback."""
     refused = [
         say("refused: {action}", action=escape_line(str(action)))
         for action in reply.refused_actions
     ]
+    fallback = reply.metadata.get("fallback")
+    if isinstance(fallback, dict):
+        called = " ".join(escape_line(str(fallback.get(key, ""))) for key in ("type", "model"))
+        number = escape_line(str(fallback.get("number")))
+        refused.append(
+            say("fallback {number} was called: {adapter}", number=number, adapter=called.strip())
+        )
     names = reply.metadata.get(NOT_SHOWN)
     if not isinstance(names, list) or not names:
         return refused

@@ -101,10 +101,13 @@ def _make_index(config: SessionConfig, folders: list[Folder]) -> Index:
 
 def windows(config: SessionConfig, members: Iterable[Member]) -> dict[str, int]:
     """Return the context window of each agent's model, in tokens, if it is known."""
-    by_agent = {
-        member.id: pricing.window_of(member.profile.adapter, config.models) for member in members
-    }
-    return {agent: tokens for agent, tokens in by_agent.items() if tokens is not None}
+    by_agent: dict[str, int] = {}
+    for member in members:
+        for adapter in agents.list_adapters(member.profile.adapter):
+            tokens = pricing.window_of(adapter, config.models)
+            if tokens is not None:  # what is shown must fit each of them
+                by_agent[member.id] = min(tokens, by_agent.get(member.id, tokens))
+    return by_agent
 
 
 def smallest_room(config: SessionConfig, members: Iterable[Member]) -> int:
@@ -378,7 +381,12 @@ def make_redactor(config: SessionConfig, profiles: Iterable[AgentProfile] = ()) 
     """
     memory = [member.profile for member in config.memory_agents]
     everyone = {id(profile): profile for profile in (*config.profiles, *memory, *profiles)}
-    settings = [profile.adapter for profile in everyone.values() if profile.may_hold_secrets]
+    settings = [
+        adapter
+        for profile in everyone.values()
+        if profile.may_hold_secrets
+        for adapter in agents.list_adapters(profile.adapter)
+    ]
     if config.memory.embedding is not None:
         settings.append(config.memory.embedding.model_dump())
     secrets = agents.collect_proxy_passwords(config.environ)

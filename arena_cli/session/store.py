@@ -36,6 +36,7 @@ from arena_cli.transcript.events import NoteEvent, SessionEvent
 from arena_cli.util import files, text
 from arena_cli.util.clock import Clock
 from arena_cli.util.text import escape_line
+from arena_cli.workspace import agents
 from arena_cli.workspace.workspace import Workspace
 
 _NUMBER = re.compile(r"[0-9]{6,}")
@@ -536,14 +537,15 @@ def list_exposed(workspace: Workspace) -> dict[str, list[str]]:
     kept = [path for path in (root / DOTENV, sessions_folder(root)) if path.exists()]
     exposed_to: dict[str, list[str]] = {}
     for agent_id, profile in workspace.profiles.items():
-        shape = base.settings_type(str(profile.adapter["type"]))
-        cwd = profile.adapter.get("cwd", ".")
-        if shape is None or "cwd" not in shape.model_fields or not isinstance(cwd, str):
-            continue
-        folder = (root / cwd).resolve()
-        names = [path.name for path in kept if path.is_relative_to(folder)]
-        if names:
-            exposed_to[agent_id] = names
+        for adapter in agents.list_adapters(profile.adapter):
+            shape = base.settings_type(str(adapter["type"]))
+            cwd = adapter.get("cwd", ".")
+            if shape is None or "cwd" not in shape.model_fields or not isinstance(cwd, str):
+                continue
+            folder = (root / cwd).resolve()
+            names = [path.name for path in kept if path.is_relative_to(folder)]
+            if names:
+                exposed_to[agent_id] = names
     return exposed_to
 
 

@@ -15,14 +15,14 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from arena_cli.adapters import base
 from arena_cli.adapters.base import Endpoint
 from arena_cli.errors import DiskRefused, UsageError
 from arena_cli.util.redaction import Redactor, is_secret_key
 from arena_cli.util.text import fill_template
-from arena_cli.workspace.agents import list_variables
+from arena_cli.workspace.agents import list_adapters, list_variables
 from arena_cli.workspace.models import AgentProfile, Embedding
 
 EMBEDDING = "memory.embedding"
@@ -64,9 +64,10 @@ def find_contacts(
     dotenv = dotenv or {}
     by_key: dict[str, Contact] = {}
     for profile in profiles:
-        variables = list_variables(profile.adapter)
-        for endpoint in _endpoints(profile, variables, dotenv):
-            _add_contact(by_key, endpoint, {*variables, *endpoint.variables}, profile.agent_id)
+        for adapter in list_adapters(profile.adapter):
+            variables = list_variables(adapter)
+            for endpoint in _endpoints(adapter, profile.agent_id, variables, dotenv):
+                _add_contact(by_key, endpoint, {*variables, *endpoint.variables}, profile.agent_id)
     address = embedding.base_url if embedding is not None else None
     if address or dotenv:
         from arena_cli.adapters import http  # noqa: PLC0415 - most workspaces have neither
@@ -101,8 +102,10 @@ def list_untrusted(contacts: Iterable[Contact], trusted: Trusted) -> list[Contac
     ]
 
 
-def _endpoints(profile: AgentProfile, named: set[str], dotenv: Mapping[str, str]) -> list[Endpoint]:
-    kind = str(profile.adapter["type"])
+def _endpoints(
+    adapter: Mapping[str, Any], agent_id: str, named: set[str], dotenv: Mapping[str, str]
+) -> list[Endpoint]:
+    kind = str(adapter["type"])
     shape = base.settings_type(kind)
     keys = {
         key: _filled(value, dotenv)
@@ -110,11 +113,11 @@ def _endpoints(profile: AgentProfile, named: set[str], dotenv: Mapping[str, str]
         else [_filled(value[0], dotenv), *value[1:]]
         if key == "command" and isinstance(value, list) and value
         else value
-        for key, value in profile.adapter.items()
+        for key, value in adapter.items()
     }
     endpoints = shape.endpoints(keys) if shape else []
     if not endpoints and named:
-        endpoints = [Endpoint("agent", profile.agent_id)]
+        endpoints = [Endpoint("agent", agent_id)]
     if not endpoints:
         return []
     plain = Redactor((), ())

@@ -5,6 +5,7 @@ All templates have one grammar: `${name}` is filled, `$${` is a literal `${`.
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
@@ -431,3 +432,18 @@ def iter_texts(data: Any, loc: Loc = ()) -> Iterator[tuple[Loc, str]]:
     elif isinstance(data, list):
         for index, item in enumerate(data):
             yield from iter_texts(item, (*loc, index))
+
+
+MOST_RAW_CHARS = 16_384
+
+
+def cut_raw(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Return the metadata with the provider's response (`raw`) cut to a text if it is long."""
+    if "raw" not in metadata:
+        return metadata
+    raw = metadata["raw"]
+    text = raw if isinstance(raw, str) else json.dumps(raw, ensure_ascii=False, default=str)
+    if len(text) <= MOST_RAW_CHARS:
+        return metadata
+    cut = f"{cut_text(text, MOST_RAW_CHARS)} ... ({len(text)} characters)"
+    return {**metadata, "raw": cut}

@@ -57,6 +57,9 @@ def read_dotenv(root: Path) -> dict[str, str]:
     return read_dotenv_file(root / ".env", ".env")
 
 
+FALLBACK = "fallback"
+
+
 def is_variable(value: object) -> bool:
     """Return True if a setting is a text whose value, and so its type, the environment decides."""
     return isinstance(value, str) and any(
@@ -71,6 +74,12 @@ class VariableNotSet(AgentUnavailable):
 def make_placeholders(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables as `${env:NAME}`, so that filling with them changes nothing."""
     return {name: f"${{{_ENV}{name}}}" for name in environ}
+
+
+def list_adapters(adapter: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the settings of an agent's adapter, then those of its fallbacks, one by one."""
+    own = {key: value for key, value in adapter.items() if key != FALLBACK}
+    return [own, *adapter.get(FALLBACK, ())]
 
 
 def list_variables(settings: Mapping[str, Any]) -> set[str]:
@@ -422,16 +431,36 @@ def _check_adapter(
         return {}, [_explain_text_adapter(adapter, source, kinds)]
     if not source.is_whole and (adapter is None or isinstance(adapter, dict)):
         return {}, []  # the rest of it stands in what is not there
-    return (
-        _check_kind(adapter, source, kinds, defaults) if isinstance(adapter, dict) else (None, [])
-    )
+    if not isinstance(adapter, dict):
+        return None, []
+    checked, faults = _check_kind(adapter, ("adapter",), source, kinds, defaults)
+    fallbacks = checked.get(FALLBACK) if checked and not faults else None
+    if checked is None or not fallbacks:
+        return checked, faults
+    checked_fallbacks = []
+    for index, fallback in enumerate(fallbacks):
+        place: Loc = ("adapter", FALLBACK, index)
+        if FALLBACK in fallback:
+            hint = "list all of them in `adapter.fallback`, in order"
+            faults.append(source.fault((*place, FALLBACK), "a fallback has no fallback", hint))
+            continue
+        settings, problems = _check_kind(fallback, place, source, kinds, defaults)
+        faults += problems
+        checked_fallbacks.append({**(settings or {})})
+        checked_fallbacks[-1].pop(FALLBACK, None)  # of `defaults`
+    return {**checked, FALLBACK: checked_fallbacks}, faults
 
 
 def _check_kind(
-    adapter: dict[str, Any], source: ProfileSource, kinds: AdapterKinds, defaults: Fragment
+    adapter: dict[str, Any],
+    place: Loc,
+    source: ProfileSource,
+    kinds: AdapterKinds,
+    defaults: Fragment,
 ) -> tuple[dict[str, Any] | None, list[Fault]]:
+    """Return the keys of the adapter at a place over its kind's defaults, and the errors in it."""
     kind = adapter.get("type")
-    loc = ("adapter", "type")
+    loc = (*place, "type")
     if not isinstance(kind, str):
         problem = "is missing" if "type" not in adapter else "must be a text"
         return None, [source.fault(loc, problem, f"known: {', '.join(kinds.list_kinds())}")]
@@ -440,7 +469,7 @@ def _check_kind(
         hint = errors.suggest_nearest(kind, kinds.list_kinds())
         return None, [source.fault(loc, f"unknown kind of adapter `{kind}`", hint)]
     fragments = [
-        Fragment(fragment.document, (*fragment.loc, "adapter")) for fragment in source.fragments
+        Fragment(fragment.document, (*fragment.loc, *place)) for fragment in source.fragments
     ]
     fragments = [fragment for fragment in fragments if fragment.document.holds(fragment.loc)]
     if defaults.holds((kind,)):

@@ -39,9 +39,7 @@ _LATER = read_keys(
     "approvals breaker budget corrections exchange failures goals intent learning "
     "pause_s rejection_rate rules simple"
 )
-_LATER_OF_AGENT = _LATER | read_keys(
-    "fallback inputs lane may_ask mcp output query run tools workdir"
-)
+_LATER_OF_AGENT = _LATER | read_keys("inputs lane may_ask mcp output query run tools workdir")
 _LATER_OF_TEAM = _LATER | read_keys(
     "approve_plan fallback_agent lanes max_reflections min_confidence mode planner replans "
     "supervisor task_depth_limit workdir"

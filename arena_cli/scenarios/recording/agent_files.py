@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from arena_cli.session import outgoing
+from arena_cli.workspace.agents import list_adapters
 from arena_cli.workspace.models import AgentProfile
 
 _Matcher = Callable[[str], object]
@@ -44,7 +45,11 @@ def hash_files(profile: AgentProfile, root: Path) -> Hashes:
     """Return the hash of each file that an agent is made of."""
     root = root.resolve()
     excluded = [_matcher(pattern[1:]) for pattern in profile.watch if pattern.startswith("!")]
-    relative = dict.fromkeys(_relative(path, root) for path in _list_paths(profile.adapter, root))
+    relative = dict.fromkeys(
+        _relative(path, root)
+        for adapter in list_adapters(profile.adapter)
+        for path in _list_paths(adapter, root)
+    )
     hashes = {name: _hash(root / name) for name in relative if name is not None}
     watched: dict[str, str] = {}
     for pattern in profile.watch:

@@ -20,6 +20,7 @@ from arena_cli.scenarios.recording.steps import MESSAGE, Fact
 from arena_cli.scenarios.result import Drift
 from arena_cli.transcript.compare import first_change
 from arena_cli.transcript.events import NoteEvent, SessionEvent
+from arena_cli.workspace.agents import list_adapters
 from arena_cli.workspace.models import Member, MemoryRules, TeamConfig
 
 SUMMARY = "summary"
@@ -176,7 +177,11 @@ def _workspace(
     old_workspace, new_workspace = case.workspace, tape.workspace
     yield from _ignored(old_workspace.get("ignore", ()), new_workspace.get("ignore", ()), [*inputs])
     agents = {member.id: member for member in members} | tape.members
-    used = {member.profile.adapter.get("model") for member in agents.values()}
+    used = {
+        adapter.get("model")
+        for member in agents.values()
+        for adapter in list_adapters(member.profile.adapter)
+    }
     for name in dict.fromkeys([*old_workspace.get("models", {}), *new_workspace.get("models", {})]):
         then, today = (
             workspace.get("models", {}).get(name) or {}

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from arena_cli.adapters.runtime import Answer, CallNext, CallRequest
 from arena_cli.errors import AgentUnavailable
 from arena_cli.transcript.events import FREE_KINDS
+from arena_cli.workspace.agents import list_adapters
 
 ASIDE = ("judge", "memory")
 """The types of lines that are a call and no event."""
@@ -160,7 +161,8 @@ class LiveCallGuard:
     async def invoke(self, request: CallRequest, call_next: CallNext) -> Answer:
         """Pass on the call of a scripted agent. Raises AgentUnavailable for any other."""
         member = request.member
-        if member.profile.adapter.get("type") in FREE_KINDS:
+        kinds = {adapter.get("type") for adapter in list_adapters(member.profile.adapter)}
+        if kinds <= FREE_KINDS:
             return await call_next(request)
         self.refused[member.id] = None
         problem = "it is not called: `CI` is set, and this scenario has no recording"

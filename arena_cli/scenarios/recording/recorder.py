@@ -39,12 +39,13 @@ from arena_cli.transcript import log
 from arena_cli.transcript.events import Event, ReplyStarted, SideEvent
 from arena_cli.util.redaction import Redactor
 from arena_cli.util.user_pattern import UserPattern
+from arena_cli.workspace.agents import FALLBACK
 from arena_cli.workspace.models import Member
 
 DEADLINE = "deadline"
 
 # What of a call's metadata the session goes by later.
-_NOTED = ("scripted", "model", "input_counted", "prompt_cut")
+_NOTED = ("scripted", "model", "input_counted", "prompt_cut", FALLBACK)
 _BYTES = "data_base64"
 _REFUSED = "refused_actions"
 _WORDS = ("what", "came", "mend")

@@ -24,6 +24,7 @@ from arena_cli.scenarios.result import Drift, Mode
 from arena_cli.scenarios.select import FIXTURES, Selected
 from arena_cli.scenarios.variables import Reader
 from arena_cli.util.user_pattern import PatternTimeout, UserPattern
+from arena_cli.workspace.agents import list_adapters
 
 Wanted = Literal["live", "replay", "record", "missing", "update"]
 """What is asked for a run: agents called, recordings replayed, all made anew, only what is missing
@@ -327,7 +328,11 @@ def _relative_name(path: Path, scenario: Scenario) -> str:
 
 def _is_scripted(scenario: Scenario) -> bool:
     everyone = [*scenario.team.members, *scenario.judges.values()]
-    return all(profile_agent.profile.adapter.get("type") == SCRIPTED for profile_agent in everyone)
+    return all(
+        adapter.get("type") == SCRIPTED
+        for member in everyone
+        for adapter in list_adapters(member.profile.adapter)
+    )
 
 
 def of_calls(calls: Iterable[TapedCall], *, but_replies: bool = False) -> set[str]:
