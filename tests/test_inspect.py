@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from program import Program
 
-from arena_cli.notes import lifecycle, review
-from arena_cli.notes import text as text_module
+from arena_cli.notes import claims, lifecycle, review
 from arena_cli.notes.model import Note
 from arena_cli.notes.review import NoteFinding
 from arena_cli.protocol import Message
@@ -535,7 +534,8 @@ def test_duplicates_are_those_that_comparing_every_pair_finds(
             other.kind == one.kind
             and (
                 lifecycle.match_titles(other.title, one.title)
-                or text_module.of_question(other.title) == text_module.of_question(one.title)
+                or (claims.read_claim(one.title).stems or None)
+                == claims.read_claim(other.title).stems
             )
             for other in originals
         )
