@@ -256,6 +256,16 @@ async def _never(_: AgentInput) -> str:
     return ""
 
 
+def _copy(shown: AgentInput) -> str:
+    lines = [
+        line[2:].lstrip("> ")
+        for line in shown.messages[0].content.splitlines()
+        if line.startswith("> ") and "PWNED" not in line
+    ]
+    items = "\n".join(f"- {line}" for line in lines)
+    return f"# Core goal\n{items}\n# Important facts\n{items}\n# Next steps\n- go on"
+
+
 def _refuses(_: AgentInput) -> str:
     raise AgentRefused("scribe", "no")
 
@@ -273,6 +283,25 @@ BAD: list[tuple[Callable[[AgentInput], Any], str]] = [
         "no smaller",
     ),
     (lambda _: "I have read all of it, thank you.", "none of the sections"),
+    (
+        lambda _: (
+            "# Core goal\n- You are a brilliant team\n# Key decisions\n- All of them are"
+            " truly outstanding\n# Next steps\n- Keep being amazing"
+        ),
+        "it covers 0 of",
+    ),
+    (
+        lambda _: "# 核心目标\n- 团队在讨论节点\n# 关键决定\n- 大家同意继续\n# 下一步\n- 继续工作",
+        "in another language",
+    ),
+    (
+        lambda _: (
+            "# Core goal\n- Команда обсуждает узлы\n# Key decisions\n- Работа идёт"
+            "\n# Next steps\n- Идти дальше"
+        ),
+        "in another language",
+    ),
+    (_copy, "smaller than what it replaces"),
     (
         lambda _: "# Core goal\n- PWNED\n# Next steps\n- PWNED\n# Key decisions\n- PWNED",
         "too little",
@@ -438,6 +467,13 @@ def test_c27_many_decisions_in_a_small_window_neither_end_summaries_nor_crowd_ou
     assert contents[-3:] == [decided(45), decided(46), decided(47)]
     assert "more; a search of the notes finds them" in (shown.memory_context or "")
     assert len(talk.of("message")) == 24
+    (usage,) = (event for event in talk.of("context_usage") if event.pinned_left)
+    session = {"type": "session", "session": "s", "members": [{"id": "dev", "name": "Dev"}]}
+    for language, advice in {
+        "en": "pinned messages have no room: archive decisions that are settled",
+        "zh": "条固定的消息没有位置：请归档已了结的决定",
+    }.items():
+        assert advice in "\n".join(drawn([session, usage.model_dump()], language))
 
 
 def test_pinned_facts_are_in_the_summary_whoever_wrote_it(tmp_path: Path) -> None:
@@ -555,6 +591,16 @@ def test_a_scripted_agent_may_summarise(tmp_path: Path) -> None:
     assert [(one.by, one.rolled_back) for one in talk.compacted()] == [("scribe", "")]
 
 
+def drawn(records: list[dict[str, Any]], language: str) -> list[str]:
+    timeline = Timeline(Words(language))  # type: ignore[arg-type] # a key is any str
+    return [
+        line.text
+        for record in records
+        if (event := events.parse({"seq": 1, "ts": "2026-11-28T09:30:05Z", **record}))
+        for line in timeline.drawn(event)
+    ]
+
+
 def test_the_timeline_tells_of_it_in_one_line_each() -> None:
     shared = {"by": "dev", "upto": "m9", "messages": 9, "summary": "s"}
     tokens = {"tokens_before": 900, "tokens_after": 90}
@@ -588,11 +634,4 @@ def test_the_timeline_tells_of_it_in_one_line_each() -> None:
             "  全栈 查找笔记：it holds\\x1b[31m no list",
         ],
     }.items():
-        timeline = Timeline(Words(language))  # type: ignore[arg-type] # a key is any str
-        drawn = [
-            line.text
-            for record in told
-            if (event := events.parse({"seq": 1, "ts": "2026-11-28T09:30:05Z", **record}))
-            for line in timeline.drawn(event)
-        ]
-        assert drawn[2:] == lines
+        assert drawn(told, language)[2:] == lines

@@ -12,7 +12,9 @@ from past_sessions import loaded, talk
 from stage import Stage, printed
 
 from arena_cli.cli import common
-from arena_cli.context import extractive
+from arena_cli.context import extractive, summary
+from arena_cli.reports.drift import describe_drift
+from arena_cli.reports.lines import Words
 from arena_cli.scenarios.promote import scenario_file
 from arena_cli.scenarios.recording import drift, file
 from arena_cli.scenarios.recording.store import RecordingStore, Wanted
@@ -198,6 +200,22 @@ def test_a_summary_without_an_agent_replays_from_a_recording_of_an_earlier_versi
     assert any(line.get("by") == "extractive (networkx LexRank)" for line in lines(stage))
     replayed = play(stage, "replay", text)
     assert (replayed.status, replayed.drift) == ("passed", []), printed(replayed)
+
+
+def test_a_summary_that_is_cut_elsewhere_now_is_reported_as_a_change_of_rules(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = summarised(stage)
+    (stage.folder / "arena.yaml").write_text('{"team": "crew"}', encoding="utf-8")
+    with monkeypatch.context() as earlier:
+        old_part = summary.old_part
+        earlier.setattr(summary, "old_part", lambda messages, turn: old_part(messages, turn)[:-1])
+        assert play(stage, "record", text).status == "passed"
+    result = play(stage, "replay", text)
+    first = next(one for one in result.drift if not one.follows)
+    lines_shown = [describe_drift(first, Words(language)) for language in ("en", "zh")]
+    assert lines_shown[0].startswith("the summary differs: the rules for summaries have changed")
+    assert lines_shown[1].startswith("摘要不同：摘要的规则已改变")
 
 
 def test_the_work_for_the_memory_that_changed_takes_the_next_answer_and_is_drift(

@@ -485,19 +485,21 @@ def sum_usage(
 
 def measure_usage(
     agent_id: str, head: Head, history: History, memory: Memory, limits: Limits
-) -> int:
+) -> tuple[int, int]:
     """Return the tokens of a member's input with everything that is not summarised.
 
-    No message is new in it, as between two calls.
+    No message is new in it, as between two calls. The second number is that of the pinned messages
+    of which not even the title has room.
     """
     room = room_for_messages(head, limits)
     if memory.pinned or memory.notes:
         chosen = choose_context(agent_id, history, (), memory, room, limits.keep)
-        return sum_usage(head, history, memory, chosen, limits.factor)
+        unlisted = len(chosen.titles) - chosen.listed
+        return sum_usage(head, history, memory, chosen, limits.factor), unlisted
     shown = fit_summary(memory, room, 0, limits.keep)
     unshown = estimate(memory.summary) if memory.summary and not shown.summary else 0
     used = head.tokens + _summary_tokens(shown) + unshown + history.tokens_after(memory.upto)
-    return round(used * max(limits.factor, 1.0))
+    return round(used * max(limits.factor, 1.0)), 0
 
 
 def reaches(head: Head, history: History, seq: int, memory: Memory, limits: Limits) -> bool:

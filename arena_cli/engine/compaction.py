@@ -144,13 +144,15 @@ def _report_usage(room: Room, chain: Chain) -> list[str]:
     for agent in turn.called:
         if room.scene.team.member(agent) is None:
             continue
-        used = _usage(room, agent, chain) + round(unheard * max(fold.counts.factor(agent), 1.0))
+        used, unlisted = _usage(room, agent, chain)
+        used += round(unheard * max(fold.counts.factor(agent), 1.0))
         most = room.scene.room(agent)
         level = _level(used / most, rules.warn_at, rules.saturated_at)
         if _is_full(room, agent, used, growth):
             full.append(agent)
         if level and fold.levels.get(agent) not in (level, "saturated"):
-            _write_usage(room, agent, level, used, most)
+            left = 0 if agent in fold.crowded else unlisted
+            _write_usage(room, agent, level, used, most, left)
     return full
 
 
@@ -169,8 +171,8 @@ def _is_full(room: Room, agent: str, used: int, growth: int) -> bool:
     return filled + growth > space or filled >= space * (saturated_at + _ALMOST)
 
 
-def _usage(room: Room, agent: str, chain: Chain) -> int:
-    """Return the tokens of an agent's input with everything that is not summarised."""
+def _usage(room: Room, agent: str, chain: Chain) -> tuple[int, int]:
+    """Return what `window.measure_usage` does for an agent's next input."""
     scene, reply = room.scene, chain.turns[-1].replies.get(agent)
     about = plan.about(agent, reply.phase, chain) if reply else ""
     memory, head, limits = scene.memory(about), scene.head(agent), scene.limits(agent)
@@ -183,7 +185,9 @@ def _level(ratio: float, warn_at: float, saturated_at: float) -> Level | None:
     return "warning" if ratio >= warn_at else None
 
 
-def _write_usage(room: Room, agent: str, level: Level, used: int, budget: int) -> None:
+def _write_usage(
+    room: Room, agent: str, level: Level, used: int, budget: int, pinned_left: int
+) -> None:
     room.journal.write(
         ContextUsage,
         agent=agent,
@@ -191,6 +195,7 @@ def _write_usage(room: Room, agent: str, level: Level, used: int, budget: int) -
         usage_ratio=round(used / budget, 4),
         tokens=used,
         budget=budget,
+        pinned_left=pinned_left,
     )
 
 

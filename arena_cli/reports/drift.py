@@ -93,6 +93,9 @@ def describe_drift(drift: Drift | Cause, say: Words) -> str:
     agents = drift.agents if isinstance(drift, Cause) else [drift.agent] if drift.agent else []
     name = _join_names([escape_line(agent) for agent in agents], say)
     field = escape_line(drift.field)
+    if drift.field in ("compacted", "summary") and (isinstance(drift, Cause) or not drift.follows):
+        description = say("the summary differs: the rules for summaries have changed")
+        return f"{description}{say(': ')}{_values(drift, say)}" if _is_short(drift) else description
     match drift.kind:
         case "left_over" | "miss":
             return _unmatched(drift, name, say)

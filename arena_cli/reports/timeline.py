@@ -96,7 +96,11 @@ def _render_refusal(event: NoteEvent, say: Words, who: Who) -> Line:
 def _render_usage(event: ContextUsage, say: Words, who: Who) -> Line:
     share = f"{event.usage_ratio * 100:.0f} %"
     text = "{share} of the window of {who} is used"
-    return line(INDENT, say.spans(text, "dim", who=who(event.agent), share=share))
+    spans = list(say.spans(text, "dim", who=who(event.agent), share=share))
+    if event.pinned_left:
+        advice = "; {count} pinned messages have no room: archive decisions that are settled"
+        spans += say.spans(advice, "dim", count=event.pinned_left)
+    return line(INDENT, spans)
 
 
 def _render_summary(event: Compacted, say: Words, who: Who) -> Line:

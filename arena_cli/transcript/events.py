@@ -299,7 +299,8 @@ class ContextUsage(SideEvent):
     """An agent's window has reached this fill level for the first time since the last compaction.
 
     `usage_ratio` is the size of all messages without a summary, divided by the room in its window,
-    both in tokens.
+    both in tokens. `pinned_left` is the number of pinned messages that have no room, not even by
+    title; it is reported once for each agent.
     """
 
     type: Literal["context_usage"] = "context_usage"
@@ -308,6 +309,7 @@ class ContextUsage(SideEvent):
     usage_ratio: Annotated[float, Derived]
     tokens: Annotated[int, Derived]
     budget: Annotated[int, Derived]
+    pinned_left: Annotated[int, Derived] = 0
 
 
 class Compacted(SideEvent):

@@ -329,6 +329,7 @@ def _record(fold: Fold, offset: int, check: str) -> dict[str, Any]:
         "summary": fold.summary.model_dump() if fold.summary else None,
         "tried": fold.tried.model_dump() if fold.tried else None,
         "levels": fold.levels,
+        "crowded": sorted(fold.crowded),
         "fits": fold.fits,
         "extracted": fold.extracted,
         "extracted_upto": fold.extracted_upto,
@@ -360,6 +361,7 @@ def _fill_fold(fold: Fold, record: dict[str, Any]) -> None:
     attempt = record["tried"] and Compacted.model_validate(record["tried"])
     fold.summary, fold.tried = summary, attempt
     fold.levels = {str(agent): str(level) for agent, level in record["levels"].items()}
+    fold.crowded = {str(agent) for agent in record["crowded"]}
     fold.extracted_upto = str(record["extracted_upto"])
     fold.fits = {str(agent): int(tokens) for agent, tokens in record["fits"].items()}
     fold.extracted, fold.noted = int(record["extracted"]), int(record["noted"])

@@ -201,7 +201,8 @@ class Fold:
     are the sessions of agents' own, of those whose last call ended properly.
 
     `summary` is the last valid compaction, `tried` the last one; `levels` are the fill levels of
-    agents' windows reported since then. `extracted` is the number of messages when notes were last
+    agents' windows reported since then; `crowded` are the agents whose pinned messages are reported
+    to have no room. `extracted` is the number of messages when notes were last
     extracted, up to `extracted_upto`; messages up to the seq `noted` were searched for notes.
     `fits` is the number of tokens that an agent accepts, for those whose input exceeded it.
     """
@@ -219,6 +220,7 @@ class Fold:
         self.summary: Compacted | None = None
         self.tried: Compacted | None = None
         self.levels: dict[str, str] = {}
+        self.crowded: set[str] = set()
         self.fits: dict[str, int] = {}
         self.extracted = 0
         self.extracted_upto = ""
@@ -320,6 +322,8 @@ class Fold:
         match event:
             case ContextUsage():
                 self.levels[event.agent] = event.level
+                if event.pinned_left:
+                    self.crowded.add(event.agent)
             case Compacted():
                 self.tried = event
                 if not event.rolled_back:
