@@ -131,7 +131,6 @@ _OF_CHANGE = 2.0
 _OF_WORN = 1.5
 _OF_STATE = 1.0
 _POWER = 0.4
-_OF_GUESS = 0.5
 _OF_EARLIER = 0.5
 
 
@@ -392,9 +391,7 @@ def _candidate(message: ShownMessage, sentence: str, section: str, order: int) -
         section = "user_preferences"
     if section:
         return _Candidate(section, text, order, score)
-    section = guess_section(sentence)
-    guess = _OF_GUESS if section != "context_clues" and score > 0 else 0.0
-    return _Candidate(section, text, order, score + guess, is_sure=False)
+    return _Candidate(guess_section(sentence), text, order, score, is_sure=False)
 
 
 @lru_cache(maxsize=4_096)
