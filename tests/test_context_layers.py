@@ -424,7 +424,7 @@ def test_usage_without_pins_and_notes_is_that_of_the_chosen_context(
     room = window.room_for_messages(head, limits)
     chosen = window.choose_context(head.agent_id, told, (), memory, room)
     expected = window.sum_usage(head, told, memory, chosen, factor)
-    assert window.measure_usage(head.agent_id, head, told, memory, limits) == expected
+    assert window.measure_usage(head.agent_id, head, told, memory, limits) == (expected, 0)
 
 
 def test_the_two_hashes_of_a_message_are_those_of_its_two_forms() -> None:
