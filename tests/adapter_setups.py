@@ -10,22 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-
-from arena_cli.adapters.base import Setup
-from arena_cli.adapters.command import CliAdapter, CliSettings
-from arena_cli.context import render
-from arena_cli.protocol import (
+from product import (
     AgentInput,
     AgentReport,
     AgentSession,
     CallNote,
+    CliAdapter,
+    CliSettings,
     RefusedAction,
     SessionId,
+    Setup,
     ShownMessage,
     StatusEvent,
     TextDelta,
     Usage,
 )
+from product import context_render as render
 
 PROGRAMS = Path(__file__).parent / "programs"
 PATIENCE_S = 60.0

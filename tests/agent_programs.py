@@ -21,8 +21,7 @@ from typing import Any
 import psutil
 import pytest
 from adapter_setups import PROGRAMS, a_setup, runs
-
-from arena_cli.adapters.coding_clis.adapter import ProgramAdapter
+from product import ProgramAdapter
 
 SAMPLES = Path(__file__).parent / "samples"
 

@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from product import CheckResult, FileFaults
 from stage import Stage
-
-from arena_cli.errors import FileFaults
-from arena_cli.scenarios.result import CheckResult
 
 
 def stage_in(folder: Path) -> Stage:

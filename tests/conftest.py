@@ -11,9 +11,7 @@ from typing import Any
 
 import hypothesis
 import pytest
-
-from arena_cli.adapters.process import run
-from arena_cli.engine import call
+from product import call, run
 
 pytest.register_assert_rewrite("program")
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from arena_cli import __main__
+from product import __main__
 
 _SIGNALS = [
     getattr(signal, name)

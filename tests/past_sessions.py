@@ -5,15 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from product import Event, Session, Workspace, base, reader, workspace
+from product import outgoing_outgoing as outgoing
 from stage import Stage
-
-from arena_cli.adapters import base
-from arena_cli.session.outgoing import outgoing
-from arena_cli.session.session import Session
-from arena_cli.transcript import reader
-from arena_cli.transcript.events import Event
-from arena_cli.workspace import workspace
-from arena_cli.workspace.workspace import Workspace
 
 
 def loaded(stage: Stage) -> Workspace:

@@ -16,9 +16,8 @@ from typing import Any
 
 import inprocess
 import typer
+from product import main
 from stage import Stage
-
-from arena_cli.cli import main
 
 ROOT = Path(__file__).parent.parent
 SPEAK = [sys.executable, str(ROOT / "tests" / "programs" / "speak.py")]

@@ -9,15 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from arena_cli.adapters import base
-from arena_cli.adapters.base import SessionConfig
-from arena_cli.reports import results
-from arena_cli.scenarios import loader
-from arena_cli.scenarios.model import Scenario
-from arena_cli.scenarios.result import CheckResult, ScenarioResult
-from arena_cli.scenarios.runner import Runner
-from arena_cli.scenarios.select import Selected
-from arena_cli.workspace import workspace
+from product import (
+    CheckResult,
+    Runner,
+    Scenario,
+    ScenarioResult,
+    Selected,
+    SessionConfig,
+    base,
+    workspace,
+)
+from product import reports_results as results
+from product import scenarios_loader as loader
 
 TEAM = "crew"
 

@@ -12,13 +12,26 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from arena_cli.adapters import base
-from arena_cli.adapters.base import Health, SessionConfig, Settings, Setup
-from arena_cli.protocol import AgentInput, AgentOutput, Emit
-from arena_cli.session.outgoing import outgoing
-from arena_cli.session.session import Session
-from arena_cli.transcript.events import ChainFinished, Event
-from arena_cli.workspace.models import AgentProfile, Human, Member, ModelFacts, Team, TeamConfig
+from product import (
+    AgentInput,
+    AgentOutput,
+    AgentProfile,
+    ChainFinished,
+    Emit,
+    Event,
+    Health,
+    Human,
+    Member,
+    ModelFacts,
+    Session,
+    SessionConfig,
+    Settings,
+    Setup,
+    Team,
+    TeamConfig,
+    base,
+)
+from product import outgoing_outgoing as outgoing
 
 WORKED_MESSAGE = "@架构师 @合规 请帮我拆解这个需求：做一个用户管理系统，需要符合 GDPR"
 

@@ -25,23 +25,27 @@ from adapter_setups import (
     runs,
     until,
 )
-from program import Program, gone, growing_limits
-from pydantic import ValidationError
-
-from arena_cli.adapters.acp import client, turn
-from arena_cli.adapters.acp.adapter import AcpAdapter, AcpSettings
-from arena_cli.adapters.coding_clis.kinds import PRESETS
-from arena_cli.adapters.http import HttpRequest
-from arena_cli.context import render
-from arena_cli.errors import (
+from product import (
+    AcpAdapter,
+    AcpSettings,
     AgentError,
+    AgentInput,
+    AgentOutput,
     AgentOverloaded,
     AgentProtocolError,
     AgentRefused,
+    AgentSession,
     AgentUnavailable,
     DiskRefused,
+    HttpRequest,
+    StatusEvent,
+    client,
+    turn,
 )
-from arena_cli.protocol import AgentInput, AgentOutput, AgentSession, StatusEvent
+from product import context_render as render
+from product import kinds_PRESETS as PRESETS
+from program import Program, gone, growing_limits
+from pydantic import ValidationError
 
 pytest.importorskip("acp", reason="the SDK of the Agent Client Protocol is not installed")
 

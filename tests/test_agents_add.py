@@ -10,14 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from product import base, errors, kinds, scaffold, workspace
+from product import presets_PRESETS as PRESETS
+from product import yamlio_loader as loader
 from program import SPEAK, Program
-
-from arena_cli import errors
-from arena_cli.adapters import base
-from arena_cli.adapters.coding_clis import kinds
-from arena_cli.adapters.openai.presets import PRESETS
-from arena_cli.workspace import scaffold, workspace
-from arena_cli.yamlio import loader
 
 ANSWERS = ["--adapter", "scripted", "--set", "replies=[ok]"]
 TEAM = """\

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from arena_cli.util.text import AnsiStripper, strip_ansi
+from product import AnsiStripper, strip_ansi
 
 PIECES = st.lists(
     st.sampled_from(["\x1b", "[", "]", "0;t", "\x07", "\\", "31", "m", "\n", "\r", " ", "P", "好"]),

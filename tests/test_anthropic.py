@@ -20,20 +20,23 @@ import anthropic_events as wire
 import llmock_server
 import pytest
 from adapter_setups import PATIENCE_S, Heard, a_setup, an_input, cancelled, until
-from pydantic import ValidationError
-from scripted_api import Answer, ScriptedApi, events, failure, sse
-from small_model import SmallModel, small_model_fixture  # noqa: F401 - a fixture
-from support import Talk, member, team
-
-from arena_cli.adapters.anthropic import AnthropicAdapter, AnthropicSettings
-from arena_cli.errors import (
+from product import (
     AgentError,
+    AgentInput,
+    AgentOutput,
     AgentOverloaded,
     AgentProtocolError,
     AgentRefused,
     AgentUnavailable,
+    AnthropicAdapter,
+    AnthropicSettings,
+    Attachment,
+    ShownMessage,
 )
-from arena_cli.protocol import AgentInput, AgentOutput, Attachment, ShownMessage
+from pydantic import ValidationError
+from scripted_api import Answer, ScriptedApi, events, failure, sse
+from small_model import SmallModel, small_model_fixture  # noqa: F401 - a fixture
+from support import Talk, member, team
 
 MODEL = "claude-opus-4-6"
 PIXEL = base64.b64decode(

@@ -6,9 +6,7 @@ import base64
 from pathlib import Path
 
 import pytest
-
-from arena_cli.adapters import http
-from arena_cli.protocol import Attachment
+from product import Attachment, http
 
 
 def put(folder: Path, name: str, data: bytes) -> Attachment:

@@ -12,12 +12,9 @@ from typing import Any
 import agent_programs
 import pytest
 from adapter_setups import PROGRAMS, Heard, a_setup, an_input
+from product import AcpAdapter, AcpSettings, AgentInput, Attachment, ProgramAdapter
+from product import kinds as clis
 from program import Program
-
-from arena_cli.adapters.acp.adapter import AcpAdapter, AcpSettings
-from arena_cli.adapters.coding_clis import kinds as clis
-from arena_cli.adapters.coding_clis.adapter import ProgramAdapter
-from arena_cli.protocol import AgentInput, Attachment
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -7,17 +7,22 @@ import sys
 from pathlib import Path
 
 import pytest
+from product import (
+    FileFaults,
+    Scenario,
+    UsageError,
+    base,
+    errors,
+    files,
+    models,
+    parse,
+    select,
+    validate,
+    workspace,
+)
+from product import scenarios_loader as loader
 from program import Program
 from stage import Stage
-
-from arena_cli import errors
-from arena_cli.adapters import base
-from arena_cli.errors import FileFaults, UsageError
-from arena_cli.scenarios import loader, select
-from arena_cli.scenarios.model import Scenario
-from arena_cli.util import files
-from arena_cli.workspace import models, workspace
-from arena_cli.yamlio.loader import parse, validate
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="links need a right there")
 

@@ -11,14 +11,18 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from product import (
+    AgentInput,
+    AgentOutput,
+    Attachment,
+    Event,
+    StructuredContent,
+    canonicalize,
+    reader,
+)
+from product import session_outgoing as outgoing
 from support import Puppets, Talk, canonical, puppet, team
 from test_turns_property import IDS, answers, checked, conversations, said
-
-from arena_cli.protocol import AgentInput, AgentOutput, Attachment, StructuredContent
-from arena_cli.session import outgoing
-from arena_cli.transcript import reader
-from arena_cli.transcript.compare import canonicalize
-from arena_cli.transcript.events import Event
 
 AFTER = st.one_of(
     st.tuples(st.just("send"), said.filter(lambda text: text[0] not in "!<")),

@@ -8,9 +8,8 @@ from itertools import pairwise
 from adapter_setups import an_input
 from hypothesis import given
 from hypothesis import strategies as st
-
-from arena_cli.context import render
-from arena_cli.protocol import AgentInput, Attachment, Chat, MemberInfo, ShownMessage
+from product import AgentInput, Attachment, Chat, MemberInfo, ShownMessage
+from product import context_render as render
 
 MEMBERS = [MemberInfo(id="bot", name="机器人"), MemberInfo(id="dev", name="开发")]
 

@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from product import ShownMessage, language
+from product import context_render as render
 from program import Program
-
-from arena_cli.context import render
-from arena_cli.protocol import ShownMessage
-from arena_cli.util import language
 
 DBA = "agent_id: dba\nname: 数据库管理员\n"
 

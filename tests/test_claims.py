@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from arena_cli.notes import claims, contradictions
-from arena_cli.notes.model import Note
+from product import Note, claims, contradictions
 
 
 def difference(first: str, second: str) -> tuple[str, str, str] | None:

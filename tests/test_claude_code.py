@@ -30,19 +30,20 @@ from adapter_setups import (
     runs,
     until,
 )
-from program import LIMIT_S, Program, gone
-from program import until as until_now
-
-from arena_cli.adapters import claude_code
-from arena_cli.adapters.claude_code import ClaudeCodeAdapter, ClaudeCodeSettings
-from arena_cli.errors import (
+from product import (
     AgentError,
+    AgentOutput,
     AgentOverloaded,
     AgentProtocolError,
     AgentRefused,
+    AgentSession,
     AgentUnavailable,
+    ClaudeCodeAdapter,
+    ClaudeCodeSettings,
+    claude_code,
 )
-from arena_cli.protocol import AgentOutput, AgentSession
+from program import LIMIT_S, Program, gone
+from program import until as until_now
 
 if TYPE_CHECKING:
     from llmock.pytest_plugin import LLMock

@@ -11,12 +11,16 @@ from typing import Any
 
 import pytest
 from adapter_setups import PROGRAMS, Heard, a_setup, an_input, rendered, runs, speaker
+from product import (
+    AgentInput,
+    AgentOutput,
+    AgentProtocolError,
+    AgentUnavailable,
+    CliAdapter,
+    CliSettings,
+    run,
+)
 from pydantic import ValidationError
-
-from arena_cli.adapters.command import CliAdapter, CliSettings
-from arena_cli.adapters.process import run
-from arena_cli.errors import AgentProtocolError, AgentUnavailable
-from arena_cli.protocol import AgentInput, AgentOutput
 
 ON_POSIX = pytest.mark.skipif(sys.platform == "win32", reason="modes and signals of POSIX")
 

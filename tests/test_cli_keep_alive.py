@@ -11,11 +11,9 @@ from typing import Any, TypeVar
 
 import pytest
 from adapter_setups import PROGRAMS, Heard, a_setup, an_input, cancelled, pids_in, runs
+from product import AgentProtocolError, AgentUnavailable, CliAdapter, CliSettings
 from program import Program, gone
 from stage import Stage, printed
-
-from arena_cli.adapters.command import CliAdapter, CliSettings
-from arena_cli.errors import AgentProtocolError, AgentUnavailable
 
 T = TypeVar("T")
 

@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from arena_cli.adapters.process.output import AnswerFormat, NotAnAnswerError, ProgramOutput
-from arena_cli.protocol import AgentOutput
+from product import AgentOutput, AnswerFormat, NotAnAnswerError, ProgramOutput
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5)
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 import typer
+from product import main
 from program import Done, Program
-
-from arena_cli.cli import main
 
 ARTICLES = {"A", "An", "The", "Its", "Whether", "What", "This", "These"}
 

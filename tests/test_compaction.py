@@ -10,21 +10,23 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from arena_cli.context import extractive, summary_checks, tokens
-from arena_cli.context import summary as summary_module
-from arena_cli.context.summary import (
+from product import (
     SECTIONS,
+    AuthorType,
+    Language,
     PinnedFact,
+    ShownMessage,
     completed,
+    extractive,
     now_asked,
     old_part,
     opened,
     parse_summary,
+    summary_checks,
+    tokens,
     write_summary,
 )
-from arena_cli.protocol import AuthorType, ShownMessage
-from arena_cli.workspace.models import Language
+from product import summary as summary_module
 
 GOOD = """\
 # Core goal

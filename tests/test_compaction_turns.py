@@ -11,19 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from product import (
+    AgentInput,
+    AgentOutput,
+    AgentRefused,
+    Compacted,
+    Member,
+    Session,
+    SessionConfig,
+    Timeline,
+    Usage,
+    Words,
+    events,
+    extractive,
+    parse_summary,
+)
+from product import context_render as render
 from support import Puppets, Talk, member, puppet, team
-
-from arena_cli.adapters.base import SessionConfig
-from arena_cli.context import extractive, render
-from arena_cli.context.summary import parse_summary
-from arena_cli.errors import AgentRefused
-from arena_cli.protocol import AgentInput, AgentOutput, Usage
-from arena_cli.reports.lines import Words
-from arena_cli.reports.timeline import Timeline
-from arena_cli.session.session import Session
-from arena_cli.transcript import events
-from arena_cli.transcript.events import Compacted
-from arena_cli.workspace.models import Member
 
 GOOD = """\
 # Core goal

@@ -10,9 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from product import command_line, main
 from program import Program
-
-from arena_cli.cli import command_line, main
 
 # Names of folders on any system, each of which some shell does not take as a plain word.
 HOSTILE = [

@@ -16,18 +16,22 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from arena_cli.context import render, tokens, window
-from arena_cli.context.history import History
-from arena_cli.protocol import (
+from product import (
     AgentInput,
+    AgentProfile,
     Attachment,
+    ContextSettings,
+    History,
+    Member,
     MemberInfo,
     Message,
     ShownMessage,
     StructuredContent,
+    Team,
+    tokens,
+    window,
 )
-from arena_cli.workspace.models import AgentProfile, ContextSettings, Member, Team
+from product import context_render as render
 
 GOLDEN = Path(__file__).parent / "golden" / "context"
 NAMES = {

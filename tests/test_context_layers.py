@@ -7,12 +7,24 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-
-from arena_cli.context import history, render, summary, window
-from arena_cli.context.history import NOTHING, History, Memory, Pinned, RecalledNote
-from arena_cli.notes.model import Note
-from arena_cli.protocol import Chat, Message
-from arena_cli.workspace.models import AgentProfile, ContextSettings, Member, Team
+from product import (
+    NOTHING,
+    AgentProfile,
+    Chat,
+    ContextSettings,
+    History,
+    Member,
+    Memory,
+    Message,
+    Note,
+    Pinned,
+    RecalledNote,
+    Team,
+    history,
+    summary,
+    window,
+)
+from product import context_render as render
 
 
 def message(number: int, author: str = "maya", text: str = "") -> Message:

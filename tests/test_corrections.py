@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from product import (
+    PinnedFact,
+    Replaced,
+    Sources,
+    corrections,
+    extractive,
+    parse_summary,
+    summary_checks,
+)
 from test_compaction import said
-
-from arena_cli.context import corrections, extractive, summary_checks
-from arena_cli.context.summary import PinnedFact, Replaced, parse_summary
-from arena_cli.context.summary_checks import Sources
 
 
 def is_displaced(earlier: str, later: str) -> bool:

@@ -9,11 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from product import MOST_COST_USD, AgentOutput, Usage, claude_turn, lines, timeline
 from support import Puppets, Talk, member, puppet, team
-
-from arena_cli.adapters import claude_turn
-from arena_cli.protocol import MOST_COST_USD, AgentOutput, Usage
-from arena_cli.reports import lines, timeline
 
 BAD = [math.nan, math.inf, -math.inf, -0.5, 1e300, MOST_COST_USD * 1.01]
 

@@ -7,14 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from product import ChainFinished, Counts, ReplyFinished, ReplyStarted, Usage, reader, tokens
 from program import Program
 from small_model import SmallModel, small_model_fixture  # noqa: F401 - a fixture
-
-from arena_cli.context import tokens
-from arena_cli.protocol import Usage
-from arena_cli.transcript import reader
-from arena_cli.transcript.events import ChainFinished, ReplyFinished, ReplyStarted
-from arena_cli.transcript.state import Counts
 
 TEXTS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parent / "data" / "token_counts.json").read_text(encoding="utf-8")

@@ -17,8 +17,7 @@ from typing import Any
 
 import pytest
 from forked import Forked, close, needs_fork
-
-from arena_cli.scenarios.recording import file
+from product import file
 
 pytestmark = needs_fork
 

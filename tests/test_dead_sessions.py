@@ -11,17 +11,19 @@ from typing import Any
 import pytest
 from adapter_setups import Heard, an_input
 from agent_programs import Played
-from program import Program
-
-from arena_cli.adapters.coding_clis.kinds import (
+from product import (
+    AgentError,
+    AgentProtocolError,
+    AgentRefused,
+    AgentSession,
+    AgentUnavailable,
     CodexAdapter,
     CursorAdapter,
     GeminiAdapter,
     OpencodeAdapter,
     PiAdapter,
 )
-from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused, AgentUnavailable
-from arena_cli.protocol import AgentSession
+from program import Program
 
 _KINDS = {
     "codex": CodexAdapter,

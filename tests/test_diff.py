@@ -14,20 +14,27 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from product import (
+    CaseRecord,
+    Compared,
+    ComparedConversation,
+    Difference,
+    Event,
+    Team,
+    Terminal,
+    Words,
+    canonicalize,
+    columns,
+    restore,
+)
+from product import diff_compare as compare
+from product import diff_model as model
+from product import diff_render as render
+from product import diff_text as text
+from product import session_outgoing as outgoing
 from program import Program
 from screen import Screen
 from support import WORKED_MESSAGE, Talk, canonical, member, team, worked_team
-
-from arena_cli.reports import columns
-from arena_cli.reports.diff import compare, model, render, text
-from arena_cli.reports.diff.model import Compared, ComparedConversation, Difference
-from arena_cli.reports.lines import Words
-from arena_cli.reports.terminal import Terminal
-from arena_cli.scenarios.recording.model import CaseRecord
-from arena_cli.session import outgoing
-from arena_cli.transcript.compare import canonicalize
-from arena_cli.transcript.events import Event, restore
-from arena_cli.workspace.models import Team
 
 SAY = Words()
 A, B = Compared(name="a", kind="session"), Compared(name="b", kind="session")

@@ -26,24 +26,19 @@ from typing import Any, get_args
 
 import inprocess
 import pytest
-from program import command_names
-from pydantic import BaseModel
-from support import member, team
-
-from arena_cli import protocol
-from arena_cli.adapters import base
-from arena_cli.cli import main
-from arena_cli.errors import ArenaError
-from arena_cli.notes.model import KINDS, STATUSES, Note
-from arena_cli.protocol import Shape
-from arena_cli.scenarios import loader, model
-from arena_cli.scenarios.expect.model import (
+from product import (
+    EVENT_TYPES,
+    KINDS,
+    STATUSES,
+    ArenaError,
     CarriedFile,
     CarriedPart,
     Cost,
     DeviationRow,
+    End,
     Exactly,
     Expect,
+    Note,
     Noted,
     NoteRow,
     NotesShown,
@@ -51,13 +46,23 @@ from arena_cli.scenarios.expect.model import (
     Range,
     Replied,
     ReplyRow,
+    Selected,
+    Shape,
     TextCheck,
     Which,
+    base,
+    main,
+    mentions,
+    models,
+    protocol,
+    workspace,
 )
-from arena_cli.scenarios.select import Selected
-from arena_cli.session import store
-from arena_cli.transcript.events import EVENT_TYPES, End
-from arena_cli.workspace import mentions, models, workspace
+from product import scenarios_loader as loader
+from product import scenarios_model as model
+from product import session_store as store
+from program import command_names
+from pydantic import BaseModel
+from support import member, team
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -12,18 +12,22 @@ from typing import Any
 import pytest
 import yaml
 from past_sessions import loaded
+from product import (
+    Causes,
+    FileFaults,
+    RecordingStore,
+    Runner,
+    RunResult,
+    ScenarioResult,
+    StepMessage,
+    Wanted,
+    Words,
+    common,
+    encode_recording,
+    of_run,
+)
+from product import steps as steps_module
 from stage import Stage
-
-from arena_cli.cli import common
-from arena_cli.errors import FileFaults
-from arena_cli.reports.drift import Causes
-from arena_cli.reports.lines import Words
-from arena_cli.scenarios.recording import steps as steps_module
-from arena_cli.scenarios.recording.file import encode_recording
-from arena_cli.scenarios.recording.steps import StepMessage
-from arena_cli.scenarios.recording.store import RecordingStore, Wanted
-from arena_cli.scenarios.result import RunResult, ScenarioResult, of_run
-from arena_cli.scenarios.runner import Runner
 
 ECHO = "import sys\nsys.stdin.read()\nprint('ok')\n"
 HI = 'scenario: S\nsteps:\n  - send: "@dev hi"\n'

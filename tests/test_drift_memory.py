@@ -9,27 +9,31 @@ from typing import Any
 
 import pytest
 from past_sessions import loaded, talk
-from stage import Stage, printed
-
-from arena_cli.cli import common
-from arena_cli.context import extractive, summary
-from arena_cli.reports.drift import describe_drift
-from arena_cli.reports.lines import Words
-from arena_cli.scenarios.promote import scenario_file
-from arena_cli.scenarios.recording import drift, file
-from arena_cli.scenarios.recording.store import RecordingStore, Wanted
-from arena_cli.scenarios.result import ScenarioResult, causes
-from arena_cli.scenarios.runner import Runner
-from arena_cli.session.store import find
-from arena_cli.transcript import compare, reader
-from arena_cli.transcript.events import (
+from product import (
     Compacted,
     Deviation,
     Event,
     NoteEvent,
+    RecordingStore,
     ReplyFinished,
     ReplyStarted,
+    Runner,
+    ScenarioResult,
+    Wanted,
+    Words,
+    causes,
+    common,
+    describe_drift,
+    drift,
+    extractive,
+    file,
+    find,
+    reader,
+    scenario_file,
+    summary,
 )
+from product import transcript_compare as compare
+from stage import Stage, printed
 
 NOTE = """\
 ---

@@ -11,15 +11,11 @@ import pytest
 from fasteners import InterProcessLock
 from hypothesis import given
 from hypothesis import strategies as st
+from product import Preview, SessionConfig, TurnStarted, preview, reader
+from product import outgoing_outgoing as outgoing
+from product import session_store as store
 from program import Program
 from support import WORKED_MESSAGE, Talk, member, team, worked_team
-
-from arena_cli.adapters.base import SessionConfig
-from arena_cli.session import preview, store
-from arena_cli.session.outgoing import outgoing
-from arena_cli.session.preview import Preview
-from arena_cli.transcript import reader
-from arena_cli.transcript.events import TurnStarted
 
 
 def previewed(talk: Talk, content: str, **sent: Any) -> Preview:

@@ -10,18 +10,21 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from product import (
+    Attachment,
+    Draft,
+    Outgoing,
+    RecordingStore,
+    Redactor,
+    Runner,
+    Session,
+    base,
+    notes,
+    shelves,
+    workspace,
+)
+from product import session_store as store
 from stage import Stage
-
-from arena_cli.adapters import base
-from arena_cli.notes.model import Draft
-from arena_cli.protocol import Attachment
-from arena_cli.scenarios.recording.store import RecordingStore
-from arena_cli.scenarios.runner import Runner
-from arena_cli.session import notes, shelves, store
-from arena_cli.session.outgoing import Outgoing
-from arena_cli.session.session import Session
-from arena_cli.util.redaction import Redactor
-from arena_cli.workspace import workspace
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows syncs no folder")
 Durability = Literal["fsync", "flush"]

@@ -17,9 +17,9 @@ import pytest
 from forked import Forked, close, needs_fork
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from product import archive, end_of_life
+from product import session_store as store
 from program import Program, until
-
-from arena_cli.session import archive, end_of_life, store
 
 NOTE = "sessions/knowledge/decisions/cache.md"
 DAY_S = 86_400

@@ -9,25 +9,29 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
-
-from arena_cli.protocol import Attachment, Message, StructuredContent, Usage
-from arena_cli.scenarios.expect import check_kinds, evaluate, text_checks
-from arena_cli.scenarios.expect.context import CheckContext
-from arena_cli.scenarios.expect.model import Expect
-from arena_cli.scenarios.expect.text_checks import Verdict
-from arena_cli.scenarios.result import CheckResult
-from arena_cli.transcript.conversation import read_conversation
-from arena_cli.transcript.events import (
+from product import (
+    Attachment,
     Candidates,
     ChainFinished,
+    CheckContext,
+    CheckResult,
     Event,
+    Expect,
+    Message,
     MessageEvent,
     PassedOver,
     ReplyFinished,
     ReplyStarted,
+    StructuredContent,
     TurnStarted,
+    Usage,
+    Verdict,
+    check_kinds,
+    evaluate,
+    read_conversation,
+    text_checks,
 )
+from pydantic import ValidationError
 
 
 class Script:

@@ -11,9 +11,8 @@ import pytest
 from checking import checked, faults, holds, stage_in
 from hypothesis import given
 from hypothesis import strategies as st
+from product import json_checks
 from stage import Stage
-
-from arena_cli.scenarios.expect import json_checks
 
 PLAN = {"items": [{"file": "a.py", "lines": 3}, {"file": "b.py"}], "a.b": None, "done": True}
 FENCED = f"两件事：\n```json\n{json.dumps(PLAN)}\n```\n请看。"

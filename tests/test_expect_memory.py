@@ -6,16 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from product import (
+    CheckContext,
+    Compacted,
+    Deviation,
+    Expect,
+    FileFaults,
+    NoteEvent,
+    Verdict,
+    evaluate,
+    read_conversation,
+)
 from program import Program
 from stage import Stage, broken, printed
-
-from arena_cli.errors import FileFaults
-from arena_cli.scenarios.expect import evaluate
-from arena_cli.scenarios.expect.context import CheckContext
-from arena_cli.scenarios.expect.model import Expect
-from arena_cli.scenarios.expect.text_checks import Verdict
-from arena_cli.transcript.conversation import read_conversation
-from arena_cli.transcript.events import Compacted, Deviation, NoteEvent
 
 NOTE = """\
 ---

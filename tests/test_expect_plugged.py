@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 from checking import checked, faults, holds, stage_in, text_of
+from product import scenarios_loader as loader
 from program import Program
 from stage import Stage
-
-from arena_cli.scenarios import loader
 
 MODULE = """
 from pydantic import BaseModel, ConfigDict, Field, RootModel, model_validator

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 from checking import checked, faults, holds, stage_in, text_of
+from product import python_checks
 from program import Program
 from stage import Stage, broken
-
-from arena_cli.scenarios.expect import python_checks
 
 
 @pytest.fixture

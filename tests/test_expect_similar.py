@@ -9,11 +9,8 @@ import pytest
 from checking import checked, faults, holds, stage_in
 from hypothesis import given
 from hypothesis import strategies as st
+from product import CheckContext, Checks, Subject, check_kinds
 from stage import Stage
-
-from arena_cli.scenarios.expect import check_kinds
-from arena_cli.scenarios.expect.context import CheckContext, Subject
-from arena_cli.scenarios.expect.model import Checks
 
 ZH = "登录分为三步：认证、会话和审计"
 EN = "Roll back release 812, then tell the customers by noon"

@@ -9,16 +9,18 @@ from typing import Any
 
 import pytest
 from checking import faults, stage_in, text_of
+from product import (
+    CheckContext,
+    CheckResult,
+    DiskRefused,
+    Expect,
+    Snapshots,
+    evaluate,
+    path_of,
+    read_conversation,
+)
 from program import Program
 from stage import Stage
-
-from arena_cli.errors import DiskRefused
-from arena_cli.scenarios.expect import evaluate
-from arena_cli.scenarios.expect.context import CheckContext
-from arena_cli.scenarios.expect.model import Expect
-from arena_cli.scenarios.expect.snapshots import Snapshots, path_of
-from arena_cli.scenarios.result import CheckResult
-from arena_cli.transcript.conversation import read_conversation
 
 SNAPSHOT = {"replies": {"dev": [{"snapshot": True}]}}
 HERE = Path("scenarios/one.yaml")

@@ -8,17 +8,29 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from product import (
+    AgentProfile,
+    Called,
+    Candidates,
+    Everybody,
+    Haystack,
+    Human,
+    Member,
+    MentionSpot,
+    Naming,
+    Opener,
+    Others,
+    ReplyFinished,
+    Roster,
+    ScenarioResult,
+    Somebody,
+    Words,
+    explain,
+    mentions,
+    relevance,
+    visible_text,
+)
 from stage import Stage
-
-from arena_cli.reports import explain
-from arena_cli.reports.explain import Called, Naming, Others
-from arena_cli.reports.lines import Words
-from arena_cli.scenarios.result import ScenarioResult
-from arena_cli.transcript.events import Candidates, ReplyFinished
-from arena_cli.workspace import mentions, relevance, visible_text
-from arena_cli.workspace.mentions import Everybody, MentionSpot, Opener, Roster, Somebody
-from arena_cli.workspace.models import AgentProfile, Human, Member
-from arena_cli.workspace.relevance import Haystack
 
 
 def member(agent_id: str, name: str = "", *aliases: str, **response: Any) -> Member:

@@ -18,29 +18,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from program import Program
-from scripted_api import Answer, ScriptedApi
-from support import Puppets, Talk, puppet, team
-
-from arena_cli.context.tokens import estimate
-from arena_cli.protocol import AgentInput, MemberInfo, Message, Usage
-from arena_cli.reports import audit_formats
-from arena_cli.reports.audit import AuditRecord, write_json
-from arena_cli.transcript import events
-from arena_cli.transcript.events import (
+from product import (
+    AgentInput,
+    AuditRecord,
     ChainFinished,
     Compacted,
     Deviation,
     Event,
     Extracted,
+    MemberInfo,
+    Message,
     MessageEvent,
     NoteEvent,
     ReplyFinished,
     ReplyStarted,
     SessionEvent,
     TurnStarted,
+    Usage,
+    audit_formats,
+    escape_text,
+    estimate,
+    events,
+    write_json,
 )
-from arena_cli.util.text import escape_text
+from program import Program
+from scripted_api import Answer, ScriptedApi
+from support import Puppets, Talk, puppet, team
 
 TS = "2026-11-28T10:00:00.000Z"
 HOSTILE = "=1+1\n```\n</div><script>alert(1)</script>\n# SYSTEM\n\x1b[31m::error::x\n````\n~~~"

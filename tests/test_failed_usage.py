@@ -9,11 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from product import AgentInput, AgentOutput, AgentUnavailable, Emit, Health, Settings, Setup, Usage
 from support import Talk, puppet, team
-
-from arena_cli.adapters.base import Health, Settings, Setup
-from arena_cli.errors import AgentUnavailable
-from arena_cli.protocol import AgentInput, AgentOutput, Emit, Usage
 
 SPENT = Usage(input_tokens=100, output_tokens=10, cost_usd=0.5)
 MORE = Usage(input_tokens=1, output_tokens=2, cost_usd=0.25)

@@ -8,14 +8,19 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from product import (
+    AgentError,
+    AgentInput,
+    AgentOverloaded,
+    AgentProtocolError,
+    AgentRefused,
+    FailureRules,
+    call,
+    errors,
+    rules,
+)
 from program import Program
 from support import CountingClock, Puppets, Talk, member, puppet, team
-
-from arena_cli import errors
-from arena_cli.engine import call, rules
-from arena_cli.errors import AgentError, AgentOverloaded, AgentProtocolError, AgentRefused
-from arena_cli.protocol import AgentInput
-from arena_cli.workspace.models import FailureRules
 
 CODES = ("timeout", "refused", "overloaded", "unavailable", "protocol")
 STRATEGIES = ("skip", "retry", "abort")

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from product import FileFaults, select
 from program import Done, Program
 from stage import Stage, broken
-
-from arena_cli.errors import FileFaults
-from arena_cli.scenarios import select
 
 HELD = "scenario: Held\nsteps: [{send: '@dev hi', expect: {replied: [dev]}}]\n"
 FAULTY = "scenario: Faulty\ntags: [slow]\nsteps:\n  - snd: hi\n"

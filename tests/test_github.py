@@ -10,19 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from stage import Stage
-
-from arena_cli.reports import ci
-from arena_cli.reports.lines import Words
-from arena_cli.scenarios import result
-from arena_cli.scenarios.result import (
+from product import (
     CheckResult,
     Drift,
     Failure,
     RunResult,
     ScenarioResult,
     StepResult,
+    Words,
+    ci,
+    result,
 )
+from stage import Stage
 
 SAY = Words()
 HOSTILE = """x%0A::warning::y, a: b

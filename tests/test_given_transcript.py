@@ -10,13 +10,8 @@ from pathlib import Path
 
 import pytest
 from past_sessions import ends, events, talk
+from product import Event, FileFaults, MessageEvent, ReplyStarted, Runner, ScenarioResult, doctor
 from stage import Stage, printed
-
-from arena_cli.errors import FileFaults
-from arena_cli.scenarios.result import ScenarioResult
-from arena_cli.scenarios.runner import Runner
-from arena_cli.session import doctor
-from arena_cli.transcript.events import Event, MessageEvent, ReplyStarted
 
 ASK = "@架构师 @tester 请拆解：做一个登录页"
 ASK_AGAIN = "@架构师 继续"

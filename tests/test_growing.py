@@ -9,15 +9,26 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from product import (
+    MOST_HELD,
+    REDACTED,
+    TAIL_LENGTH,
+    AgentInput,
+    AgentOutput,
+    AgentOverloaded,
+    Emit,
+    GrowingText,
+    Health,
+    Redactor,
+    Session,
+    SessionConfig,
+    Settings,
+    Setup,
+    TextDelta,
+)
+from product import outgoing_outgoing as outgoing
 from support import member, team
 from test_redact import BODY, KEYS, LETTERS
-
-from arena_cli.adapters.base import Health, SessionConfig, Settings, Setup
-from arena_cli.errors import AgentOverloaded
-from arena_cli.protocol import AgentInput, AgentOutput, Emit, TextDelta
-from arena_cli.session.outgoing import outgoing
-from arena_cli.session.session import Session
-from arena_cli.util.redaction import MOST_HELD, REDACTED, TAIL_LENGTH, GrowingText, Redactor
 
 SECRETS = ["hunter22 and more", "22 hunter", "密钥-secret!", "two\nlines of it", "aaaaaaaab"]
 BEGINS = "-----BEGIN " + "PRIVATE KEY-----\n"

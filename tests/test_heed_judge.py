@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from product import Note, agent_heeding
 from program import Program
-
-from arena_cli.notes import agent_heeding
-from arena_cli.notes.model import Note
 
 BLOCKER = "blocker-the-payment-keys-are-missing"
 REPLY = "All set: customers can pay by card since noon."

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from product import Note, compliance
 from program import Program
-
-from arena_cli.notes import compliance
-from arena_cli.notes.model import Note
 
 KEYS = "Payment API credentials are missing"
 KEYS_ZH = "支付接口密钥还没有下发"

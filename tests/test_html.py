@@ -20,17 +20,25 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from product import (
+    AgentOverloaded,
+    Drift,
+    Failure,
+    Line,
+    RunResult,
+    ScenarioResult,
+    Span,
+    Usage,
+    Words,
+    components,
+    escape_text,
+    result,
+)
+from product import html_render as render
+from product import html_results as results
 from program import Program
 from stage import Stage
 from support import WORKED_MESSAGE, Puppets, Talk, member, puppet, team, worked_team
-
-from arena_cli.errors import AgentOverloaded
-from arena_cli.protocol import Usage
-from arena_cli.reports.html import components, render, results
-from arena_cli.reports.lines import Line, Span, Words
-from arena_cli.scenarios import result
-from arena_cli.scenarios.result import Drift, Failure, RunResult, ScenarioResult
-from arena_cli.util.text import escape_text
 
 VOID = {"meta", "link", "input", "br", "img"}
 TAGS = """html head meta title link style body header main footer script h1 h2 h3 h4 p ul li span b

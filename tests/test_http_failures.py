@@ -9,15 +9,14 @@ from datetime import UTC, datetime
 import httpx
 import httpx2
 import pytest
-
-from arena_cli.adapters import http
-from arena_cli.errors import (
+from product import (
     AgentError,
     AgentOverloaded,
     AgentProtocolError,
     AgentRefused,
     AgentTimeout,
     AgentUnavailable,
+    http,
 )
 
 ASKED = http.HttpRequest(

@@ -11,16 +11,19 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped] # it has no types
+from product import (
+    TemplateLanguage,
+    TemplateName,
+    UsageError,
+    base,
+    init,
+    scaffold,
+    schema,
+    workspace,
+)
+from product import yamlio_loader as loader
 from program import Program
 from test_schema import schemas
-
-from arena_cli.adapters import base
-from arena_cli.cli.workspace import init
-from arena_cli.errors import UsageError
-from arena_cli.scenarios.loader import schema
-from arena_cli.workspace import scaffold, workspace
-from arena_cli.workspace.scaffold import TemplateLanguage, TemplateName
-from arena_cli.yamlio import loader
 
 NAMES: tuple[TemplateName, ...] = get_args(TemplateName)
 LANGUAGES: tuple[TemplateLanguage, ...] = get_args(TemplateLanguage)

@@ -11,12 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from product import Message, Note, NoteFinding, claims, lifecycle, review
 from program import Program
-
-from arena_cli.notes import claims, lifecycle, review
-from arena_cli.notes.model import Note
-from arena_cli.notes.review import NoteFinding
-from arena_cli.protocol import Message
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 EARLY, LATE = "2026-02-20T00:00:00.000Z", "2026-02-25T00:00:00.000Z"

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 from fasteners import InterProcessLock
+from product import common
 from program import LIMIT_S, ROOT, Program, gone, until
-
-from arena_cli.cli import common
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32", reason="a signal that one process sends another"

@@ -11,14 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from product import CheckResult, Expect, FileFaults, Runner, ScenarioResult
+from product import expect_model as model
 from program import Program, gone, until
 from stage import Stage, broken, printed
-
-from arena_cli.errors import FileFaults
-from arena_cli.scenarios.expect import model
-from arena_cli.scenarios.expect.model import Expect
-from arena_cli.scenarios.result import CheckResult, ScenarioResult
-from arena_cli.scenarios.runner import Runner
 
 PASS = json.dumps({"verdict": "pass", "reason": "三个模块都在"}, ensure_ascii=False)
 FAIL = json.dumps({"verdict": "fail", "reason": "only two modules"})

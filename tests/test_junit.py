@@ -13,22 +13,21 @@ import pytest
 import xmlschema
 from hypothesis import given
 from hypothesis import strategies as st
-from stage import Stage
-
-from arena_cli.protocol import Usage
-from arena_cli.reports import ci
-from arena_cli.reports.lines import Words
-from arena_cli.scenarios import result
-from arena_cli.scenarios.recording.store import RecordingStore
-from arena_cli.scenarios.result import (
+from product import (
     CheckResult,
     Drift,
     Failure,
+    RecordingStore,
+    Runner,
     RunResult,
     ScenarioResult,
     StepResult,
+    Usage,
+    Words,
+    ci,
+    result,
 )
-from arena_cli.scenarios.runner import Runner
+from stage import Stage
 
 SCHEMA = Path(__file__).parent / "schemas" / "junit.xsd"
 

@@ -13,11 +13,8 @@ from typing import Any, TypeVar
 import psutil
 import pytest
 from adapter_setups import PATIENCE_S, PROGRAMS, cancelled, pids_in, runs, until
-
-from arena_cli.adapters.process import run as run_module
-from arena_cli.adapters.process.run import KeptProgram
-from arena_cli.adapters.process.spawn import Program
-from arena_cli.errors import AgentProtocolError, AgentUnavailable
+from product import AgentProtocolError, AgentUnavailable, KeptProgram, Program
+from product import run as run_module
 
 T = TypeVar("T")
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from product import session_store as store
 from program import Done, Program
-
-from arena_cli.session import store
 
 
 @pytest.fixture

@@ -16,10 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from product import escape_text, main
 from program import Program
-
-from arena_cli.cli import main
-from arena_cli.util.text import escape_text
 
 # One for each agent and server. Each ends in what JSON, HTML, URLs and shells write otherwise, and
 # in a mark by which it is found again in every form.

@@ -9,15 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from product import ArenaError, UsageError, cleanup, errors, files
+from product import session_store as store
 from program import Program
 from stage import Stage
 from support import Talk, member, team
-
-from arena_cli import errors
-from arena_cli.adapters.process import cleanup
-from arena_cli.errors import ArenaError, UsageError
-from arena_cli.session import store
-from arena_cli.util import files
 
 if sys.platform == "win32":
     pytest.skip("links need a right there", allow_module_level=True)

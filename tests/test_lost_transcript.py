@@ -9,13 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from product import Log, TranscriptLost, errors, log, planted
 from program import SPEAK, Program
 from support import Puppets, Talk, member, team
-
-from arena_cli import errors
-from arena_cli.session.outgoing import planted
-from arena_cli.transcript import log
-from arena_cli.transcript.log import Log, TranscriptLost
 
 if sys.platform == "win32":
     pytest.skip("Windows keeps a file that is open for writing", allow_module_level=True)

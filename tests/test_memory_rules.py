@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from arena_cli.notes import extraction, phrases
-from arena_cli.notes.model import KINDS
+from product import KINDS, extraction, phrases
 
 FILE = Path(__file__).parents[1] / "benchmarks" / "memory_rules.py"
 

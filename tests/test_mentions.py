@@ -10,10 +10,7 @@ from collections.abc import Callable, Iterable
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-
-from arena_cli.workspace import mentions, visible_text
-from arena_cli.workspace.mentions import Mentions, Roster
-from arena_cli.workspace.models import AgentProfile, Human, Member
+from product import AgentProfile, Human, Member, Mentions, Roster, mentions, visible_text
 
 
 def member(agent_id: str, name: str = "", aliases: Iterable[str] = ()) -> Member:

@@ -6,13 +6,19 @@ import asyncio
 from dataclasses import dataclass, field
 
 import pytest
+from product import (
+    AgentInput,
+    AgentOutput,
+    AgentUnavailable,
+    Answer,
+    CallNext,
+    CallPipeline,
+    CallRequest,
+    Heard,
+    Member,
+    Redactor,
+)
 from support import member
-
-from arena_cli.adapters.runtime import Answer, CallNext, CallPipeline, CallRequest, Heard
-from arena_cli.errors import AgentUnavailable
-from arena_cli.protocol import AgentInput, AgentOutput
-from arena_cli.util.redaction import Redactor
-from arena_cli.workspace.models import Member
 
 
 @dataclass

@@ -10,9 +10,8 @@ from typing import Any
 
 import llmock_server
 import pytest
+from product import claude_code
 from program import Program
-
-from arena_cli.adapters import claude_code
 
 KEY = "not-a-real-key-4711"
 

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from arena_cli.util import process_signals
+from product import process_signals
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("arena_cli", "tests", "docs", "benchmarks", "agents", "scenarios", "schemas", ".ci")

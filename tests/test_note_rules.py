@@ -7,13 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from product import KINDS, Draft, FileFaults, base, extraction, mentions, models, workspace
 from stage import Stage
-
-from arena_cli.adapters import base
-from arena_cli.errors import FileFaults
-from arena_cli.notes import extraction
-from arena_cli.notes.model import KINDS, Draft
-from arena_cli.workspace import mentions, models, workspace
 
 SENTENCES = Path(__file__).parent / "data" / "note_sentences.tsv"
 PRECISION, RECALL = 0.9, 0.7

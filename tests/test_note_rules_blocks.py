@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from arena_cli.notes import extraction, model
-from arena_cli.notes.extraction import ExtractedDrafts
-from arena_cli.notes.model import Draft
-from arena_cli.protocol import StructuredContent
+from product import Draft, ExtractedDrafts, StructuredContent, extraction
+from product import notes_model as model
 
 
 def written(content: str = "", *parts: tuple[str, Any]) -> ExtractedDrafts:

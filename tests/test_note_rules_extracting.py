@@ -6,10 +6,7 @@ import json
 from typing import Any
 
 import pytest
-
-from arena_cli.notes import agent_extraction
-from arena_cli.notes.extraction import ExtractedDrafts
-from arena_cli.notes.model import KINDS, Draft, Note
+from product import KINDS, Draft, ExtractedDrafts, Note, agent_extraction
 
 MESSAGES = {
     "m3": 'agent "Dev" (@dev)\n> We store sessions in PostgreSQL from now on.',

@@ -10,14 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from product import Draft, Folder, NoSuchNote, Note, NoteFault, TakenNote, UsageError, lifecycle
+from product import model_Status as Status
+from product import notes_model as model
 from program import ROOT
-
-from arena_cli.errors import UsageError
-from arena_cli.notes import lifecycle, model
-from arena_cli.notes.lifecycle import TakenNote
-from arena_cli.notes.markdown import NoteFault
-from arena_cli.notes.model import Draft, Note, Status
-from arena_cli.notes.store import Folder, NoSuchNote
 
 NOW = datetime(2026, 11, 28, 9, 30, tzinfo=UTC)
 

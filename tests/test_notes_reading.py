@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from arena_cli.notes import markdown, model
-from arena_cli.notes.markdown import NoteFault
-from arena_cli.notes.model import KINDS, Kind, Note
+from product import KINDS, Kind, Note, NoteFault, markdown
+from product import notes_model as model
 
 FILE = "sessions/s/knowledge/decision-auth.md"
 

@@ -17,23 +17,27 @@ import odd_server
 import pytest
 from adapter_setups import PATIENCE_S, Heard, a_setup, an_input, until
 from odd_server import OddServer, page, stream, whole
-from program import Program
-from pydantic import ValidationError
-from small_model import SmallModel, small_model_fixture  # noqa: F401 - a fixture
-
-from arena_cli.adapters import runtime
-from arena_cli.adapters.base import Health
-from arena_cli.adapters.openai import presets, request, response
-from arena_cli.adapters.openai.adapter import OpenAIAdapter
-from arena_cli.adapters.openai.request import OpenAISettings
-from arena_cli.errors import (
+from product import (
     AgentError,
+    AgentInput,
+    AgentOutput,
     AgentOverloaded,
     AgentProtocolError,
     AgentRefused,
     AgentUnavailable,
+    Attachment,
+    Health,
+    OpenAIAdapter,
+    OpenAISettings,
+    ShownMessage,
+    presets,
+    request,
+    response,
+    runtime,
 )
-from arena_cli.protocol import AgentInput, AgentOutput, Attachment, ShownMessage
+from program import Program
+from pydantic import ValidationError
+from small_model import SmallModel, small_model_fixture  # noqa: F401 - a fixture
 
 USAGE = {"prompt_tokens": 40, "completion_tokens": 6, "total_tokens": 46}
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16

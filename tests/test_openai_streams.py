@@ -7,9 +7,7 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from arena_cli.adapters import http
-from arena_cli.adapters.openai.response import Spoken
+from product import Spoken, http
 
 BYTES = (
     *(b"data: {}", b"data:", b"data", b": c", b"\n", b"\r", b"\r\n", b"\n\n", b" x", b"id: 1"),

@@ -13,17 +13,21 @@ import pytest
 from adapter_setups import Heard, a_setup, an_input
 from agent_programs import Played
 from odd_server import OddServer
+from product import (
+    AgentError,
+    AgentRefused,
+    AnthropicAdapter,
+    AnthropicSettings,
+    ClaudeTurn,
+    CodexAdapter,
+    OpenAIAdapter,
+    OpenAISettings,
+    RemoteError,
+    TurnTracker,
+    http,
+)
+from product import turn as turn_module
 from scripted_api import ScriptedApi, failure
-
-from arena_cli.adapters import http
-from arena_cli.adapters.acp import turn as turn_module
-from arena_cli.adapters.acp.turn import RemoteError
-from arena_cli.adapters.anthropic import AnthropicAdapter, AnthropicSettings
-from arena_cli.adapters.claude_turn import ClaudeTurn, TurnTracker
-from arena_cli.adapters.coding_clis.kinds import CodexAdapter
-from arena_cli.adapters.openai.adapter import OpenAIAdapter
-from arena_cli.adapters.openai.request import OpenAISettings
-from arena_cli.errors import AgentError, AgentRefused
 
 # As the servers say it: OpenAI, llama.cpp, vLLM, Ollama, Gemini, Qwen, text-generation-inference.
 SAID = [

@@ -6,12 +6,19 @@ import json
 from pathlib import Path
 from typing import Any
 
+from product import (
+    WORTH_BYTES,
+    AgentInput,
+    AgentOutput,
+    AgentUnavailable,
+    Emit,
+    Health,
+    SessionId,
+    Settings,
+    Setup,
+    cache_path,
+)
 from support import Talk, member, puppet, team
-
-from arena_cli.adapters.base import Health, Settings, Setup
-from arena_cli.errors import AgentUnavailable
-from arena_cli.protocol import AgentInput, AgentOutput, Emit, SessionId
-from arena_cli.transcript.reader import WORTH_BYTES, cache_path
 
 
 class KeeperSettings(Settings):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from product import Rates, Usage, cost_usd
 from pydantic import ValidationError
-
-from arena_cli.adapters.pricing import Rates, cost_usd
-from arena_cli.protocol import Usage
 
 USAGE = Usage(input_tokens=490, output_tokens=100, cache_read_tokens=500, cache_write_tokens=10)
 

@@ -13,11 +13,8 @@ from typing import Any
 import psutil
 import pytest
 from adapter_setups import PROGRAMS, Heard, an_input, cancelled, pids_in, runs, speaker, until
+from product import KeptProgram, Process, Program, cleanup, spawn
 from program import growing_limits
-
-from arena_cli.adapters.process import cleanup, spawn
-from arena_cli.adapters.process.run import KeptProgram
-from arena_cli.adapters.process.spawn import Process, Program
 
 ROOT = Path(__file__).parent.parent
 LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="a signal that only Linux has")

@@ -14,11 +14,9 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped] # it has no types
+from product import UsageError, common
 from program import ROOT, Program, hello
 from support import WORKED_MESSAGE
-
-from arena_cli.cli import common
-from arena_cli.errors import UsageError
 
 WORKED = """\
 session SESSION · team software_dev

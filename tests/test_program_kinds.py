@@ -14,26 +14,26 @@ from adapter_setups import Heard, a_setup, an_input, cancelled, runs, until
 from agent_programs import SAMPLES, Played, sample
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from program import Program
-
-from arena_cli.adapters.base import Health
-from arena_cli.adapters.coding_clis.adapter import ProgramAdapter
-from arena_cli.adapters.coding_clis.kinds import (
-    CodexAdapter,
-    CursorAdapter,
-    GeminiAdapter,
-    OpencodeAdapter,
-    PiAdapter,
-)
-from arena_cli.adapters.process.output import NotAnAnswerError
-from arena_cli.errors import (
+from product import (
     AgentError,
+    AgentInput,
+    AgentOutput,
     AgentOverloaded,
     AgentProtocolError,
     AgentRefused,
+    AgentSession,
     AgentUnavailable,
+    CodexAdapter,
+    CursorAdapter,
+    GeminiAdapter,
+    Health,
+    NotAnAnswerError,
+    OpencodeAdapter,
+    PiAdapter,
+    ProgramAdapter,
+    Usage,
 )
-from arena_cli.protocol import AgentInput, AgentOutput, AgentSession, Usage
+from program import Program
 
 CODEX_ID = "01a21fc1-b87f-73a1-997c-723fcba64050"
 GEMINI_ID = "11111111-2222-4333-8444-555555555556"

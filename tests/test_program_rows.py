@@ -10,17 +10,21 @@ from typing import Any
 import pytest
 from adapter_setups import Heard, an_input
 from agent_programs import Played, sample
-
-from arena_cli.adapters.coding_clis.adapter import ProgramAdapter
-from arena_cli.adapters.coding_clis.kinds import CursorAdapter, OpencodeAdapter, PiAdapter
-from arena_cli.errors import (
+from product import (
     AgentError,
+    AgentInput,
+    AgentOutput,
     AgentOverloaded,
     AgentProtocolError,
     AgentRefused,
+    AgentSession,
     AgentUnavailable,
+    CursorAdapter,
+    OpencodeAdapter,
+    PiAdapter,
+    ProgramAdapter,
+    Usage,
 )
-from arena_cli.protocol import AgentInput, AgentOutput, AgentSession, Usage
 
 KINDS: dict[str, type[ProgramAdapter]] = {
     "opencode": OpencodeAdapter,

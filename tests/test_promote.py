@@ -14,19 +14,27 @@ from typing import Any
 import pytest
 import yaml
 from past_sessions import cut_short, ends, events, loaded, talk
+from product import (
+    Attachment,
+    Message,
+    MessageEvent,
+    Planted,
+    Promoted,
+    Promotion,
+    RecordingStore,
+    ReplyFinished,
+    ReplyStarted,
+    Runner,
+    ScenarioResult,
+    Session,
+    Usage,
+    UsageError,
+    Wanted,
+    find,
+    path_for,
+)
 from program import Program
 from stage import Stage, printed
-
-from arena_cli.errors import UsageError
-from arena_cli.protocol import Attachment, Message, Usage
-from arena_cli.scenarios.promote.promote import Promoted, Promotion, path_for
-from arena_cli.scenarios.recording.store import RecordingStore, Wanted
-from arena_cli.scenarios.result import ScenarioResult
-from arena_cli.scenarios.runner import Runner
-from arena_cli.session.outgoing import Planted
-from arena_cli.session.session import Session
-from arena_cli.session.store import find
-from arena_cli.transcript.events import MessageEvent, ReplyFinished, ReplyStarted
 
 ATTACHED = Attachment(type="file", name="a.txt", data="附件")
 GDPR = "@架构师 @合规 请帮我拆解这个需求：做一个用户管理系统，需要符合 GDPR"

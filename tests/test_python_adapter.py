@@ -11,12 +11,9 @@ from typing import TypeVar
 import psutil
 import pytest
 from adapter_setups import PATIENCE_S, PROGRAMS, Heard, a_setup, an_input, cancelled, pids_in, runs
+from product import AgentOutput, AgentProtocolError, AgentUnavailable, PythonAdapter, PythonSettings
+from product import run as run_module
 from pydantic import ValidationError
-
-from arena_cli.adapters.process import run as run_module
-from arena_cli.adapters.python import PythonAdapter, PythonSettings
-from arena_cli.errors import AgentProtocolError, AgentUnavailable
-from arena_cli.protocol import AgentOutput
 
 T = TypeVar("T")
 

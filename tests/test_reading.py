@@ -8,18 +8,17 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from arena_cli.adapters import runtime
-from arena_cli.adapters.runtime import Reading
-from arena_cli.protocol import (
+from product import (
     AgentOutput,
     Attachment,
     Invocation,
+    Reading,
     StatusEvent,
     StructuredContent,
     Usage,
+    runtime,
+    visible_text,
 )
-from arena_cli.workspace import visible_text
 
 
 def read(content: str, invocation: Invocation = "must_reply", **fields: Any) -> Reading:

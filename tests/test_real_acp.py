@@ -12,11 +12,17 @@ import agent_programs
 import llmock_server
 import pytest
 from adapter_setups import PATIENCE_S, Heard, a_setup, an_input, cancelled, until
-
-from arena_cli.adapters.acp.adapter import AcpAdapter, AcpSettings
-from arena_cli.context import render
-from arena_cli.errors import AgentError, AgentOverloaded, AgentProtocolError, AgentRefused
-from arena_cli.protocol import AgentInput, AgentSession
+from product import (
+    AcpAdapter,
+    AcpSettings,
+    AgentError,
+    AgentInput,
+    AgentOverloaded,
+    AgentProtocolError,
+    AgentRefused,
+    AgentSession,
+)
+from product import context_render as render
 
 if TYPE_CHECKING:
     from llmock.pytest_plugin import LLMock

@@ -12,11 +12,18 @@ import agent_programs
 import llmock_server
 import pytest
 from adapter_setups import Heard, an_input, cancelled, until
-
-from arena_cli.adapters.coding_clis.adapter import ProgramAdapter
-from arena_cli.adapters.coding_clis.kinds import CodexAdapter, GeminiAdapter
-from arena_cli.errors import AgentError, AgentOverloaded, AgentRefused, AgentUnavailable
-from arena_cli.protocol import AgentInput, AgentOutput, AgentSession
+from product import (
+    AgentError,
+    AgentInput,
+    AgentOutput,
+    AgentOverloaded,
+    AgentRefused,
+    AgentSession,
+    AgentUnavailable,
+    CodexAdapter,
+    GeminiAdapter,
+    ProgramAdapter,
+)
 
 pytestmark = pytest.mark.real_program
 

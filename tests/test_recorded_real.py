@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 import record_real
+from product import file
 from program import Program
-
-from arena_cli.scenarios.recording import file
 
 ROOT = Path(__file__).parents[1]
 NAMES = record_real.NAMES

@@ -11,19 +11,18 @@ from typing import Any
 import pytest
 import yaml
 from fasteners import InterProcessLock
-from program import Done, Program, has_open, until
-
-from arena_cli.adapters.runtime import Heard
-from arena_cli.errors import (
+from product import (
     AgentError,
     AgentOverloaded,
     AgentProtocolError,
     AgentRefused,
     AgentUnavailable,
+    Heard,
+    Ignoring,
+    Redactor,
+    recorder,
 )
-from arena_cli.scenarios.recording import recorder
-from arena_cli.scenarios.recording.recorder import Ignoring
-from arena_cli.util.redaction import Redactor
+from program import Done, Program, has_open, until
 
 SCENARIO = """\
 scenario: A plan, then its review

@@ -13,18 +13,26 @@ from typing import Any
 
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
+from product import (
+    AgentInput,
+    AgentOutput,
+    Emit,
+    HastyClock,
+    RecordingStore,
+    Runner,
+    RunResult,
+    ScenarioResult,
+    ScriptedAdapter,
+    Selected,
+    SessionConfig,
+    SystemClock,
+    Wanted,
+    causes,
+    file,
+    of_run,
+)
+from product import transcript_compare as compare
 from stage import TEAM, Stage
-
-from arena_cli.adapters.base import SessionConfig
-from arena_cli.adapters.scripted import ScriptedAdapter
-from arena_cli.protocol import AgentInput, AgentOutput, Emit
-from arena_cli.scenarios.recording import file
-from arena_cli.scenarios.recording.store import RecordingStore, Wanted
-from arena_cli.scenarios.result import RunResult, ScenarioResult, causes, of_run
-from arena_cli.scenarios.runner import Runner
-from arena_cli.scenarios.select import Selected
-from arena_cli.transcript import compare
-from arena_cli.util.clock import HastyClock, SystemClock
 
 IDS = ("ann", "bob", "cai")
 NAMES = {"ann": "架构师", "bob": "Zoë", "cai": ""}

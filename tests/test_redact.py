@@ -8,9 +8,7 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from arena_cli.protocol import Attachment
-from arena_cli.util.redaction import REDACTED, Redactor
+from product import REDACTED, Attachment, Redactor
 
 LETTERS = "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8s9T0"
 BODY = "\n".join(["MIIEvQIBADANBgkqhkiG9w0BAQEFAASC"] * 3)

@@ -11,18 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from product import ArenaError, Folder, errors, file, files, models, read_lines, snapshots, tail
+from product import session_outgoing as outgoing
+from product import yamlio_loader as loader
 from program import LIMIT_S, Program
-
-from arena_cli import errors
-from arena_cli.errors import ArenaError
-from arena_cli.notes.store import Folder
-from arena_cli.scenarios.expect import snapshots
-from arena_cli.scenarios.recording import file
-from arena_cli.session import outgoing
-from arena_cli.transcript.reader import read_lines, tail
-from arena_cli.util import files
-from arena_cli.workspace import models
-from arena_cli.yamlio import loader
 
 if sys.platform == "win32":
     pytest.skip("Windows has no FIFO in a folder", allow_module_level=True)

@@ -8,11 +8,7 @@ from collections.abc import Iterable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from arena_cli.workspace import relevance
-from arena_cli.workspace.mentions import Roster
-from arena_cli.workspace.models import AgentProfile, Member, ResponseSettings
-from arena_cli.workspace.relevance import Haystack
+from product import AgentProfile, Haystack, Member, ResponseSettings, Roster, relevance
 
 
 def member(

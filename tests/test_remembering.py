@@ -11,18 +11,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from product import (
+    AgentInput,
+    AgentOutput,
+    Embedding,
+    Keeper,
+    Member,
+    Redactor,
+    Session,
+    SessionConfig,
+    StructuredContent,
+    Usage,
+    WorkspaceMemory,
+    doctor,
+    planted,
+    reader,
+    shelves,
+)
+from product import context_render as render
+from product import session_store as store
+from product import transcript_compare as compare
 from support import Puppets, Talk, outgoing, puppet, team
-
-from arena_cli.adapters.base import SessionConfig
-from arena_cli.context import render
-from arena_cli.protocol import AgentInput, AgentOutput, StructuredContent, Usage
-from arena_cli.session import doctor, shelves, store
-from arena_cli.session.notes import Keeper
-from arena_cli.session.outgoing import planted
-from arena_cli.session.session import Session
-from arena_cli.transcript import compare, reader
-from arena_cli.util.redaction import Redactor
-from arena_cli.workspace.models import Embedding, Member, WorkspaceMemory
 
 ASIDE = {"scribe", "finder"}
 SMALL = {"window_tokens": 1_200, "reserved_output_tokens": 0}

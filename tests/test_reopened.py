@@ -15,16 +15,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from product import AgentInput, Event, Fold, Session, Team, cache_path, reader
+from product import context_render as render
+from product import transcript_compare as compare
 from support import Puppets, Talk, outgoing, puppet, team
-
-from arena_cli.context import render
-from arena_cli.protocol import AgentInput
-from arena_cli.session.session import Session
-from arena_cli.transcript import compare, reader
-from arena_cli.transcript.events import Event
-from arena_cli.transcript.reader import cache_path
-from arena_cli.transcript.state import Fold
-from arena_cli.workspace.models import Team
 
 SAID = (
     "Decision: we use PostgreSQL {n} for part {n}.",

@@ -10,13 +10,17 @@ from typing import Any
 import pytest
 from adapter_setups import PROGRAMS, Heard, a_setup, an_input
 from agent_programs import Played, sample
+from product import (
+    AcpAdapter,
+    AcpSettings,
+    AgentError,
+    AgentOverloaded,
+    AgentProtocolError,
+    CodexAdapter,
+)
+from product import adapter as acp_adapter
+from product import context_render as render
 from program import Program
-
-from arena_cli.adapters.acp import adapter as acp_adapter
-from arena_cli.adapters.acp.adapter import AcpAdapter, AcpSettings
-from arena_cli.adapters.coding_clis.kinds import CodexAdapter
-from arena_cli.context import render
-from arena_cli.errors import AgentError, AgentOverloaded, AgentProtocolError
 
 _STREAM_ERROR = (
     'timestamp=2026-11-28T09:09:27Z level=ERROR run=9 message="stream error" providerID=mock '

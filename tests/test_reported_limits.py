@@ -10,16 +10,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from program import Program
-
-from arena_cli.adapters.process import diagnosis
-from arena_cli.errors import (
+from product import (
     AgentError,
     AgentOverloaded,
     AgentProtocolError,
     AgentRefused,
     AgentUnavailable,
+    diagnosis,
 )
+from program import Program
 
 _SCRIPT = """\
 import sys

@@ -11,23 +11,25 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from screen import Screen
-from stage import Stage
-
-from arena_cli.reports import ci, columns, results
-from arena_cli.reports.lines import Words
-from arena_cli.reports.terminal import Progress
-from arena_cli.scenarios import result
-from arena_cli.scenarios.recording.store import RecordingStore, Wanted
-from arena_cli.scenarios.result import (
+from product import (
     CheckResult,
     Drift,
     Failure,
+    Progress,
+    RecordingStore,
+    Runner,
     RunResult,
     ScenarioResult,
     StepResult,
+    Wanted,
+    Words,
+    ci,
+    columns,
+    result,
 )
-from arena_cli.scenarios.runner import Runner
+from product import reports_results as results
+from screen import Screen
+from stage import Stage
 
 SAY = Words()
 ROWS = st.lists(

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from product import AgentInput, Event, Team, reader
+from product import outgoing_outgoing as outgoing
 from support import (
     WORKED_MESSAGE,
     Puppets,
@@ -19,12 +21,6 @@ from support import (
     team,
     worked_team,
 )
-
-from arena_cli.protocol import AgentInput
-from arena_cli.session.outgoing import outgoing
-from arena_cli.transcript import reader
-from arena_cli.transcript.events import Event
-from arena_cli.workspace.models import Team
 
 
 def deferrals() -> Team:

@@ -8,17 +8,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from product import (
+    Adapter,
+    AgentInput,
+    AgentOutput,
+    AgentUnavailable,
+    CallNote,
+    DiskRefused,
+    Emit,
+    Event,
+    Health,
+    Redactor,
+    Renderer,
+    Runtime,
+    SessionConfig,
+    StatusEvent,
+    runtime,
+)
+from product import context_render as render
+from product import util_text as text
 from support import Puppets, Talk, puppet, team
-
-from arena_cli.adapters import runtime
-from arena_cli.adapters.base import Adapter, Health, SessionConfig
-from arena_cli.adapters.runtime import Runtime
-from arena_cli.context import render
-from arena_cli.errors import AgentUnavailable, DiskRefused
-from arena_cli.protocol import AgentInput, AgentOutput, CallNote, Emit, Renderer, StatusEvent
-from arena_cli.transcript.events import Event
-from arena_cli.util import text
-from arena_cli.util.redaction import Redactor
 
 
 def kind(**verbs: Callable[..., Any]) -> Callable[[str], type[Adapter]]:

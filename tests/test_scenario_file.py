@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from product import FileFaults, UsageError, select
+from product import scenarios_loader as loader
 from stage import Stage
-
-from arena_cli.errors import FileFaults, UsageError
-from arena_cli.scenarios import loader, select
 
 # Every key that the format has and that is not built yet, where it stands.
 NOT_BUILT = {

@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from product import (
+    FileFaults,
+    ScenarioResult,
+    UsageError,
+    check_kinds,
+    select,
+    variables,
+    wrap_data,
+)
+from product import scenarios_loader as loader
 from stage import Stage, broken, printed
-
-from arena_cli.errors import FileFaults, UsageError
-from arena_cli.scenarios import loader, select, variables
-from arena_cli.scenarios.expect import check_kinds
-from arena_cli.scenarios.result import ScenarioResult
-from arena_cli.yamlio.loader import wrap_data
 
 
 @pytest.fixture

@@ -7,13 +7,8 @@ import contextlib
 from pathlib import Path
 
 import pytest
+from product import DiskRefused, Runner, ScenarioResult, Session, result
 from stage import Stage, broken, printed
-
-from arena_cli.errors import DiskRefused
-from arena_cli.scenarios import result
-from arena_cli.scenarios.result import ScenarioResult
-from arena_cli.scenarios.runner import Runner
-from arena_cli.session.session import Session
 
 
 @pytest.fixture

@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped] # it has no types
-
-from arena_cli.adapters import base
-from arena_cli.workspace import models, scaffold
-from arena_cli.workspace.scaffold import TemplateLanguage
-from arena_cli.yamlio import loader
+from product import TemplateLanguage, base, models, scaffold
+from product import yamlio_loader as loader
 
 
 @cache

@@ -7,28 +7,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
-
-from arena_cli.adapters.base import Setup
-from arena_cli.adapters.scripted import ScriptedAdapter, ScriptedSettings
-from arena_cli.context import render
-from arena_cli.errors import (
+from product import (
     AgentError,
+    AgentInput,
+    AgentOutput,
     AgentOverloaded,
     AgentProtocolError,
     AgentRefused,
     AgentTimeout,
-)
-from arena_cli.protocol import (
-    AgentInput,
-    AgentOutput,
     CallNote,
+    ScriptedAdapter,
+    ScriptedSettings,
+    Setup,
     ShownMessage,
     StatusEvent,
     StructuredContent,
     TextDelta,
     Usage,
 )
+from product import context_render as render
+from pydantic import ValidationError
 
 
 def message(number: int, author: str, content: str) -> ShownMessage:

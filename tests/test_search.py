@@ -14,14 +14,10 @@ from typing import NoReturn
 
 import pytest
 import yaml
+from product import Embedding, Folder, Index, Note, db, ingest, markdown
+from product import index as index_module
+from product import notes_store as store
 from program import ROOT, Program
-
-from arena_cli.notes import db, ingest, markdown, store
-from arena_cli.notes import index as index_module
-from arena_cli.notes.index import Index
-from arena_cli.notes.model import Note
-from arena_cli.notes.store import Folder
-from arena_cli.workspace.models import Embedding
 
 QUESTIONS = yaml.safe_load((ROOT / "tests/data/questions.yaml").read_text(encoding="utf-8"))
 

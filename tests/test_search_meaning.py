@@ -11,13 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from product import Embedding, FileFaults, Index, embeddings, workspace
 from test_search import Shelf
-
-from arena_cli.errors import FileFaults
-from arena_cli.notes import embeddings
-from arena_cli.notes.index import Index
-from arena_cli.workspace import workspace
-from arena_cli.workspace.models import Embedding
 
 pytest.importorskip("numpy", reason="the extra `search` is not installed")
 

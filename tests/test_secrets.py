@@ -12,13 +12,9 @@ from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
+from product import Redactor, UsageError, agents, cut_start
+from product import session_outgoing as outgoing
 from program import Program
-
-from arena_cli.errors import UsageError
-from arena_cli.session import outgoing
-from arena_cli.util.redaction import Redactor
-from arena_cli.util.text import cut_start
-from arena_cli.workspace import agents
 
 
 def test_a_secret_is_written_nowhere(tmp_path: Path) -> None:

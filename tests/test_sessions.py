@@ -10,13 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from product import AgentOutput, Attachment, DiskRefused, UsageError, doctor, log, reader, session
+from product import session_store as store
 from program import Program
 from support import Puppets, Talk, member, puppet, team
-
-from arena_cli.errors import DiskRefused, UsageError
-from arena_cli.protocol import AgentOutput, Attachment
-from arena_cli.session import doctor, session, store
-from arena_cli.transcript import log, reader
 
 PICTURE = "iVBORw0KGgo="
 

@@ -11,15 +11,12 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
+from product import RecordingStore, Runner, ScenarioResult
+from product import expect_model as model_module
+from product import scenarios_model as model
 from program import Program
 from pydantic import BaseModel
 from stage import Stage, broken, printed
-
-from arena_cli.scenarios import model
-from arena_cli.scenarios.expect import model as model_module
-from arena_cli.scenarios.recording.store import RecordingStore
-from arena_cli.scenarios.result import ScenarioResult
-from arena_cli.scenarios.runner import Runner
 
 ROOT = Path(__file__).parents[1]
 SCENARIOS = sorted((ROOT / "scenarios").glob("*.yaml"))

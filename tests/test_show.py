@@ -14,15 +14,20 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from product import (
+    AgentInput,
+    AgentOverloaded,
+    Event,
+    SessionConfig,
+    SessionEvent,
+    UsageError,
+    preview,
+    queries,
+    reader,
+)
+from product import session_store as store
 from program import Program, until
 from support import WORKED_MESSAGE, Puppets, Talk, member, puppet, team, worked_team
-
-from arena_cli.adapters.base import SessionConfig
-from arena_cli.errors import AgentOverloaded, UsageError
-from arena_cli.protocol import AgentInput
-from arena_cli.session import preview, store
-from arena_cli.transcript import queries, reader
-from arena_cli.transcript.events import Event, SessionEvent
 
 # Parts of a transcript
 

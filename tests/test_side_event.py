@@ -8,15 +8,20 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
+from product import (
+    EVENT_TYPES,
+    INDENT,
+    Line,
+    Room,
+    SideEvent,
+    Volatile,
+    Who,
+    Words,
+    after_turn,
+    line,
+    timeline,
+)
 from program import Program
-
-from arena_cli.engine import after_turn
-from arena_cli.engine.plan import Room
-from arena_cli.protocol import Volatile
-from arena_cli.reports import timeline
-from arena_cli.reports.lines import INDENT, Line, Words, line
-from arena_cli.reports.timeline import Who
-from arena_cli.transcript.events import EVENT_TYPES, SideEvent
 
 SCENARIO = """\
 scenario: A talk about the sky

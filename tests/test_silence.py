@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from product import SILENCE
 from program import Program
 from support import Talk, member, team
-
-from arena_cli.workspace.models import SILENCE
 
 
 @pytest.fixture

@@ -11,18 +11,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from product import (
+    WITHHELD,
+    AgentOutput,
+    CallNote,
+    PatternTimeout,
+    RecordingStore,
+    Redactor,
+    Runner,
+    ScenarioResult,
+    SessionConfig,
+    StatusEvent,
+    TextDelta,
+    UserPattern,
+    user_pattern,
+)
 from program import LIMIT_S
 from stage import Stage, broken
 from support import Puppets, Talk, puppet, team
-
-from arena_cli.adapters.base import SessionConfig
-from arena_cli.protocol import AgentOutput, CallNote, StatusEvent, TextDelta
-from arena_cli.scenarios.recording.store import RecordingStore
-from arena_cli.scenarios.result import ScenarioResult
-from arena_cli.scenarios.runner import Runner
-from arena_cli.util import user_pattern
-from arena_cli.util.redaction import WITHHELD, Redactor
-from arena_cli.util.user_pattern import PatternTimeout, UserPattern
 
 SLOW = r"(?:x|xx|x)+[yz]"
 TEXT = "x" * 60

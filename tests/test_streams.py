@@ -11,10 +11,8 @@ from typing import TextIO
 
 import pytest
 from fasteners import InterProcessLock
+from product import DiskRefused, Stdout
 from program import Program
-
-from arena_cli.cli.streams import Stdout
-from arena_cli.errors import DiskRefused
 
 
 @pytest.fixture

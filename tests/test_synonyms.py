@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from arena_cli.notes.synonyms import fold_synonyms
+from product import fold_synonyms
 
 
 @pytest.mark.parametrize(

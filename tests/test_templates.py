@@ -5,14 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from arena_cli.util.text import (
-    escape_template,
-    fill_template,
-    iter_texts,
-    list_placeholders,
-    map_texts,
-)
+from product import escape_template, fill_template, iter_texts, list_placeholders, map_texts
 
 TEXTS = st.text(alphabet="a${}\n é")
 

@@ -12,14 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from product import AGENT_STYLES, AtWork, Terminal, Timeline, Words, columns, terminal
 from rich.color import Color
 from screen import Screen
 from test_timeline import finished, hostile_events, made, over, sent, session, started, turn
-
-from arena_cli.reports import columns, terminal
-from arena_cli.reports.lines import Words
-from arena_cli.reports.terminal import AtWork, Terminal
-from arena_cli.reports.timeline import AGENT_STYLES, Timeline
 
 LONG_NAME = "名" * 100 + "x" * 100
 

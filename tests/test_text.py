@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from arena_cli.util.text import (
+from product import (
     TOO_DEEP,
     clean_text,
     clean_value,

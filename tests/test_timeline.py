@@ -8,13 +8,16 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from arena_cli.protocol import FALSE_WORDS, TRUE_WORDS, StructuredContent
-from arena_cli.reports.lines import Words
-from arena_cli.reports.timeline import Timeline
-from arena_cli.transcript import events
-from arena_cli.transcript.events import Event
-from arena_cli.util.text import escape_text
+from product import (
+    FALSE_WORDS,
+    TRUE_WORDS,
+    Event,
+    StructuredContent,
+    Timeline,
+    Words,
+    escape_text,
+    events,
+)
 
 TS = "2026-11-28T09:30:05.125Z"
 HOSTILE = "a\x1b[31m\n::stop-commands::t\n##[error]x"

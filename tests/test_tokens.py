@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from arena_cli.context import tokens
+from product import tokens
 
 DATA = Path(__file__).parent / "data" / "token_counts.json"
 TEXTS: list[dict[str, Any]] = json.loads(DATA.read_text(encoding="utf-8"))["texts"]

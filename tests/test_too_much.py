@@ -8,17 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from product import (
+    AgentInput,
+    AgentOutput,
+    AgentOverloaded,
+    AgentRefused,
+    Session,
+    SessionConfig,
+    Usage,
+    Words,
+    context_document,
+    context_lines,
+    preview,
+    reader,
+    tokens,
+)
+from product import context_render as render
+from product import session_store as store
 from support import Puppets, Talk, outgoing, puppet, team
-
-from arena_cli.adapters.base import SessionConfig
-from arena_cli.cli.context import context_document, context_lines
-from arena_cli.context import render, tokens
-from arena_cli.errors import AgentOverloaded, AgentRefused
-from arena_cli.protocol import AgentInput, AgentOutput, Usage
-from arena_cli.reports.lines import Words
-from arena_cli.session import preview, store
-from arena_cli.session.session import Session
-from arena_cli.transcript import reader
 
 
 def size_of(shown: AgentInput) -> int:

@@ -11,12 +11,9 @@ from typing import Any
 import agent_programs
 import pytest
 from adapter_setups import PROGRAMS, Heard, an_input
+from product import ProgramAdapter, RefusedAction, permission_options
+from product import kinds as clis
 from program import Program
-
-from arena_cli.adapters.claude_code import permission_options
-from arena_cli.adapters.coding_clis import kinds as clis
-from arena_cli.adapters.coding_clis.adapter import ProgramAdapter
-from arena_cli.protocol import RefusedAction
 
 SHELL = "/bin/bash -lc 'echo hi > y'"
 

@@ -13,15 +13,23 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from product import (
+    LONGEST_NAME,
+    LONGEST_NAME_BYTES,
+    Attachment,
+    DiskRefused,
+    Log,
+    Message,
+    MessageEvent,
+    SessionBusy,
+    StatusReported,
+    events,
+    log,
+    make_safe_name,
+    reader,
+)
+from product import outgoing_outgoing as outgoing
 from support import WORKED_MESSAGE, CountingClock, Talk, member, team, worked_team
-
-from arena_cli.errors import DiskRefused, SessionBusy
-from arena_cli.protocol import Attachment, Message
-from arena_cli.session.outgoing import outgoing
-from arena_cli.transcript import events, log, reader
-from arena_cli.transcript.events import MessageEvent, StatusReported
-from arena_cli.transcript.log import Log
-from arena_cli.util.text import LONGEST_NAME, LONGEST_NAME_BYTES, make_safe_name
 
 
 def event(seq: int, content: str = "hi") -> MessageEvent:

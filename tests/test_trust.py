@@ -15,15 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from product import Contact, DiskRefused, UsageError, base, main, trust_store, workspace
 from program import Program, command_names
 from typer.testing import CliRunner
-
-from arena_cli.adapters import base
-from arena_cli.cli import main
-from arena_cli.errors import DiskRefused, UsageError
-from arena_cli.session import trust_store
-from arena_cli.session.trust_store import Contact
-from arena_cli.workspace import workspace
 
 SECRET = "planted-secret-value-7319"
 VARIABLE = "AWS_SECRET_ACCESS_KEY"

@@ -6,10 +6,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from product import AgentInput, AgentOutput, AgentOverloaded
 from support import WORKED_MESSAGE, Puppets, Talk, member, puppet, team, worked_team
-
-from arena_cli.errors import AgentOverloaded
-from arena_cli.protocol import AgentInput, AgentOutput
 
 
 def contents(shown: AgentInput) -> list[tuple[str, str]]:

@@ -12,13 +12,17 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from product import (
+    AgentInput,
+    AgentOutput,
+    AgentProtocolError,
+    AgentTimeout,
+    Message,
+    Team,
+    reader,
+    window,
+)
 from support import Puppets, Talk, canonical, puppet, team
-
-from arena_cli.context import window
-from arena_cli.errors import AgentProtocolError, AgentTimeout
-from arena_cli.protocol import AgentInput, AgentOutput, Message
-from arena_cli.transcript import reader
-from arena_cli.workspace.models import Team
 
 IDS = ("a", "b", "c", "d", "e")
 WORDS = ("parse", "cache", "disk")

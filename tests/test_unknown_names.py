@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from product import session_store as store
 from program import Program
-
-from arena_cli.session import store
 
 
 @pytest.fixture

@@ -7,14 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from product import Ledger, ModelFacts, Usage, columns, doctor, pricing
 from program import Program
-
-from arena_cli.adapters import pricing
-from arena_cli.protocol import Usage
-from arena_cli.reports import columns
-from arena_cli.reports.usage import Ledger
-from arena_cli.session import doctor
-from arena_cli.workspace.models import ModelFacts
 
 COSTLY = Usage(input_tokens=1000, output_tokens=200, cache_read_tokens=500, cost_usd=0.02)
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from product import ModelFacts, SessionConfig, session
 from support import Puppets, Talk, puppet, team
-
-from arena_cli.adapters.base import SessionConfig
-from arena_cli.session import session
-from arena_cli.workspace.models import ModelFacts
 
 
 def test_what_arena_yaml_says_of_a_model_bounds_its_agents(tmp_path: Path) -> None:

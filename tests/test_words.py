@@ -18,12 +18,17 @@ from babel.messages import pofile
 from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import nodes
-
-from arena_cli.protocol import Attachment, Status, StructuredContent
-from arena_cli.reports import lines
-from arena_cli.reports.lines import Words
-from arena_cli.transcript.events import End, ReplyStatus
-from arena_cli.util.language import choose_language, translate_message
+from product import (
+    Attachment,
+    End,
+    ReplyStatus,
+    StructuredContent,
+    Words,
+    choose_language,
+    lines,
+    translate_message,
+)
+from product import protocol_Status as Status
 
 REPORT = Path(lines.__file__).parent
 SOURCE = REPORT / "locale" / "zh" / "LC_MESSAGES" / "arena.po"

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from product import base, run
+from product import yamlio_loader as loader
 from program import SPEAK, Program
-
-from arena_cli.adapters import base
-from arena_cli.adapters.process import run
-from arena_cli.yamlio import loader
 
 WHERE = [sys.executable, "-c", "import os; print(os.getcwd())"]
 PROGRAM_KINDS = {

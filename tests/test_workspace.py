@@ -9,16 +9,23 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from product import (
+    AdapterKinds,
+    AgentUnavailable,
+    FileFaults,
+    Fragment,
+    UsageError,
+    Workspace,
+    adapter_type,
+    agents,
+    list_kinds,
+    models,
+    settings_type,
+    workspace,
+)
+from product import yamlio_loader as loader
 from program import Program
 from pydantic import BaseModel, ConfigDict
-
-from arena_cli.adapters.base import adapter_type, list_kinds, settings_type
-from arena_cli.errors import AgentUnavailable, FileFaults, UsageError
-from arena_cli.workspace import agents, models, workspace
-from arena_cli.workspace.agents import AdapterKinds
-from arena_cli.workspace.workspace import Workspace
-from arena_cli.yamlio import loader
-from arena_cli.yamlio.loader import Fragment
 
 
 class EchoSettings(BaseModel):

@@ -10,18 +10,22 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import pytest
+from product import (
+    EVENT_TYPES,
+    AgentOutput,
+    AgentProfile,
+    RunRecord,
+    ScenarioFile,
+    TeamConfig,
+    TeamFile,
+    WorkspaceFile,
+    base,
+    explain_first,
+    markdown,
+    schema_errors,
+)
 from program import Done, Program
 from pydantic import BaseModel, ValidationError
-
-from arena_cli.adapters import base
-from arena_cli.notes import markdown
-from arena_cli.protocol import AgentOutput
-from arena_cli.reports.diff.runs import RunRecord
-from arena_cli.scenarios.model import ScenarioFile
-from arena_cli.transcript.events import EVENT_TYPES
-from arena_cli.workspace.models import AgentProfile, TeamConfig, TeamFile, WorkspaceFile
-from arena_cli.yamlio import schema_errors
-from arena_cli.yamlio.schema_errors import explain_first
 
 PYDANTIC = re.compile(
     r"Value error|Assertion failed|Input should|Field required|Extra inputs|should be a valid|"

@@ -10,16 +10,19 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from product import (
+    AgentProfile,
+    CliSettings,
+    FileFaults,
+    ScenarioFile,
+    TeamFile,
+    WorkspaceFile,
+    display_width,
+    translate_message,
+)
+from product import yamlio_loader as loader
 from program import Program
 from pydantic import BaseModel
-
-from arena_cli.adapters.command import CliSettings
-from arena_cli.errors import FileFaults
-from arena_cli.scenarios.model import ScenarioFile
-from arena_cli.util.language import translate_message
-from arena_cli.util.text import display_width
-from arena_cli.workspace.models import AgentProfile, TeamFile, WorkspaceFile
-from arena_cli.yamlio import loader
 
 SHAPES: dict[str, type[BaseModel]] = {
     "scenario": ScenarioFile,

@@ -10,11 +10,9 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from product import FileShape, Fragment
+from product import yamlio_loader as loader
 from pydantic import AfterValidator, Field
-
-from arena_cli.workspace.models import FileShape
-from arena_cli.yamlio import loader
-from arena_cli.yamlio.loader import Fragment
 
 
 def _refuse_exclamations(value: str) -> str:

@@ -5,11 +5,19 @@ from __future__ import annotations
 import json
 
 import pytest
-
-from arena_cli.adapters import runtime
-from arena_cli.context import render
-from arena_cli.protocol import AgentInput, AgentOutput, Invocation, MemberInfo, ShownMessage
-from arena_cli.util.text import clean_text, cut_text, decode_output, escape_text
+from product import (
+    AgentInput,
+    AgentOutput,
+    Invocation,
+    MemberInfo,
+    ShownMessage,
+    clean_text,
+    cut_text,
+    decode_output,
+    escape_text,
+    runtime,
+)
+from product import context_render as render
 
 MEMBERS = [MemberInfo(id="scientist", name="Scientist"), MemberInfo(id="engineer", name="Engineer")]
 

@@ -9,11 +9,7 @@ from typing import Any
 
 import pytest
 from adapter_setups import Heard, an_input, cancelled, pids_in, runs, speaker, until
-
-from arena_cli.adapters.command import CliAdapter
-from arena_cli.adapters.process import run
-from arena_cli.errors import AgentProtocolError, AgentUnavailable
-from arena_cli.protocol import AgentInput, AgentOutput
+from product import AgentInput, AgentOutput, AgentProtocolError, AgentUnavailable, CliAdapter, run
 
 RESULT = '{"type":"result","content":"done"}'
 WHERE = {"type": "result"}

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from arena_cli.workspace.models import AgentProfile
-from arena_cli.yamlio import loader
+from product import AgentProfile
+from product import yamlio_loader as loader
 
 TEXT = "agent_id: dev\nname: 开发\nadapter:\n  type: scripted\n  replies: [你好]\n"
 

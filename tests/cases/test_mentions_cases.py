@@ -6,10 +6,7 @@ import unicodedata
 from typing import Literal
 
 import pytest
-
-from arena_cli.workspace import mentions
-from arena_cli.workspace.mentions import Mentions, Roster
-from arena_cli.workspace.models import AgentProfile, Human, Member
+from product import AgentProfile, Human, Member, Mentions, Roster, mentions
 
 
 def member(agent_id: str, name: str = "") -> Member:

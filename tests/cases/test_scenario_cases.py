@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from product import result
 from stage import Stage, broken, printed
-
-from arena_cli.scenarios import result
 
 
 def test_c10_two_agents_that_call_each_other_end_at_the_limit_and_pass(tmp_path: Path) -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 from fasteners import InterProcessLock
+from product import session_store as store
 from program import Program, until
-
-from arena_cli.session import store
 
 ECHO = {"say": "heard: ${message}"}
 
