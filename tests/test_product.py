@@ -1,4 +1,4 @@
-"""Tests know the product's modules through `product.py` alone: a module that moves is named once."""
+"""Tests know the product's modules through `product.py` alone, where a moved module is renamed."""
 
 from __future__ import annotations
 
