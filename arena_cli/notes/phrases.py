@@ -342,9 +342,9 @@ _CUES: dict[Kind, str] = {
         拍板 共识 选 [采改]用 果是 论是 就[用选上] 这[么样] 换成 改[为成] [切迁]到 统一 不再 放弃
         砍掉 不[做上搞支] 从[今现明下0123456789] 今后 以后 往后 们[用走上]""",
     "task": """
-        todo todos action task tasks assigned @ ＠ 待办 任务 行动 [一二三四五六日天][要交]""",
+        todo todos action task tasks assigned 待办 任务 行动 [一二三四五六日天][要交]""",
     "requirement": """
-        must shall need needs require required requirement requirements constraint constraints
+        must shall require required requirement requirements constraint constraints
         criteria criterion forbidden prohibited mandatory limited restricted capped exceed never
         always unacceptable acceptable sla slo ever
         需 须 务必 不得 禁 允许 不准 要[求能支在] [都均][要得] 超过 [少低高]于 控制 上限 最[多少]
@@ -357,7 +357,7 @@ _CUES: dict[Kind, str] = {
         发现 出现 存在 问题 缺陷 故障 风险 报错 失败 崩 挂 丢 超时 返回 闪退 重复 泄漏
         指针 死锁 打不 没反 卡死 连不 竞态 掉线 不生 编译 直[涨掉]""",
     "conclusion": """
-        conclusion conclusions turns turn cause causes reason bottleneck culprit came comes come
+        conclusion conclusions cause causes reason bottleneck culprit came comes come
         stems stemmed results resulted caused
         结[论果] 综上 原因 根因 证明 测下 表明 显示 说明 查[明清出] 定位 现是""",
     "next_action": "next then afterwards 下一 后续 接下 下面 然后",
@@ -369,11 +369,17 @@ _CUE_PAIRS: dict[Kind, tuple[tuple[str, str], ...]] = {
     ),
     "task": (
         ("please i i'll i'm", "by before until till later"),
+        (
+            "@ ＠",
+            "by before until till later due deadline will is owns takes 前 内 后 天 周 月 日 点 "
+            "负 处 完 跟 实 编 做 写 弄 交 分 指",
+        ),
         ("天 晚 早 周 年 月 底 末 号 日 点 时 班 内 期 拜", "前 内"),
         ("to", "do"),
     ),
     "requirement": (
         ("no only may should make", "may can should not able sure"),
+        ("need needs", "to"),
         ("to", "has have"),
     ),
     "issue": (
@@ -381,7 +387,7 @@ _CUE_PAIRS: dict[Kind, tuple[tuple[str, str], ...]] = {
         ("报", "4 5"),
         ("times time return returns end ends", "out http a an in when if after on with no"),
     ),
-    "conclusion": (("show shows showed prove proves proved", "that"), ("found", "out")),
+    "conclusion": (("show shows showed prove proves proved", "that"), ("found turn turns", "out")),
 }
 _CUE_PHRASES: dict[Kind, tuple[str, ...]] = {
     "blocker": ("can not ",),
