@@ -371,7 +371,7 @@ def test_text_of_an_agent_is_added_under_a_date_and_hand_edits_stay(own: Folder)
 
 def test_an_approved_note_is_only_counted(own: Folder) -> None:
     add(own, "Use OAuth", body="Because.")
-    lifecycle.change_status(own, "decision-use-oauth", "approve", by="ann", now=NOW)
+    own.edit("decision-use-oauth", lifecycle.stepping("approve", by="ann", now=NOW))
     before = own.read("decision-use-oauth")
     taken = take(Draft("decision", "Use OAuth", "Other.", by="dev", source="m9"), own, "t")
     assert taken.act == "seen"
@@ -428,12 +428,12 @@ def test_only_legal_steps_are_taken(own: Folder, status: Status, step: lifecycle
     own.change("decision-x", status=status)
     before = text(own, "decision-x")
     if step in LEGAL[status]:
-        stepped = lifecycle.change_status(own, "decision-x", step, by="ann", now=NOW)
+        stepped = own.edit("decision-x", lifecycle.stepping(step, by="ann", now=NOW))
         assert stepped.status == LEGAL[status][step]
         assert (stepped.approved_by == "ann") is (step == "approve")
         return
     with pytest.raises(UsageError) as told:
-        lifecycle.change_status(own, "decision-x", step, by="ann", now=NOW)
+        own.edit("decision-x", lifecycle.stepping(step, by="ann", now=NOW))
     assert f"is {status}" in told.value.what
     assert all(legal in told.value.mend for legal in LEGAL[status])
     assert text(own, "decision-x") == before

@@ -150,11 +150,6 @@ class Index:
         """Return all notes of a folder without their texts, sorted by id."""
         return self._notes("ORDER BY id", [place_of_note(folder)], has_body=False)
 
-    def problems_in(self, folder: Folder) -> list[Fault]:
-        """Return the errors of the files of a folder that could not be read."""
-        places = [place_of_note(folder)]
-        return self._asked(lambda connection: ingest.read_faults(connection, places)) or []
-
     def pinning(self, session: str) -> list[Note]:
         """Return the session's own notes whose source messages are always shown."""
         return self._notes("AND pins ORDER BY file", self._own(session))

@@ -98,11 +98,6 @@ def superseding(new: str, *, now: datetime, judge: Judge = lambda note: note) ->
     return superseded
 
 
-def change_status(folder: Folder, id: str, step: Step, *, by: str, now: datetime) -> Note:
-    """Take a step with a note. Raises UsageError if it is not allowed, else as `Folder.edit`."""
-    return folder.edit(id, stepping(step, by=by, now=now))
-
-
 NEAR = 92.0  # of 100, by rapidfuzz
 _NEAR_WORD = 70.0  # `use` and `uses`, `colour` and `color`; not `login` and `logout`
 
