@@ -31,6 +31,9 @@ EXIT_USAGE = 2
 EXIT_FAILED = 3
 """A chain, an agent or a check failed; or arena itself."""
 
+EXIT_PAUSED = 4
+"""The chain is paused: it waits for a person."""
+
 EXIT_REFUSED = 5
 """The session is busy, or the disk refused a write."""
 

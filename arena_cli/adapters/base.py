@@ -247,7 +247,8 @@ class SessionConfig:
     `models` are the settings of models in `arena.yaml`, by name. `summarizer`, `extractor` and
     `memory_judge` are the agents that `memory` names. Without `shared_notes` the notes of the
     workspace are neither read nor written. Unless it `connects`, no agent and no embedding server
-    is called. `on_problem` is called for notes that cannot be read, and for other problems of the
+    is called. It `takes_requests` if people may pause, steer or decide from another process.
+    `on_problem` is called for notes that cannot be read, and for other problems of the
     memory, `on_progress` with the number of notes that were read, and of all of them, if that takes
     long.
     """
@@ -268,6 +269,7 @@ class SessionConfig:
     memory_judge: Member | None = None
     shared_notes: bool = True
     connects: bool = True
+    takes_requests: bool = True
     on_problem: Callable[[Fault], None] = lambda _: None
     on_progress: Callable[[int, int], None] = lambda _, __: None
 

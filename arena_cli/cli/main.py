@@ -25,6 +25,10 @@ _COMMANDS = {
     "init": ("arena_cli.cli.workspace", "init", ""),
     "send": ("arena_cli.cli.send", "send", "SendCommand"),
     "resume": ("arena_cli.cli.send", "resume", ""),
+    "pause": ("arena_cli.cli.control", "pause", ""),
+    "cancel": ("arena_cli.cli.control", "cancel", ""),
+    "steer": ("arena_cli.cli.control", "steer", ""),
+    "terminate": ("arena_cli.cli.control", "terminate", ""),
     "run": ("arena_cli.cli.run", "run", "RunCommand"),
     "promote": ("arena_cli.cli.promote", "promote", ""),
     "show": ("arena_cli.cli.sessions", "show", "ShowCommand"),
@@ -44,6 +48,7 @@ _COMMANDS = {
 _SECTIONS = {
     "Set up": ("init", "agents", "teams", "trust", "doctor"),
     "Converse": ("send", "resume", "show", "sessions", "export", "usage"),
+    "Control": ("pause", "cancel", "steer", "terminate"),
     "Test": ("run", "promote", "diff"),
     "Remember": ("knowledge", "context"),
     "Files": ("schema", "path"),

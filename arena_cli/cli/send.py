@@ -30,6 +30,7 @@ from arena_cli.workspace.models import Member, Team
 
 if TYPE_CHECKING:
     from arena_cli.session.store import Stored
+    from arena_cli.transcript.control_events import ChainPaused
     from arena_cli.transcript.events import ChainFinished
     from arena_cli.workspace.models import AgentProfile
     from arena_cli.workspace.workspace import Workspace
@@ -142,6 +143,15 @@ Strict = Annotated[
         rich_help_panel="Message",
     ),
 ]
+OneAgent = Annotated[
+    str | None,
+    typer.Option(
+        "--agent",
+        metavar="AGENT",
+        help="Let this paused agent take part again.",
+        autocompletion=command_line.complete_agents,
+    ),
+]
 Wait = Annotated[
     float,
     typer.Option(
@@ -239,12 +249,21 @@ def send(
 def resume(
     context: typer.Context,
     session: CutShort = None,
+    agent: OneAgent = None,
     as_json: EventsAsJson = False,
     quiet: Quiet = False,
     wait: Wait = 600,
 ) -> None:
-    """Continue a conversation that was cut short; completed replies are not called again."""
+    """Continue a conversation that was cut short or paused; replies are not called again.
+
+    With `--agent`, only let that agent, which was paused, take part again.
+    """
     _one_output(as_json=as_json, quiet=quiet)
+    if agent is not None:
+        from arena_cli.cli import control
+
+        control.resume_agent(context, session, agent, wait)
+        return
     loaded = common.load_workspace(context)
     stored = _stored(loaded, session, go_on=session is None, must_exist=True)
     assert stored is not None
@@ -398,9 +417,13 @@ def _resume_hint(name: str) -> str:
     return f"Every completed reply is kept; `arena resume {name}` continues."
 
 
-def _exit(finished: ChainFinished) -> None:
-    if finished.end == "failed":
-        raise typer.Exit(errors.EXIT_FAILED)
+def _exit(last: ChainFinished | ChainPaused) -> None:
+    """Exit with the code of a chain's end or pause."""
+    if last.type == "chain_paused":
+        raise typer.Exit(errors.EXIT_PAUSED)
+    codes = {"failed": errors.EXIT_FAILED, "cancelled": errors.EXIT_INTERRUPTED}
+    if last.end in codes:
+        raise typer.Exit(codes[last.end])
 
 
 def print_preview(

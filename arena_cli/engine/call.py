@@ -183,7 +183,7 @@ _TOO_MUCH = (
 
 @dataclass
 class _Ending:
-    """The fields of `reply_finished` that are not in the plan."""
+    """The fields of `reply_finished` that are not in the plan; `by` is the person that ended it."""
 
     status: ReplyStatus
     error: str | None = None
@@ -192,6 +192,7 @@ class _Ending:
     metadata: dict[str, object] = field(default_factory=dict)
     error_code: str | None = None
     retryable: bool | None = None
+    by: str = ""
 
 
 def announce(planned: Planned, room: Room) -> None:
@@ -216,8 +217,18 @@ def announce(planned: Planned, room: Room) -> None:
 async def run(planned: Planned, room: Room) -> None:
     """Call an agent whose first attempt is announced, and write how it ended.
 
-    If cancelled, it writes `cancelled` and raises; otherwise it only raises DiskRefused.
+    If cancelled, it writes `cancelled` and raises, unless a person cancelled this reply; otherwise
+    it only raises DiskRefused.
     """
+    running = room.control.running
+    running[planned.agent] = asyncio.current_task()
+    try:
+        await _run(planned, room)
+    finally:
+        del running[planned.agent]
+
+
+async def _run(planned: Planned, room: Room) -> None:
     began = room.clock.monotonic()
     heard = Heard(
         room.runtime.redactor,
@@ -228,8 +239,12 @@ async def run(planned: Planned, room: Room) -> None:
         ending = await _attempts(planned, room, heard, began)
     except asyncio.CancelledError:
         cancelled = _Ending("cancelled", metadata=heard.metadata(failed=True))
+        cancelled.by = room.control.cancelled.pop(planned.agent, "")
         with contextlib.suppress(DiskRefused):
             _finish(planned, room, heard, began, cancelled)
+        task = asyncio.current_task()
+        if cancelled.by and task is not None and not task.uncancel():
+            return
         raise
     _finish(planned, room, heard, began, ending)
 
@@ -407,6 +422,7 @@ def _finish(planned: Planned, room: Room, heard: Heard, began: float, ending: _E
         usage=_usage(planned, answer, heard),
         latency_ms=latency,
         attempts=planned.attempt,
+        cancelled_by=ending.by,
         error=ending.error,
         error_code=ending.error_code,
         retryable=ending.retryable,

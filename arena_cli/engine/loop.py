@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from arena_cli.engine import after_turn, call, plan, rules
+from arena_cli.engine.inbox import ControlRequest, Inbox
 from arena_cli.engine.plan import Room
 from arena_cli.protocol import Message, Usage
 from arena_cli.transcript.conversation import LIMIT_NOTICE, Chain
@@ -20,9 +22,16 @@ from arena_cli.transcript.events import (
     Phase,
     TurnFinished,
     TurnStarted,
+    import_control_events,
 )
 from arena_cli.transcript.log import Journal
 from arena_cli.workspace.models import Language, Team
+
+if TYPE_CHECKING:
+    from arena_cli.transcript.control_events import ChainPaused
+
+WATCH_S = 0.2
+"""The time between two looks for requests of people while agents are called, in seconds."""
 
 
 def start_turn(step: rules.StartTurn, journal: Journal) -> TurnStarted:
@@ -36,7 +45,15 @@ def start_turn(step: rules.StartTurn, journal: Journal) -> TurnStarted:
         must=list(step.must),
         deferred=list(step.deferred),
         mentioned_by=step.mentioned_by,
+        passed_over=step.passed_over,
     )
+
+
+def pause_chain(step: rules.Pause, journal: Journal) -> ChainPaused:
+    """Write that the open chain waits (`chain_paused`)."""
+    shape: type[ChainPaused] = import_control_events().ChainPaused
+    chain = _open_chain(journal).number
+    return journal.write(shape, chain=chain, reason=step.reason, detail=step.detail, by=step.by)
 
 
 def finish_chain(end: End, awaits: Sequence[str], journal: Journal) -> ChainFinished:
@@ -94,25 +111,21 @@ class Engine:
     def __init__(self, room: Room) -> None:
         self._room = room
 
-    async def run(self) -> ChainFinished:
-        """Take step after step until the chain is finished.
+    async def run(self) -> ChainFinished | ChainPaused:
+        """Take step after step until the chain is finished, or paused (`chain_paused`).
 
         If cancelled, the running replies are written as `cancelled` and the chain stays open.
         Raises DiskRefused.
         """
         team, journal = self._room.scene.team, self._room.journal
         while chain := journal.fold.open:
-            match rules.next_step(chain, team):
+            match self._next_step(chain):
                 case rules.StartTurn() as step:
                     start_turn(step, journal)
                 case rules.CallPhase(phase, agents):
                     await self._call(phase, agents, chain)
                 case rules.ChooseCandidates():
-                    asked, passed_over = rules.choose_candidates(
-                        chain.turns[-1], chain, team, self._room.roster
-                    )
-                    turn = chain.turns[-1].started.turn
-                    journal.write(Candidates, turn=turn, asked=asked, passed_over=passed_over)
+                    self._choose_candidates(chain)
                 case rules.FinishTurn(called, replied, due):
                     await after_turn.after_turn(self._room)
                     journal.write(
@@ -124,10 +137,64 @@ class Engine:
                     )
                 case rules.TellLimit(due):
                     _report_limit(due, team, self._room.language, journal)
+                case rules.Pause() as step:
+                    return pause_chain(step, journal)
                 case rules.FinishChain(end, awaits):
-                    await after_turn.before_end(self._room)
+                    if end != "cancelled":
+                        await after_turn.before_end(self._room)
                     return finish_chain(end, awaits, journal)
         raise ValueError("no chain is open")
+
+    def carry_out(self, request: ControlRequest) -> str:
+        """Carry out a person's request while no chain runs; return what was done.
+
+        Raises UsageError or DiskRefused.
+        """
+        text = self._room.control.get(self._room).carry_out(request)
+        self._settle()
+        return text
+
+    def take_requests(self) -> None:
+        """Carry out the requests that wait, while no chain runs. Raises DiskRefused."""
+        self._room.control.get(self._room).take_requests()
+        self._settle()
+
+    def find_pause(self, chain: Chain) -> ChainPaused | None:
+        """Return the pause of the open chain if it waits for a decision that nobody made yet."""
+        control = self._room.control.find(self._room)
+        return control.find_pause(chain) if control else None
+
+    def _settle(self) -> None:
+        """Pause or end the chain that no process runs, if a person asked for it."""
+        room = self._room
+        control = room.control.get(room)
+        chain = room.journal.fold.open
+        if chain is not None and control.is_stopping:
+            match control.next_step(chain):
+                case rules.Pause() as step:
+                    pause_chain(step, room.journal)
+                case rules.FinishChain(end, awaits):
+                    finish_chain(end, awaits, room.journal)
+                case _:
+                    pass
+
+    def _next_step(self, chain: Chain) -> rules.Step:
+        room = self._room
+        if room.inbox is not None and room.inbox.is_waiting():
+            room.control.get(room).take_requests()
+        control = room.control.find(room)
+        if control is None:
+            return rules.next_step(chain, room.scene.team)
+        return control.next_step(chain)
+
+    def _choose_candidates(self, chain: Chain) -> None:
+        room, turn = self._room, chain.turns[-1]
+        control = room.control.find(room)
+        asked, passed_over = rules.choose_candidates(
+            turn, chain, room.scene.team, room.roster, control.unavailable() if control else {}
+        )
+        number = turn.started.turn
+        room.journal.write(Candidates, turn=number, asked=asked, passed_over=passed_over)
 
     async def _call(self, phase: Phase, agents: tuple[str, ...], chain: Chain) -> None:
         """Call the agents of a phase concurrently; write each reply as it arrives."""
@@ -137,6 +204,31 @@ class Engine:
             planned.append(plan.plan(agent, phase, chain, self._room.scene))
             # Each before the next is planned, which counts the replies that were announced.
             call.announce(planned[-1], self._room)
+        inbox = self._room.inbox
+        if inbox is None:
+            await self._run_all(planned)
+            return
+        loop = asyncio.get_running_loop()
+        watching: list[asyncio.Task[None]] = []
+        # Most replies of scripts end before anybody could ask for something.
+        timer = loop.call_later(
+            WATCH_S, lambda: watching.append(loop.create_task(self._watch(inbox)))
+        )
+        try:
+            await self._run_all(planned)
+        finally:
+            timer.cancel()
+            for task in watching:
+                task.cancel()
+
+    async def _watch(self, inbox: Inbox) -> None:
+        """Carry out the requests of people while agents are called."""
+        while True:
+            if inbox.is_waiting():
+                self._room.control.get(self._room).take_requests()
+            await asyncio.sleep(WATCH_S)
+
+    async def _run_all(self, planned: Sequence[plan.Planned]) -> None:
         if len(planned) == 1:
             await call.run(planned[0], self._room)
             return

@@ -6,12 +6,14 @@ A plan is a function of the open chain, the team and the history; making one cal
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena_cli.adapters.runtime import Calls
 from arena_cli.context import window
@@ -27,6 +29,10 @@ from arena_cli.transcript.state import Fold
 from arena_cli.util.clock import Clock
 from arena_cli.workspace.mentions import Roster
 from arena_cli.workspace.models import AgentProfile, Language, Member, Team
+
+if TYPE_CHECKING:
+    from arena_cli.engine.control import Control
+    from arena_cli.engine.inbox import Inbox
 
 NO_WINDOWS: Mapping[str, int] = MappingProxyType({})
 
@@ -93,12 +99,43 @@ class Scene(NamedTuple):
         return self.recollection.memory(new, self.fold, self.history)
 
 
+class ControlHolder:
+    """The control of a session's chains, which is imported when it is first needed.
+
+    `current` is None as long as nobody controls the session. `running` are the tasks of the running
+    replies by agent; `cancelled` the persons that ended some of them.
+    """
+
+    def __init__(self) -> None:
+        self.current: Control | None = None
+        self.running: dict[str, asyncio.Task[Any] | None] = {}
+        self.cancelled: dict[str, str] = {}
+
+    def get(self, room: Room) -> Control:
+        """Return the control of a session, which is made if there is none yet."""
+        if self.current is None:
+            made: Control = import_module("arena_cli.engine.control").Control(room)
+            self.current = made
+        return self.current
+
+    def find(self, room: Room) -> Control | None:
+        """Return the control of a session, if it or its open chain is controlled."""
+        scene = room.scene
+        if self.current is None and (
+            scene.fold.control
+            or (scene.fold.open and scene.fold.open.control)
+            or scene.team.config.is_controlled
+        ):
+            self.get(room)
+        return self.current
+
+
 class Room(NamedTuple):
     """A session in which agents are called; `journal` updates the scene's fold.
 
     `keep` stores the attachments of a message id. `on_text` receives an agent's id and the end of
     its text so far. `summarizer`, `extractor` and `memory_judge` are agents that work for the
-    team's memory.
+    team's memory. `inbox` has the requests of people; `control` carries them out.
     """
 
     scene: Scene
@@ -108,10 +145,12 @@ class Room(NamedTuple):
     clock: Clock
     keep: Keep
     language: Language
+    control: ControlHolder
     on_text: Callable[[str, str], None] | None = None
     summarizer: Member | None = None
     extractor: Member | None = None
     memory_judge: Member | None = None
+    inbox: Inbox | None = None
 
 
 def record_own_session(

@@ -6,13 +6,13 @@ or was interrupted by a crash.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from arena_cli.protocol import Message
 from arena_cli.transcript.conversation import Chain, Turn
-from arena_cli.transcript.events import End, PassedOver, Phase
+from arena_cli.transcript.events import End, PassedOver, PauseReason, Phase
 from arena_cli.workspace import relevance
 from arena_cli.workspace.mentions import Roster
 from arena_cli.workspace.models import FailureRules, FailureStrategy, Member, Team
@@ -48,13 +48,25 @@ class TellLimit(NamedTuple):
 
 @dataclass(frozen=True)
 class StartTurn:
-    """Open a turn in which these agents must reply; those beyond `max_responders` are deferred."""
+    """Open a turn in which these agents must reply; those beyond `max_responders` are deferred.
+
+    `passed_over` are agents that were due and may not be called now, with the reasons.
+    """
 
     depth: int
     must: tuple[str, ...]
     deferred: tuple[str, ...]
     trigger: tuple[str, ...]
     mentioned_by: dict[str, list[str]] = field(default_factory=dict)
+    passed_over: dict[str, str] = field(default_factory=dict)
+
+
+class Pause(NamedTuple):
+    """Let the open chain wait for a person; `by` is the person that paused it, if one did."""
+
+    reason: PauseReason
+    detail: str
+    by: str = ""
 
 
 class FinishChain(NamedTuple):
@@ -64,7 +76,7 @@ class FinishChain(NamedTuple):
     awaits: tuple[str, ...]
 
 
-Step = CallPhase | ChooseCandidates | FinishTurn | TellLimit | StartTurn | FinishChain
+Step = CallPhase | ChooseCandidates | FinishTurn | TellLimit | StartTurn | Pause | FinishChain
 
 
 def next_step(chain: Chain, team: Team) -> Step:
@@ -127,17 +139,20 @@ def first_must(message: Message, team: Team) -> tuple[tuple[str, ...], dict[str,
 
 
 def choose_candidates(
-    turn: Turn, chain: Chain, team: Team, roster: Roster
+    turn: Turn, chain: Chain, team: Team, roster: Roster, unavailable: Mapping[str, str]
 ) -> tuple[list[str], dict[str, PassedOver]]:
-    """Return the agents asked in phase B, in order of call, and those passed over with reasons."""
+    """Return the agents asked in phase B, in order of call, and those passed over with reasons.
+
+    `unavailable` are agents that may not be called now, with the reasons.
+    """
     config = team.config
     if config.selection == "none":
         return [], {}
-    unavailable = chain.called | set(turn.started.deferred)
+    occupied = chain.called | set(turn.started.deferred)
     open_to_it = [
         member
         for member in team.members
-        if member.profile.response.auto_respond and member.id not in unavailable
+        if member.profile.response.auto_respond and member.id not in occupied
     ]
     if not open_to_it:
         return [], {}
@@ -149,7 +164,9 @@ def choose_candidates(
     passed_over: dict[str, PassedOver] = {}
     for score, member in scored:
         threshold = member.profile.response.threshold
-        if config.selection == "relevance" and score < threshold:
+        if member.id in unavailable:
+            passed_over[member.id] = PassedOver(relevance=score, reason=unavailable[member.id])
+        elif config.selection == "relevance" and score < threshold:
             passed_over[member.id] = PassedOver(relevance=score, threshold=threshold)
         elif len(chosen) >= places:
             passed_over[member.id] = PassedOver(relevance=score, reason=NO_PLACE)

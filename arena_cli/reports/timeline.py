@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from typing import Any
 
 from arena_cli.notes.model import RULES
@@ -51,6 +52,8 @@ Who = Callable[[str], "list[Span] | str"]
 def render_event(event: Event, say: Words, who: Who) -> Line | None:
     """Return the line of an event; None for a step of the conversation, or if there is no text."""
     renderer = RENDERERS.get(type(event))
+    if renderer is None and event.is_control:
+        renderer = import_module("arena_cli.reports.control_lines").RENDERERS.get(type(event))
     if renderer is not None:
         return renderer(event, say, who)
     return _render_fields(event) if isinstance(event, SideEvent) else None

@@ -33,7 +33,8 @@ from arena_cli.session.outgoing import Outgoing, PastPart, Planted
 from arena_cli.util.files import make_own_folder, read_regular, replace_file
 from arena_cli.util.text import make_safe_name
 from arena_cli.workspace.agents import LoadedProfile
-from arena_cli.workspace.models import FileShape, Human, Member, Team, TeamConfig, read_keys
+from arena_cli.workspace.file_shape import FileShape, read_keys
+from arena_cli.workspace.models import Human, Member, Team, TeamConfig
 from arena_cli.workspace.workspace import Workspace
 from arena_cli.yamlio import loader
 from arena_cli.yamlio.loader import Fragment, find_holder

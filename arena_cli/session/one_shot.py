@@ -16,7 +16,7 @@ from arena_cli.adapters.runtime import CallPipeline, Calls, Middleware
 from arena_cli.context import render, window
 from arena_cli.engine import loop, plan
 from arena_cli.engine.call import announce, run
-from arena_cli.engine.plan import Planned, Room, Scene
+from arena_cli.engine.plan import ControlHolder, Planned, Room, Scene
 from arena_cli.engine.rules import StartTurn
 from arena_cli.errors import DiskRefused
 from arena_cli.protocol import AgentInput
@@ -142,6 +142,7 @@ class Aside:
                 parts, message_id, session=folder, workspace=folder
             ),
             language=self._config.language,
+            control=ControlHolder(),
         )
         planned = _planned(room, member.id, text)
         announce(planned, room)

@@ -176,7 +176,10 @@ def _judged(chain: Chain, scene: Scene) -> list[Judged]:
     """Return all candidates that need not reply, the most relevant first."""
     team, turn = scene.team, chain.turns[-1]
     roster = mentions.build_roster(team)
-    chosen, passed_over = rules.choose_candidates(turn, chain, team, roster)
+    control = scene.fold.control
+    chosen, passed_over = rules.choose_candidates(
+        turn, chain, team, roster, control.unavailable if control else {}
+    )
     haystack = Haystack(rules.new_texts(turn, chain), roster)
     required = {*turn.started.must, *turn.started.deferred}
     judged = []

@@ -17,8 +17,9 @@ from arena_cli.adapters.process import cleanup
 from arena_cli.adapters.runtime import CallPipeline, Middleware, Runtime
 from arena_cli.context import history, render, window
 from arena_cli.engine import after_turn, loop
+from arena_cli.engine.inbox import ControlRequest, Inbox
 from arena_cli.engine.loop import Engine
-from arena_cli.engine.plan import Room, Scene
+from arena_cli.engine.plan import ControlHolder, Room, Scene
 from arena_cli.engine.recall import Recollection
 from arena_cli.notes import staging
 from arena_cli.notes.model import Note
@@ -50,6 +51,7 @@ from arena_cli.workspace.models import (
 
 if TYPE_CHECKING:
     from arena_cli.notes.index import Index
+    from arena_cli.transcript.control_events import ChainPaused
 
 
 KNOWLEDGE = "knowledge"
@@ -206,10 +208,12 @@ class Session:
             clock=config.clock,
             keep=self._keep,
             language=config.language,
+            control=ControlHolder(),
             on_text=on_text,
             summarizer=config.summarizer,
             extractor=config.extractor,
             memory_judge=config.memory_judge,
+            inbox=Inbox(self.folder) if config.takes_requests else None,
         )
         self._engine = Engine(room)
         self._tell_who_talks()
@@ -232,8 +236,8 @@ class Session:
         """The chain that was interrupted, if there is one."""
         return self.journal.fold.open
 
-    async def send(self, message: Outgoing) -> ChainFinished:
-        """Write a human's message and run its chain to the end.
+    async def send(self, message: Outgoing) -> ChainFinished | ChainPaused:
+        """Write a human's message and run its chain to the end, or until it pauses.
 
         A chain that was interrupted is closed as `interrupted` first. Raises DiskRefused.
         """
@@ -287,11 +291,27 @@ class Session:
         self._log.append(event)
         self.journal.fold.apply(event)
 
-    async def resume(self) -> ChainFinished | None:
-        """Continue the chain that was interrupted; return None if there is none."""
+    def carry_out(self, request: ControlRequest) -> str:
+        """Carry out a person's request while no chain runs; return what was done.
+
+        Raises UsageError or DiskRefused.
+        """
+        return self._engine.carry_out(request)
+
+    def take_requests(self) -> None:
+        """Carry out the requests that other processes left. Raises DiskRefused."""
+        self._engine.take_requests()
+
+    async def resume(self) -> ChainFinished | ChainPaused | None:
+        """Continue the chain that was interrupted or paused; return None if there is none.
+
+        A chain that still waits for a decision stays as it is.
+        """
         chain = self.journal.fold.open
         if chain is None:
             return None
+        if (pause := self._engine.find_pause(chain)) is not None:
+            return pause
         after_seq = self.journal.fold.seq
         self.journal.write(Resumed, chain=chain.number, after_seq=after_seq)
         return await self._engine.run()

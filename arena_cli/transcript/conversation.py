@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from arena_cli.protocol import Message, Usage
 from arena_cli.transcript.events import (
@@ -26,6 +27,9 @@ from arena_cli.transcript.events import (
     TurnFinished,
     TurnStarted,
 )
+
+if TYPE_CHECKING:
+    from arena_cli.transcript.control_events import ControlState
 
 LIMIT_NOTICE = "chain_limit"
 """The `notice` in the metadata of the system message that reports the depth limit of a chain."""
@@ -53,9 +57,11 @@ class Reply:
 
     @property
     def finished(self) -> ReplyFinished | None:
-        """Its end; None while it has only cancelled ones."""
+        """Its end; None while it has only cancelled ones, after which it continues."""
         end = self.ends[-1] if self.ends else None
-        return None if end is None or end.status == "cancelled" else end
+        if end is None or (end.status == "cancelled" and not end.cancelled_by):
+            return None
+        return end
 
     @property
     def is_running(self) -> bool:
@@ -168,6 +174,7 @@ class Chain:
     calling: dict[str, list[str]] = field(default_factory=dict)
     called: set[str] = field(default_factory=set)
     shown: set[str] = field(default_factory=set)
+    control: ControlState | None = None
 
     @classmethod
     def open(cls, event: MessageEvent) -> Chain:
@@ -189,8 +196,8 @@ class Chain:
 
     @property
     def remembering(self) -> list[Usage]:
-        """The usage of the calls for the team's memory, which are no replies."""
-        side_events = [event for turn in self.turns for event in turn.side_events]
+        """The usage of the calls for the team's memory or its control, which are no replies."""
+        side_events = [event for event in self.events if isinstance(event, SideEvent)]
         calls = [event.agent_call for event in side_events]
         return [call.usage for call in calls if call and call.usage is not None]
 
@@ -201,8 +208,13 @@ class Chain:
         that is over.
         """
         self.events.append(event)
+        if event.is_control and isinstance(event, SideEvent):
+            event.change_chain(self)
+        elif self.control is not None and isinstance(event, Resumed):
+            self.control.pause = None
         match event:
             case MessageEvent():
+                self._add_message(event.message, event.message.mentions)
                 self.limit_told |= event.message.metadata.get("notice") == LIMIT_NOTICE
             case TurnStarted() if event.chain == self.number:
                 self.turns.append(Turn(event))

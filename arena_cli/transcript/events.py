@@ -13,7 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, ValidationError
 
@@ -32,9 +33,16 @@ from arena_cli.protocol import (
 )
 from arena_cli.yamlio.schema_errors import explain_first
 
+if TYPE_CHECKING:
+    from arena_cli.transcript.conversation import Chain
+    from arena_cli.transcript.state import Fold
+
 Phase = Literal["A", "B"]
 ReplyStatus = Literal["success", "declined", "timeout", "error", "cancelled"]
-End = Literal["failed", "chain_limit", "awaiting_human", "no_reply", "quiet", "interrupted"]
+End = Literal[
+    "failed", "chain_limit", "awaiting_human", "no_reply", "quiet", "interrupted", "cancelled"
+]
+PauseReason = Literal["budget", "approval", "choice", "asked"]
 
 VERSION = 1
 
@@ -49,10 +57,12 @@ EVENT_TYPES: dict[str, type[Event]] = {}
 class Event(Shape):
     """The fields of every event.
 
-    An event whose class is `volatile` is specific to this run, and is ignored in comparisons.
+    An event whose class is `volatile` is specific to this run, and is ignored in comparisons. One
+    that `is_control` is defined in `control_events`, and changes the control of its session.
     """
 
     volatile: ClassVar[bool] = False
+    is_control: ClassVar[bool] = False
 
     seq: Annotated[int, Volatile]
     ts: Annotated[str, Volatile]
@@ -101,6 +111,12 @@ class SideEvent(Event):
         """The call that it reports, whose cost counts; None if it reports none."""
         return None
 
+    def change_chain(self, chain: Chain) -> None:
+        """Change the control of the open chain; by default nothing."""
+
+    def change_fold(self, fold: Fold) -> None:
+        """Change the control of the session; by default nothing."""
+
 
 @cache
 def list_fields(shape: type[Shape], *markers: type) -> frozenset[str]:
@@ -141,7 +157,10 @@ class MessageEvent(Event):
 
 
 class TurnStarted(Event):
-    """A turn opens: `must` in order of call, `deferred` to the next turn."""
+    """A turn opens: `must` in order of call, `deferred` to the next turn.
+
+    `passed_over` are agents that were due and may not be called now, with the reasons.
+    """
 
     type: Literal["turn_started"] = "turn_started"
     chain: Annotated[int, Position]
@@ -151,6 +170,7 @@ class TurnStarted(Event):
     must: list[str]
     deferred: list[str] = []
     mentioned_by: dict[str, list[str]] = {}
+    passed_over: dict[str, str] = Field(default={}, exclude_if=lambda reasons: not reasons)
 
 
 class ReplyStarted(Event):
@@ -189,6 +209,7 @@ class ReplyFinished(Event):
     """A reply is over. `next_mentions` are the ids that it calls; `latency_ms` in milliseconds.
 
     `refused` are the agents that it may not call, `refused_actions` the actions it was not allowed.
+    `cancelled_by` is the person that ended a `cancelled` reply, which is not called again.
     `error_code` is the class of an error (`AgentError.kind`); `retryable` tells whether another
     attempt may succeed.
     """
@@ -207,6 +228,7 @@ class ReplyFinished(Event):
     usage: Annotated[Usage | None, Derived] = None
     latency_ms: Annotated[int, Volatile] = 0
     attempts: Annotated[int, Volatile] = 1
+    cancelled_by: str = Field(default="", exclude_if=lambda by: not by)
     error: Annotated[str | None, Derived] = None
     error_code: Annotated[str | None, Derived] = Field(
         default=None, exclude_if=lambda code: code is None
@@ -438,12 +460,26 @@ class Resumed(Event):
     after_seq: int
 
 
+def find_type(name: str) -> type[Event] | None:
+    """Return the class of a type of event; None for one that this version does not know."""
+    shape = EVENT_TYPES.get(name)
+    if shape is None and name:
+        import_control_events()
+        shape = EVENT_TYPES.get(name)
+    return shape
+
+
+def import_control_events() -> Any:
+    """Return the module of the events of control, which register themselves on import."""
+    return import_module("arena_cli.transcript.control_events")
+
+
 def parse(record: dict[str, Any]) -> Event | None:
     """Return the event in one decoded line; None for a type that this version does not know.
 
     Raises ValueError if the line is of a known type with invalid fields.
     """
-    shape = EVENT_TYPES.get(str(record.get("type")))
+    shape = find_type(str(record.get("type")))
     if shape is None:
         return None
     try:
@@ -458,7 +494,7 @@ def restore(record: Mapping[str, Any]) -> Event | None:
     Such fields have their default, else an empty value. Returns None for a type that this version
     does not know. Raises ValueError if a field is wrong, or if another one is missing.
     """
-    shape = EVENT_TYPES.get(str(record.get("type")))
+    shape = find_type(str(record.get("type")))
     if shape is None:
         return None
     completed = {**_list_blanks(shape), **record}
@@ -490,7 +526,7 @@ def parse_own(raw: bytes) -> Event | None:
 
     For nearly all lines, this takes about half the time of decoding the line first.
     """
-    shape = EVENT_TYPES.get(read_type(raw) or "")
+    shape = find_type(read_type(raw) or "")
     if shape is None:
         return None
     try:

@@ -27,6 +27,7 @@ from arena_cli.transcript.events import (
     MessageEvent,
     ReplyFinished,
     SessionEvent,
+    import_control_events,
     parse,
     parse_own,
     read_type,
@@ -335,6 +336,7 @@ def _record(fold: Fold, offset: int, check: str) -> dict[str, Any]:
         "extracted_upto": fold.extracted_upto,
         "noted": fold.noted,
         "counts": fold.counts.record(),
+        "control": fold.control.record() if fold.control else None,
     }
 
 
@@ -372,6 +374,8 @@ def _fill_fold(fold: Fold, record: dict[str, Any]) -> None:
     fold.agent_sessions = {
         str(agent): dict(own_session) for agent, own_session in record["agent_sessions"].items()
     }
+    if record["control"]:
+        fold.control = import_control_events().SessionControl.restore(record["control"])
     fold.session, fold.usage, fold.calls, fold.scripted_used = session, usage, calls, used
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from arena_cli.protocol import Message, Position, Usage
 from arena_cli.transcript.conversation import Chain, Turn, make_reply
@@ -36,6 +36,9 @@ from arena_cli.transcript.events import (
     SideEvent,
     list_fields,
 )
+
+if TYPE_CHECKING:
+    from arena_cli.transcript.control_events import SessionControl
 
 MARK = "input_counted"
 
@@ -205,6 +208,7 @@ class Fold:
     to have no room. `extracted` is the number of messages when notes were last
     extracted, up to `extracted_upto`; messages up to the seq `noted` were searched for notes.
     `fits` is the number of tokens that an agent accepts, for those whose input exceeded it.
+    `control` is what people and rules decided for the rest of the session, if they did.
     """
 
     def __init__(self, on_message: Callable[[Message], None] = lambda _: None) -> None:
@@ -226,6 +230,7 @@ class Fold:
         self.extracted_upto = ""
         self.noted = 0
         self.counts = Counts()
+        self.control: SessionControl | None = None
         self._usage: Usage | None = None
         self._unsummed: list[Usage] = []
         self.open: Chain | None = None
@@ -318,7 +323,9 @@ class Fold:
         self.open = None
 
     def _remember(self, event: SideEvent) -> None:
-        """Apply an event of the team's memory."""
+        """Apply an event of the team's memory or of its control."""
+        if event.is_control:
+            event.change_fold(self)
         match event:
             case ContextUsage():
                 self.levels[event.agent] = event.level

@@ -10,13 +10,15 @@ from functools import cached_property, lru_cache
 from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from arena_cli.errors import UsageError
 from arena_cli.protocol import MemberInfo
 from arena_cli.util import language
 from arena_cli.util.text import explain_unfilled
 from arena_cli.util.user_pattern import UserPattern
+from arena_cli.workspace.control import Approvals
+from arena_cli.workspace.file_shape import FileShape, read_keys
 
 
 def _check_spoken(name: str) -> str:
@@ -29,14 +31,9 @@ Spoken = Annotated[str, AfterValidator(_check_spoken)]
 """A name as it is said."""
 
 
-def read_keys(text: str) -> frozenset[str]:
-    """Return the keys that a text lists, with spaces between them."""
-    return frozenset(text.split())
-
-
 # Keys of the format that are not built yet: control, agents that act, exchanges, learning.
 _LATER = read_keys(
-    "approvals breaker budget corrections exchange failures goals intent learning "
+    "breaker budget corrections exchange failures goals intent learning "
     "pause_s rejection_rate rules simple"
 )
 _LATER_OF_AGENT = _LATER | read_keys("inputs lane may_ask mcp output query run tools workdir")
@@ -60,21 +57,6 @@ def _check_glob(pattern: str) -> str:
 
 Glob = Annotated[str, AfterValidator(_check_glob)]
 """Files of the workspace: `*` is any part of a name, `**` any folders; `!` in front: not these."""
-
-
-class FileShape(BaseModel):
-    """A mapping of a YAML file: unknown keys are errors, but for `x-...`, which the loader drops.
-
-    `not_built` names keys, or `key: value` pairs, that the format has and arena has not yet
-    (`key:{}` is a mapping);
-    `checked_as` the shapes of mappings that are checked when they are put together.
-    """
-
-    model_config = ConfigDict(
-        frozen=True, defer_build=True, extra="forbid", strict=True, allow_inf_nan=False
-    )
-
-    not_built: ClassVar[frozenset[str]] = frozenset()
 
 
 class TextFromFile(FileShape):
@@ -153,6 +135,7 @@ class AgentProfile(FileShape):
     retry_delay_s: float | None = Field(default=None, gt=0)
     timeout_s: float | None = Field(default=None, gt=0)
     may_mention: list[str] | None = None
+    approvals: Approvals | None = None
     watch: list[Glob] = []
 
     @cached_property
@@ -259,6 +242,12 @@ class TeamConfig(FileShape):
     memory: MemoryRules = Field(
         default_factory=MemoryRules, exclude_if=lambda rules: rules == MemoryRules()
     )
+    approvals: Approvals | None = Field(default=None, exclude_if=lambda rules: rules is None)
+
+    @property
+    def is_controlled(self) -> bool:
+        """True if the steps of its chains differ from the free rules."""
+        return False
 
 
 class MemberRef(FileShape):

@@ -18,7 +18,7 @@ from arena_cli.scenarios.expect.text_checks import NoVerdict, Verdict
 from arena_cli.util import files
 from arena_cli.util.files import OutsideError
 from arena_cli.util.user_pattern import PatternTimeout, UserPattern
-from arena_cli.workspace.models import FileShape
+from arena_cli.workspace.file_shape import FileShape
 from arena_cli.yamlio.nodes import Loc
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from arena_cli.scenarios.expect.python_checks import Target
 from arena_cli.scenarios.expect.text_checks import Similar
 from arena_cli.transcript.events import End, Phase, ReplyStatus, Severity
 from arena_cli.workspace import models
-from arena_cli.workspace.models import FileShape, read_keys
+from arena_cli.workspace.file_shape import FileShape, read_keys
 from arena_cli.yamlio.nodes import Loc
 
 

@@ -1,0 +1,293 @@
+"""Control of the open chain: what people ask of it, and the steps that differ from the free rules.
+
+A session that nobody controls never imports this module (`ControlHolder`). `next_step` adds to the
+turn rules: a chain that waits for a person pauses, decided requests and steering messages get a
+turn, agents that are paused or terminated are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import assert_never
+
+from arena_cli import errors
+from arena_cli.engine import rules
+from arena_cli.engine.inbox import ControlRequest, Outcome
+from arena_cli.engine.plan import Room
+from arena_cli.errors import UsageError
+from arena_cli.protocol import Message
+from arena_cli.transcript.control_events import (
+    AgentStateChanged,
+    ChainPaused,
+    ControlState,
+    Request,
+    SessionControl,
+    Steered,
+)
+from arena_cli.transcript.conversation import Chain
+from arena_cli.transcript.events import MessageEvent, PauseReason
+from arena_cli.util.text import clean_text, escape_line
+from arena_cli.workspace import mentions
+
+NOTICE = "approval"
+"""The `notice` in the metadata of the system message that tells an agent of a decision."""
+
+NOTHING = ControlState()
+NOBODY = SessionControl()
+
+
+def _pause_for(pending: Sequence[Request]) -> rules.Pause:
+    """Return the pause of a chain that waits for decisions."""
+    reason: PauseReason = "choice" if all(one.asked.options for one in pending) else "approval"
+    waiting = [
+        f"request {one.asked.request} of {one.asked.agent}: {one.asked.action}" for one in pending
+    ]
+    return rules.Pause(reason, ", ".join(waiting))
+
+
+class Control:
+    """The control of one session; `room` is the session's."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._pause_by: str | None = None
+        self._cancel_by: str | None = None
+
+    # Called by the loop.
+
+    @property
+    def is_stopping(self) -> bool:
+        """True if a person asked the chain to pause or to end."""
+        return self._pause_by is not None or self._cancel_by is not None
+
+    def next_step(self, chain: Chain) -> rules.Step:
+        """Return the next step of the open chain: that of the turn rules, as control changes it."""
+        team = self._room.scene.team
+        state = chain.control or NOTHING
+        step = rules.next_step(chain, team)
+        opens_or_ends = isinstance(step, (rules.StartTurn, rules.TellLimit, rules.FinishChain))
+        if self._cancel_by is not None:
+            self._cancel_by = None
+            return rules.FinishChain("cancelled", ())
+        if self._pause_by is not None:
+            by, self._pause_by = self._pause_by, None
+            return rules.Pause("asked", f"paused by {by}", by)
+        if not opens_or_ends:
+            return self._without_unavailable(step)
+        if state.pending and (chain.turns or not isinstance(step, rules.StartTurn)):
+            return _pause_for(state.pending)
+        if joining := self._joining(chain, state):
+            step = self._join(step, joining, chain)
+        return self._without_unavailable(step)
+
+    def find_pause(self, chain: Chain) -> ChainPaused | None:
+        """Return the pause of the chain if it waits for a decision that nobody made yet."""
+        state = chain.control or NOTHING
+        return state.pause if state.pending else None
+
+    def unavailable(self) -> dict[str, str]:
+        """Return the agents that may not be called now, and the reasons."""
+        return (self._room.scene.fold.control or NOBODY).unavailable
+
+    def _without_unavailable(self, step: rules.Step) -> rules.Step:
+        unavailable = self.unavailable()
+        if not unavailable:
+            return step
+        if isinstance(step, rules.StartTurn):
+            left_out = {
+                agent: unavailable[agent]
+                for agent in (*step.must, *step.deferred)
+                if agent in unavailable
+            }
+            if not left_out:
+                return step
+            due = tuple(a for a in (*step.must, *step.deferred) if a not in left_out)
+            places = self._room.scene.team.config.max_responders
+            return replace(
+                step,
+                must=due[:places],
+                deferred=due[places:],
+                passed_over={**step.passed_over, **left_out},
+            )
+        return step
+
+    def _joining(self, chain: Chain, state: ControlState) -> list[Message]:
+        """Return the messages that joined the chain and that no turn has replied to yet."""
+        triggers = {name for turn in chain.turns for name in turn.started.trigger}
+        decided = [request.decided.message for request in state.untold(triggers) if request.decided]
+        names = [*decided, *(name for name in state.steering if name not in triggers)]
+        return [chain.messages[name] for name in names if name in chain.messages]
+
+    def _join(self, step: rules.Step, joining: Sequence[Message], chain: Chain) -> rules.StartTurn:
+        """Return the turn that replies to these messages, too.
+
+        The agents of decided requests come first; a decision adds no depth, so that the limit of
+        the chain cannot forbid an approved act.
+        """
+        must: dict[str, None] = {}
+        mentioned_by: dict[str, list[str]] = {}
+        is_steered = False
+        for message in joining:
+            if message.author_type == "system":
+                must[str(message.metadata["agent"])] = None
+                continue
+            is_steered = True
+            agents, by_agent = self._called_by(message, chain)
+            must.update(dict.fromkeys(agents))
+            mentioned_by |= by_agent
+        trigger: tuple[str, ...] = ()
+        depth = chain.turns[-1].started.depth if chain.turns else 0
+        if isinstance(step, rules.StartTurn):
+            must.update(dict.fromkeys((*step.must, *step.deferred)))
+            mentioned_by = {**step.mentioned_by, **mentioned_by}
+            trigger, depth = step.trigger, step.depth
+        elif is_steered:
+            trigger = tuple(done.message.id for done in chain.turns[-1].successes() if done.message)
+            depth += 1
+        places = self._room.scene.team.config.max_responders
+        due = tuple(must)
+        return rules.StartTurn(
+            depth,
+            due[:places],
+            due[places:],
+            tuple(dict.fromkeys((*trigger, *(message.id for message in joining)))),
+            mentioned_by,
+        )
+
+    def _called_by(
+        self, message: Message, chain: Chain
+    ) -> tuple[Sequence[str], dict[str, list[str]]]:
+        """Return the agents that a steering message calls: those of the last turn if it names none.
+
+        A message that names only people calls no agent by itself.
+        """
+        agents, mentioned_by = rules.first_must(message, self._room.scene.team)
+        if agents or message.mentions or not chain.turns:
+            return agents, mentioned_by
+        return tuple(done.agent for done in chain.turns[-1].successes()), {}
+
+    # Requests of people.
+
+    def take_requests(self) -> None:
+        """Carry out the requests that wait, and answer them. Raises DiskRefused."""
+        inbox = self._room.inbox
+        assert inbox is not None
+        for path, request in inbox.take():
+            if request is None:
+                outcome = Outcome(text=f"{path.name} is not a request", is_error=True)
+            else:
+                try:
+                    outcome = Outcome(text=self.carry_out(request))
+                except UsageError as error:
+                    outcome = Outcome.of_error(error)
+            inbox.answer(path, outcome)
+
+    def carry_out(self, request: ControlRequest) -> str:
+        """Carry out a request; return what was done. Raises UsageError or DiskRefused."""
+        match request.act:
+            case "pause":
+                return self._pause(request)
+            case "cancel":
+                return self._cancel(request)
+            case "steer":
+                return self._steer(request)
+            case "agent_state":
+                return self._change_agent(request)
+            case _:
+                assert_never(request.act)
+
+    def _open(self, act: str) -> Chain:
+        chain = self._room.scene.fold.open
+        if chain is None:
+            raise UsageError(
+                f"session {self._room.scene.session_id} has no open chain to {act}",
+                "`arena send --session NAME` starts one.",
+            )
+        return chain
+
+    def _pause(self, request: ControlRequest) -> str:
+        chain = self._open("pause")
+        if chain.control and chain.control.pause:
+            raise UsageError(
+                f"the chain is paused already: {chain.control.pause.detail}",
+                "`arena resume` continues it.",
+            )
+        self._pause_by = request.by
+        return "the chain pauses when the running replies have ended"
+
+    def _cancel(self, request: ControlRequest) -> str:
+        chain = self._open("cancel")
+        if request.agent:
+            self._check_member(request.agent)
+            if not self._stop_reply(request.agent, request.by):
+                raise UsageError(
+                    f"{request.agent} has no running reply", "`arena status` lists them."
+                )
+            return f"the reply of {request.agent} is cancelled"
+        for agent in list(self._room.control.running):
+            self._stop_reply(agent, request.by)
+        self._cancel_by = request.by
+        return f"chain {chain.number} is cancelled"
+
+    def _stop_reply(self, agent: str, by: str) -> bool:
+        """End the running reply of an agent; return False if there is none."""
+        holder = self._room.control
+        task = holder.running.get(agent)
+        if task is None:
+            return False
+        holder.cancelled[agent] = by
+        task.cancel()
+        return True
+
+    def _steer(self, request: ControlRequest) -> str:
+        room = self._room
+        chain = self._open("steer")
+        if not request.text.strip():
+            raise UsageError("the message is empty", "Write a message.")
+        text = room.runtime.redactor.text(clean_text(request.text)[0])
+        stamp = room.journal.stamp()
+        mentioned = mentions.parse_mentions(text, room.roster, author=request.by, opener=request.by)
+        human = next((human for human in room.scene.team.humans if human.id == request.by), None)
+        message = Message(
+            id=stamp.message_id,
+            author_id=request.by,
+            author_name=(human.name if human else "") or request.by,
+            author_type="human",
+            content=text,
+            mentions=list(mentioned.ids),
+            timestamp=stamp.ts,
+        )
+        unresolved = list(mentioned.unresolved)
+        room.journal.write(MessageEvent, stamp=stamp, message=message, unresolved=unresolved)
+        room.journal.write(Steered, chain=chain.number, message=message.id, now=request.now)
+        if request.now:
+            for agent in list(self._room.control.running):
+                self._stop_reply(agent, request.by)
+        return f"{message.id} joins chain {chain.number} at its next turn"
+
+    def _change_agent(self, request: ControlRequest) -> str:
+        self._check_member(request.agent)
+        fold = self._room.scene.fold
+        current = (fold.control or NOBODY).agents.get(request.agent, "running")
+        if current == "terminated" and request.state != "terminated":
+            raise UsageError(
+                f"{request.agent} is terminated in session {self._room.scene.session_id}, for good",
+                "Start another session, or `arena fork` this one from before.",
+            )
+        if current == request.state:
+            return f"{request.agent} is {current} already"
+        self._room.journal.write(
+            AgentStateChanged, agent=request.agent, state=request.state, by=request.by
+        )
+        if request.state == "terminated":
+            self._stop_reply(request.agent, request.by)
+        return f"{request.agent} is {request.state} from now on"
+
+    def _check_member(self, agent: str) -> None:
+        members = [member.id for member in self._room.scene.team.members]
+        if agent not in members:
+            raise UsageError(
+                f"no member of this team has the id {escape_line(agent)!r}",
+                errors.suggest_nearest(agent, members),
+            )

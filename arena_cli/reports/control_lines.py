@@ -1,0 +1,157 @@
+"""The lines of the events of control, for timelines and pages; see `reports.timeline`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from arena_cli.reports.lines import INDENT, Line, Span, Words, line
+from arena_cli.transcript.control_events import (
+    AgentStateChanged,
+    ApprovalDecided,
+    ApprovalRequested,
+    ApprovalUsed,
+    BreakerChanged,
+    BudgetRaised,
+    ChainPaused,
+    Decision,
+    Degraded,
+    RuleBroken,
+    Steered,
+    Supervised,
+)
+from arena_cli.transcript.events import Event
+from arena_cli.util.text import escape_line
+
+Who = Callable[[str], "list[Span] | str"]
+
+
+def _render_pause(event: ChainPaused, say: Words, _: Who) -> Line:
+    reason = Span(say.enum(f"paused: {event.reason}"), "warned")
+    return line(
+        Span("══ ", "rule"), reason, Span(f"{say(': ')}{escape_line(event.detail)}"), hang=3
+    )
+
+
+def _render_request(event: ApprovalRequested, say: Words, who: Who) -> Line:
+    text = "request {request}: {who} asks for {action}: {detail}"
+    if event.options:
+        text = "request {request}: {who} asks to choose one of {options}: {detail}"
+    spans = say.spans(
+        text,
+        request=event.request,
+        who=who(event.agent),
+        action=escape_line(event.action),
+        detail=escape_line(event.detail),
+        options=say(", ").join(map(escape_line, event.options)),
+    )
+    return line(INDENT, Span("? ", "warned"), spans, hang=4)
+
+
+def _render_decision(event: ApprovalDecided, say: Words, who: Who) -> Line:
+    values: dict[str, int | str | list[Span]] = {"request": event.request, "who": who(event.by)}
+    values["decision"] = [
+        Span(say.enum(event.decision), "strong" if event.decision == "approved" else "failed")
+    ]
+    text = "request {request} {decision} by {who}"
+    if event.option:
+        text = "request {request}: {who} chose {option}"
+        values["option"] = escape_line(event.option)
+    spans = list(say.spans(text, **values))
+    if event.because:
+        spans.append(Span(f"{say(': ')}{escape_line(event.because)}"))
+    return line(INDENT, spans, hang=4)
+
+
+def _render_use(event: ApprovalUsed, say: Words, _: Who) -> Line:
+    return line(INDENT, say.spans("request {request} is done", "dim", request=event.request))
+
+
+def _render_agent(event: AgentStateChanged, say: Words, who: Who) -> Line:
+    text = "{who} is {state} from now on, by {by}"
+    spans = say.spans(
+        text, who=who(event.agent), state=say.enum(event.state), by=escape_line(event.by)
+    )
+    return line(INDENT, spans)
+
+
+def _render_steering(event: Steered, say: Words, _: Who) -> Line:
+    text = "{message} joins chain {chain} at its next turn"
+    return line(INDENT, say.spans(text, "dim", message=event.message, chain=event.chain))
+
+
+def _render_supervisor(event: Supervised, say: Words, who: Who) -> Line:
+    agents: list[Span] = []
+    for agent in event.should_reply:
+        name = who(agent)
+        agents += [Span(say(", "))] if agents else []
+        agents += [Span(name)] if isinstance(name, str) else name
+    values: dict[str, int | str | list[Span]] = {"who": who(event.agent), "agents": agents}
+    if event.fallback:
+        text = "{who} decided nothing, the free rules decide: {why}"
+        values["why"] = escape_line(event.fallback)
+    elif event.done:
+        text = "{who} ends the chain"
+    elif event.order == "sequence":
+        text = "{who} calls one after the other: {agents}"
+    else:
+        text = "{who} calls {agents}"
+    spans = list(say.spans(text, "dim", **values))
+    if event.reason and not event.fallback:
+        spans.append(Span(f"{say(': ')}{escape_line(event.reason)}", "dim"))
+    return line(INDENT, spans, hang=4)
+
+
+def _render_checked(event: Decision, say: Words, who: Who) -> Line | None:
+    if event.allowed:
+        return None  # what was allowed has a line of its own
+    values = {"who": who(event.by), "rules": say(", ").join(map(escape_line, event.rules))}
+    text = "decision {number} of {who} is refused: {rules}"
+    return line(INDENT, say.spans(text, "failed", number=event.decision, **values))
+
+
+def _render_broken(event: RuleBroken, say: Words, who: Who) -> Line:
+    text = "{who} broke the rule {rule}: {error}"
+    if event.corrected:
+        text = "{who} broke the rule {rule}, corrected: {error}"
+    spans = say.spans(
+        text, who=who(event.agent), rule=escape_line(event.rule), error=escape_line(event.error)
+    )
+    return line(INDENT, Span("! ", "failed"), spans, hang=4)
+
+
+def _render_breaker(event: BreakerChanged, say: Words, who: Who) -> Line:
+    spans = say.spans(
+        "circuit breaker of {who}: {state}", who=who(event.agent), state=say.enum(event.state)
+    )
+    reason = [Span(f"{say(': ')}{escape_line(event.reason)}")] if event.reason else []
+    return line(INDENT, [*spans, *reason], hang=4)
+
+
+def _render_raise(event: BudgetRaised, say: Words, who: Who) -> Line:
+    amounts = [f"+{event.tokens} {say('tokens')}"] if event.tokens else []
+    amounts += [f"+${event.usd:g}"] if event.usd else []
+    text = "{who} raised the budget: {amount}"
+    return line(INDENT, say.spans(text, who=who(event.by), amount=say(", ").join(amounts)))
+
+
+def _render_degrading(event: Degraded, say: Words, _: Who) -> Line:
+    text = "the budget runs low: {step}"
+    spans = list(say.spans(text, "warned", step=say.enum(event.step)))
+    return line(INDENT, [*spans, Span(f" ({escape_line(event.detail)})", "dim")], hang=4)
+
+
+RENDERERS: Mapping[type[Event], Callable[[Any, Words, Who], Line | None]] = {
+    ChainPaused: _render_pause,
+    ApprovalRequested: _render_request,
+    ApprovalDecided: _render_decision,
+    ApprovalUsed: _render_use,
+    AgentStateChanged: _render_agent,
+    Steered: _render_steering,
+    Supervised: _render_supervisor,
+    Decision: _render_checked,
+    RuleBroken: _render_broken,
+    BreakerChanged: _render_breaker,
+    BudgetRaised: _render_raise,
+    Degraded: _render_degrading,
+}

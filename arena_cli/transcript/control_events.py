@@ -1,0 +1,349 @@
+"""The events of control: who decided what, where a chain waits for a person, and what was changed.
+
+They are read when a transcript holds one: a session that nobody controls never imports this module.
+`ControlState` is what they add up to in the open chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from arena_cli.protocol import Derived, MessageRef, Position, Usage, Volatile
+from arena_cli.transcript.events import AgentCall, PauseReason, SideEvent
+
+if TYPE_CHECKING:
+    from arena_cli.transcript.conversation import Chain
+    from arena_cli.transcript.state import Fold
+
+ApprovalDecision = Literal["approved", "rejected", "expired"]
+AgentState = Literal["running", "paused", "terminated"]
+
+
+class ControlEvent(SideEvent):
+    """An event that changes the control of the open chain, or of the session."""
+
+    is_control: ClassVar[bool] = True
+
+
+class ChainPaused(ControlEvent):
+    """The open chain waits: `detail` says for what, `by` is the person that paused it."""
+
+    type: Literal["chain_paused"] = "chain_paused"
+    chain: Annotated[int, Position]
+    reason: PauseReason
+    detail: Annotated[str, Derived] = ""
+    by: str = ""
+
+    def change_chain(self, chain: Chain) -> None:
+        """Note the pause."""
+        control_of(chain).pause = self
+
+
+class ApprovalRequested(ControlEvent):
+    """An agent asks for a person's approval, or for a choice of one of `options`.
+
+    `request` counts over the session. `digest` is the SHA-256 of the action and its arguments,
+    `diff` a unified diff, `expires` the time after which it counts as rejected.
+    """
+
+    type: Literal["approval_requested"] = "approval_requested"
+    request: Annotated[int, Position]
+    reply: Annotated[int, Position]
+    agent: str
+    action: str
+    detail: str
+    digest: str
+    diff: str = Field(default="", exclude_if=lambda diff: not diff)
+    options: list[str] = Field(default=[], exclude_if=lambda options: not options)
+    expires: Annotated[str, Volatile]
+
+    def change_chain(self, chain: Chain) -> None:
+        """Add the request to those of the chain."""
+        control_of(chain).requests[self.request] = Request(self)
+
+    def change_fold(self, fold: Fold) -> None:
+        """Count the request."""
+        session_control_of(fold).requests = self.request
+
+
+class ApprovalDecided(ControlEvent):
+    """A request was decided, once. `by` is a person, or `policy`, or `time` if it expired.
+
+    `message` is the id of the system message by which the agent learns of it. With `always`, the
+    same act needs no approval in the rest of the session.
+    """
+
+    type: Literal["approval_decided"] = "approval_decided"
+    request: Annotated[int, Position]
+    decision: ApprovalDecision
+    agent: str
+    digest: str
+    option: str = Field(default="", exclude_if=lambda option: not option)
+    by: str
+    because: str = ""
+    always: bool = Field(default=False, exclude_if=lambda always: not always)
+    message: Annotated[str | None, MessageRef] = Field(
+        default=None, exclude_if=lambda message: message is None
+    )
+
+    def change_chain(self, chain: Chain) -> None:
+        """Close the request; its agent is due again if it is told by a message."""
+        request = control_of(chain).requests.get(self.request)
+        if request is not None and request.decided is None:
+            request.decided = self
+
+    def change_fold(self, fold: Fold) -> None:
+        """Keep an approval that holds for the rest of the session."""
+        if self.always and self.decision == "approved":
+            session_control_of(fold).always.add((self.agent, self.digest))
+
+
+class ApprovalUsed(ControlEvent):
+    """An approved act is done: the grant of that request is used up."""
+
+    type: Literal["approval_used"] = "approval_used"
+    request: Annotated[int, Position]
+    reply: Annotated[int, Position]
+
+    def change_chain(self, chain: Chain) -> None:
+        """Use the grant up."""
+        request = control_of(chain).requests.get(self.request)
+        if request is not None:
+            request.is_used = True
+
+
+class AgentStateChanged(ControlEvent):
+    """A person paused an agent in this session, had it go on, or terminated it for good."""
+
+    type: Literal["agent_state"] = "agent_state"
+    agent: str
+    state: AgentState
+    by: str
+
+    def change_fold(self, fold: Fold) -> None:
+        """Keep the state of the agent."""
+        session_control_of(fold).agents[self.agent] = self.state
+
+
+class Steered(ControlEvent):
+    """A person's message joins the running chain: the next turn replies to it, too."""
+
+    type: Literal["steered"] = "steered"
+    chain: Annotated[int, Position]
+    message: Annotated[str, MessageRef]
+    now: bool = False
+
+    def change_chain(self, chain: Chain) -> None:
+        """Keep the message for the next turn."""
+        control_of(chain).steering.append(self.message)
+
+
+class Supervised(ControlEvent):
+    """The supervisor decided which agents reply in a turn, before the turn opened.
+
+    `turn` is the number of that turn. `order` is that of the calls, `briefs` are shown to one agent
+    each, `done` ends the chain. `fallback` is the reason why the free rules decided instead, or
+    empty. `replan`: it was asked again, after a failure or an ignored note.
+    """
+
+    type: Literal["supervised"] = "supervised"
+    turn: Annotated[int, Position]
+    agent: str
+    should_reply: list[str] = []
+    reason: Annotated[str, Derived] = ""
+    order: Literal["parallel", "sequence"] = "parallel"
+    briefs: Annotated[dict[str, str], Derived] = {}
+    done: bool = False
+    fallback: Annotated[str, Derived] = ""
+    replan: bool = Field(default=False, exclude_if=lambda replan: not replan)
+    usage: Annotated[Usage | None, Derived] = None
+    metadata: Annotated[dict[str, Any], Volatile] = Field(
+        default={}, exclude_if=lambda metadata: not metadata
+    )
+
+    @property
+    def agent_call(self) -> AgentCall | None:
+        """The call of the supervisor."""
+        return AgentCall(self.agent, self.usage, self.metadata, failed=bool(self.fallback))
+
+    def change_chain(self, chain: Chain) -> None:
+        """Keep the decision for the turn."""
+        control_of(chain).supervised[self.turn] = self
+
+
+class Decision(ControlEvent):
+    """A decision of an agent that rules or a supervisor looked at: `rules` are their ids."""
+
+    type: Literal["decision"] = "decision"
+    decision: Annotated[int, Position]
+    kind: Literal["reply", "route", "tool", "note", "plan", "task", "step"]
+    by: str
+    allowed: bool
+    rules: list[str] = []
+
+    def change_fold(self, fold: Fold) -> None:
+        """Count it."""
+        session_control_of(fold).count_decision(self)
+
+
+class RuleBroken(ControlEvent):
+    """A reply broke a rule; `corrected`: it did not take effect as it was written."""
+
+    type: Literal["rule_broken"] = "rule_broken"
+    reply: Annotated[int, Position]
+    agent: str
+    rule: str
+    error: Annotated[str, Derived]
+    corrected: bool = False
+
+
+class BreakerChanged(ControlEvent):
+    """The circuit breaker of an agent; it is `open` up to the time `until`."""
+
+    type: Literal["breaker"] = "breaker"
+    agent: str
+    state: Literal["open", "half_open", "closed"]
+    until: Annotated[str, Volatile] = ""
+    reason: Annotated[str, Derived] = ""
+
+    def change_fold(self, fold: Fold) -> None:
+        """Keep the state of the breaker."""
+        session_control_of(fold).breakers[self.agent] = self
+
+
+class BudgetRaised(ControlEvent):
+    """A person raised the bounds that stopped the chain, by this much."""
+
+    type: Literal["budget"] = "budget"
+    by: str
+    tokens: int = 0
+    usd: float = 0.0
+
+    def change_chain(self, chain: Chain) -> None:
+        """Add it to the bounds of the chain."""
+        control_of(chain).raised.append(self)
+
+
+class Degraded(ControlEvent):
+    """The team works with less from here on, since a budget is nearly used up."""
+
+    type: Literal["degraded"] = "degraded"
+    chain: Annotated[int, Position]
+    step: str
+    detail: Annotated[str, Derived] = ""
+
+    def change_chain(self, chain: Chain) -> None:
+        """Add the step to those of the chain."""
+        control_of(chain).degraded.append(self.step)
+
+
+class Request:
+    """A request of the open chain: its decision, and whether the act was done."""
+
+    def __init__(self, asked: ApprovalRequested) -> None:
+        self.asked = asked
+        self.decided: ApprovalDecided | None = None
+        self.is_used = False
+
+    @property
+    def is_granted(self) -> bool:
+        """True if the act is approved and not done yet."""
+        return self.decided is not None and self.decided.decision == "approved" and not self.is_used
+
+
+@dataclass
+class ControlState:
+    """What was decided in the open chain, and what it waits for.
+
+    `steering` are the ids of messages that joined the chain; `supervised` are the decisions of the
+    supervisor by the number of the turn.
+    """
+
+    pause: ChainPaused | None = None
+    requests: dict[int, Request] = field(default_factory=dict)
+    steering: list[str] = field(default_factory=list)
+    supervised: dict[int, Supervised] = field(default_factory=dict)
+    raised: list[BudgetRaised] = field(default_factory=list)
+    degraded: list[str] = field(default_factory=list)
+
+    @property
+    def pending(self) -> list[Request]:
+        """The requests that no person has decided."""
+        return [request for request in self.requests.values() if request.decided is None]
+
+    def untold(self, triggers: set[str]) -> list[Request]:
+        """Return the decided requests whose agents are to be called; `triggers` are past ones."""
+        return [
+            request
+            for request in self.requests.values()
+            if request.decided and request.decided.message not in (None, *triggers)
+        ]
+
+
+@dataclass
+class SessionControl:
+    """The part of control that outlives a chain. `requests` is the number of the last request.
+
+    `agents` are the states that people gave to agents; `always` are acts that need no approval in
+    this session, as agent and digest. `decisions` counts decisions by agent: all, and those that
+    were rejected.
+    """
+
+    requests: int = 0
+    agents: dict[str, AgentState] = field(default_factory=dict)
+    always: set[tuple[str, str]] = field(default_factory=set)
+    breakers: dict[str, BreakerChanged] = field(default_factory=dict)
+    decisions: dict[str, list[int]] = field(default_factory=dict)
+
+    def count_decision(self, decision: Decision) -> None:
+        """Count a decision of an agent."""
+        counts = self.decisions.setdefault(decision.by, [0, 0])
+        counts[0] += 1
+        counts[1] += not decision.allowed
+
+    @property
+    def unavailable(self) -> dict[str, str]:
+        """The agents that a person paused or terminated, with that as the reason."""
+        return {agent: state for agent, state in self.agents.items() if state != "running"}
+
+    def record(self) -> dict[str, Any]:
+        """Return the state as JSON."""
+        return {
+            "requests": self.requests,
+            "agents": self.agents,
+            "always": sorted(self.always),
+            "breakers": {agent: event.model_dump() for agent, event in self.breakers.items()},
+            "decisions": self.decisions,
+        }
+
+    @classmethod
+    def restore(cls, record: Mapping[str, Any]) -> SessionControl:
+        """Return the recorded state. Raises KeyError, TypeError or ValueError."""
+        breakers = record["breakers"].items()
+        return cls(
+            requests=int(record["requests"]),
+            agents=dict(record["agents"]),
+            always={(str(agent), str(digest)) for agent, digest in record["always"]},
+            breakers={agent: BreakerChanged.model_validate(event) for agent, event in breakers},
+            decisions={
+                agent: [int(n) for n in counts] for agent, counts in record["decisions"].items()
+            },
+        )
+
+
+def control_of(chain: Chain) -> ControlState:
+    """Return the control state of a chain; it is made when it is first needed."""
+    if chain.control is None:
+        chain.control = ControlState()
+    return chain.control
+
+
+def session_control_of(fold: Fold) -> SessionControl:
+    """Return the control state of a session; it is made when it is first needed."""
+    if fold.control is None:
+        fold.control = SessionControl()
+    return fold.control
