@@ -72,7 +72,7 @@ class Control:
             return rules.FinishChain("cancelled", ())
         if self._pause_by is not None:
             by, self._pause_by = self._pause_by, None
-            return rules.Pause("asked", f"paused by {by}", by)
+            return rules.Pause("asked", f"by {by}", by)
         if not opens_or_ends:
             return self._without_unavailable(step)
         if state.pending and (chain.turns or not isinstance(step, rules.StartTurn)):

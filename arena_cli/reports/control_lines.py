@@ -27,10 +27,15 @@ Who = Callable[[str], "list[Span] | str"]
 
 
 def _render_pause(event: ChainPaused, say: Words, _: Who) -> Line:
-    reason = Span(say.enum(f"paused: {event.reason}"), "warned")
-    return line(
-        Span("══ ", "rule"), reason, Span(f"{say(': ')}{escape_line(event.detail)}"), hang=3
-    )
+    reasons = {
+        "asked": say("paused"),
+        "approval": say("paused, an approval is needed"),
+        "choice": say("paused, a choice is needed"),
+        "budget": say("paused, the budget is used up"),
+    }
+    reason = Span(reasons[event.reason], "warned")
+    detail = Span(f"{say(': ')}{escape_line(event.detail)}")
+    return line(Span("══ ", "rule"), reason, detail, hang=3)
 
 
 def _render_request(event: ApprovalRequested, say: Words, who: Who) -> Line:
