@@ -279,6 +279,30 @@ def hostile_events() -> Iterable[dict[str, Any]]:
     counts = {"messages": 9, "tokens_before": 900, "tokens_after": 90}
     why = {"summary": HOSTILE, "rolled_back": HOSTILE}
     yield {"type": "compacted", "by": HOSTILE, "upto": HOSTILE, **counts, **why}
+    yield from hostile_control_events()
+
+
+def hostile_control_events() -> Iterable[dict[str, Any]]:
+    """The same of control: requests of agents, decisions of people, rules."""
+    request = {"request": 1, "reply": 1, "agent": HOSTILE, "action": HOSTILE, "detail": HOSTILE}
+    times = {"digest": "", "expires": ""}
+    yield {"type": "approval_requested", **request, **times, "diff": HOSTILE}
+    yield {"type": "approval_requested", **request, **times, "options": [HOSTILE]}
+    decision = {"request": 1, "agent": HOSTILE, "digest": "", "decision": "approved"}
+    yield {"type": "approval_decided", **decision, "by": HOSTILE, "because": HOSTILE}
+    yield {"type": "approval_decided", **decision, "by": HOSTILE, "option": HOSTILE}
+    yield {"type": "chain_paused", "chain": 1, "reason": "asked", "detail": HOSTILE}
+    yield {"type": "agent_state", "agent": HOSTILE, "state": "paused", "by": HOSTILE}
+    yield {"type": "steered", "chain": 1, "message": HOSTILE}
+    calls = {"turn": 1, "agent": HOSTILE, "should_reply": [HOSTILE], "reason": HOSTILE}
+    yield {"type": "supervised", **calls}
+    yield {"type": "supervised", **calls, "fallback": HOSTILE}
+    checked = {"decision": 1, "kind": "reply", "by": HOSTILE, "rules": [HOSTILE]}
+    yield {"type": "decision", **checked, "allowed": False}
+    yield {"type": "rule_broken", "reply": 1, "agent": HOSTILE, "rule": HOSTILE, "error": HOSTILE}
+    yield {"type": "breaker", "agent": HOSTILE, "state": "open", "reason": HOSTILE}
+    yield {"type": "budget", "by": HOSTILE, "tokens": 9}
+    yield {"type": "degraded", "chain": 1, "step": HOSTILE, "detail": HOSTILE}
 
 
 @pytest.mark.parametrize("event", list(hostile_events()), ids=lambda event: event["type"])
@@ -546,4 +570,5 @@ def test_the_system_message_of_a_limit_names_its_author() -> None:
 def test_no_kind_of_event_is_forgotten() -> None:
     told_of = {record["type"] for record in hostile_events()}
     told_of |= {"turn_finished", "chain_finished", "resumed", "status", "extracted"}
+    told_of.add("approval_used")
     assert told_of == set(events.EVENT_TYPES)

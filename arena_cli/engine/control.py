@@ -1,6 +1,6 @@
 """Control of the open chain: what people ask of it, and the steps that differ from the free rules.
 
-A session that nobody controls never imports this module (`ControlHolder`). `next_step` adds to the
+An uncontrolled session never imports this module (`ControlHolder`). `next_step` adds to the
 turn rules: a chain that waits for a person pauses, decided requests and steering messages get a
 turn, agents that are paused or terminated are passed over.
 """
@@ -34,7 +34,7 @@ NOTICE = "approval"
 """The `notice` in the metadata of the system message that tells an agent of a decision."""
 
 NOTHING = ControlState()
-NOBODY = SessionControl()
+NO_CONTROL = SessionControl()
 
 
 def _pause_for(pending: Sequence[Request]) -> rules.Pause:
@@ -82,13 +82,13 @@ class Control:
         return self._without_unavailable(step)
 
     def find_pause(self, chain: Chain) -> ChainPaused | None:
-        """Return the pause of the chain if it waits for a decision that nobody made yet."""
+        """Return the pause of the chain if it waits for a decision that is still open."""
         state = chain.control or NOTHING
         return state.pause if state.pending else None
 
     def unavailable(self) -> dict[str, str]:
         """Return the agents that may not be called now, and the reasons."""
-        return (self._room.scene.fold.control or NOBODY).unavailable
+        return (self._room.scene.fold.control or NO_CONTROL).unavailable
 
     def _without_unavailable(self, step: rules.Step) -> rules.Step:
         unavailable = self.unavailable()
@@ -217,9 +217,10 @@ class Control:
         return "the chain pauses when the running replies have ended"
 
     def _cancel(self, request: ControlRequest) -> str:
-        chain = self._open("cancel")
         if request.agent:
             self._check_member(request.agent)
+        chain = self._open("cancel")
+        if request.agent:
             if not self._stop_reply(request.agent, request.by):
                 raise UsageError(
                     f"{request.agent} has no running reply", "`arena status` lists them."
@@ -269,7 +270,7 @@ class Control:
     def _change_agent(self, request: ControlRequest) -> str:
         self._check_member(request.agent)
         fold = self._room.scene.fold
-        current = (fold.control or NOBODY).agents.get(request.agent, "running")
+        current = (fold.control or NO_CONTROL).agents.get(request.agent, "running")
         if current == "terminated" and request.state != "terminated":
             raise UsageError(
                 f"{request.agent} is terminated in session {self._room.scene.session_id}, for good",

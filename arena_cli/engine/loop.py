@@ -160,7 +160,7 @@ class Engine:
         self._settle()
 
     def find_pause(self, chain: Chain) -> ChainPaused | None:
-        """Return the pause of the open chain if it waits for a decision that nobody made yet."""
+        """Return the pause of the open chain if it waits for a decision that is still open."""
         control = self._room.control.find(self._room)
         return control.find_pause(chain) if control else None
 

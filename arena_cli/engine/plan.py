@@ -102,8 +102,8 @@ class Scene(NamedTuple):
 class ControlHolder:
     """The control of a session's chains, which is imported when it is first needed.
 
-    `current` is None as long as nobody controls the session. `running` are the tasks of the running
-    replies by agent; `cancelled` the persons that ended some of them.
+    `current` is None as long as the session is not controlled. `running` are the tasks of the
+    running replies by agent; `cancelled` the persons that ended some of them.
     """
 
     def __init__(self) -> None:

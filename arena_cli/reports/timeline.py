@@ -32,6 +32,7 @@ from arena_cli.transcript.events import (
     HeedJudged,
     MessageEvent,
     NoteEvent,
+    PassedOver,
     Recovered,
     ReplyFinished,
     ReplyStarted,
@@ -307,6 +308,11 @@ class Timeline:
         if event.deferred:
             name = self._list(event.deferred)
             yield line(INDENT, self._say.spans("deferred to the next turn: {who}", who=name))
+        reasons = {
+            agent: PassedOver(relevance=0.0, reason=reason)
+            for agent, reason in event.passed_over.items()
+        }
+        yield from self._passed_over(reasons)
 
     def _phase(self, problem: str, spans: list[Span]) -> Line:
         turn = self._say("turn {turn}", turn=self._chain_turn)
@@ -409,17 +415,20 @@ class Timeline:
 
     def _candidates(self, event: Candidates) -> Iterator[Line]:
         self._called_in_turn.update(dict.fromkeys(event.asked, ""))
-        told = []
-        for agent, why in event.passed_over.items():
-            self._why[agent] = lines.passed_over(why, self._say)
-            name, reason = [self._short(agent)], self._why[agent]
-            told.append([*self._say.spans("{who} ({reason})", "dim", who=name, reason=reason)])
-        if told:
-            names = lines.joined(told, self._say(", "))
-            yield line(INDENT, self._say.spans("passed over: {who}", "dim", who=names))
+        yield from self._passed_over(event.passed_over)
         if event.asked:
             yield EMPTY
             yield self._phase("may reply: {who}", self._list(event.asked))
+
+    def _passed_over(self, reasons: Mapping[str, PassedOver]) -> Iterator[Line]:
+        listed = []
+        for agent, why in reasons.items():
+            self._why[agent] = lines.passed_over(why, self._say)
+            name, reason = [self._short(agent)], self._why[agent]
+            listed.append([*self._say.spans("{who} ({reason})", "dim", who=name, reason=reason)])
+        if listed:
+            names = lines.joined(listed, self._say(", "))
+            yield line(INDENT, self._say.spans("passed over: {who}", "dim", who=names))
 
     def _chain_finished(self, event: ChainFinished) -> Iterator[Line]:
         say = self._say

@@ -1,6 +1,6 @@
 """The events of control: who decided what, where a chain waits for a person, and what was changed.
 
-They are read when a transcript holds one: a session that nobody controls never imports this module.
+They are read when a transcript holds one: a session without control never imports this module.
 `ControlState` is what they add up to in the open chain.
 """
 
@@ -91,7 +91,7 @@ class ApprovalDecided(ControlEvent):
     )
 
     def change_chain(self, chain: Chain) -> None:
-        """Close the request; its agent is due again if it is told by a message."""
+        """Close the request; its agent is due again if a message tells it."""
         request = control_of(chain).requests.get(self.request)
         if request is not None and request.decided is None:
             request.decided = self
@@ -117,7 +117,7 @@ class ApprovalUsed(ControlEvent):
 
 
 class AgentStateChanged(ControlEvent):
-    """A person paused an agent in this session, had it go on, or terminated it for good."""
+    """A person paused an agent in this session, let it continue, or terminated it for good."""
 
     type: Literal["agent_state"] = "agent_state"
     agent: str

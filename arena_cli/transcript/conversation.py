@@ -107,8 +107,15 @@ class Turn:
 
     @property
     def passed_over(self) -> dict[str, PassedOver]:
-        """The agents that were not asked, and the reasons."""
-        return self.candidates.passed_over if self.candidates else {}
+        """The agents that were not asked, or due and not called, and the reasons."""
+        not_asked = self.candidates.passed_over if self.candidates else {}
+        if not self.started.passed_over:
+            return not_asked
+        due = self.started.passed_over.items()
+        return {
+            **{agent: PassedOver(relevance=0.0, reason=reason) for agent, reason in due},
+            **not_asked,
+        }
 
     @property
     def called(self) -> list[str]:
