@@ -154,12 +154,12 @@ from arena_cli.protocol import (
     Volatile,
 )
 from arena_cli.protocol import Status as protocol_Status
-from arena_cli.reports import audit_formats, ci, columns, explain, lines, terminal, timeline
+from arena_cli.reports import audit as reports_audit
+from arena_cli.reports import ci, columns, explain, lines, terminal, timeline
 from arena_cli.reports import results as reports_results
 from arena_cli.reports.audit import AuditRecord, write_json
 from arena_cli.reports.diff import compare as diff_compare
 from arena_cli.reports.diff import model as diff_model
-from arena_cli.reports.diff import render as diff_render
 from arena_cli.reports.diff import text as diff_text
 from arena_cli.reports.diff.model import Compared, ComparedConversation, Difference
 from arena_cli.reports.diff.runs import RunRecord
@@ -174,7 +174,7 @@ from arena_cli.reports.timeline import AGENT_STYLES, Timeline, Who
 from arena_cli.reports.usage import Ledger
 from arena_cli.scenarios import loader as scenarios_loader
 from arena_cli.scenarios import model as scenarios_model
-from arena_cli.scenarios import result, select, variables
+from arena_cli.scenarios import promoted_file, result, select, variables
 from arena_cli.scenarios.expect import (
     check_kinds,
     evaluate,
@@ -207,8 +207,7 @@ from arena_cli.scenarios.expect.snapshots import Snapshots, path_of
 from arena_cli.scenarios.expect.text_checks import Verdict
 from arena_cli.scenarios.loader import schema
 from arena_cli.scenarios.model import Scenario, ScenarioFile
-from arena_cli.scenarios.promote import scenario_file
-from arena_cli.scenarios.promote.promote import Promoted, Promotion, path_for
+from arena_cli.scenarios.promote import Promoted, Promotion, path_for
 from arena_cli.scenarios.recording import drift, file, recorder, steps
 from arena_cli.scenarios.recording.file import encode_recording
 from arena_cli.scenarios.recording.model import CaseRecord

@@ -29,7 +29,6 @@ from product import (
 )
 from product import diff_compare as compare
 from product import diff_model as model
-from product import diff_render as render
 from product import diff_text as text
 from product import session_outgoing as outgoing
 from program import Program
@@ -54,7 +53,7 @@ def compared(a: Sequence[Event], b: Sequence[Event]) -> Difference:
 
 
 def told(difference: Difference, say: Words = SAY) -> str:
-    return "\n".join(line.text for line in render.draw_difference(difference, say))
+    return "\n".join(line.text for line in compare.draw_difference(difference, say))
 
 
 def with_reply(agent: str, *replies: Any, **profile: Any) -> Team:
@@ -506,7 +505,7 @@ def test_in_a_terminal_every_row_fits(
     screen = Screen(400)
     difference = compared(one, other)
     Terminal(screen.write, stream, colour=colour).show(
-        render.draw_difference(difference, Words("zh"))
+        compare.draw_difference(difference, Words("zh"))
     )
     rows = screen.text.split("\n")
     assert max(columns.width_of(row) for row in rows) <= width

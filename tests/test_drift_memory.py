@@ -28,8 +28,8 @@ from product import (
     extractive,
     file,
     find,
+    promoted_file,
     reader,
-    scenario_file,
     summary,
 )
 from product import transcript_compare as compare
@@ -334,12 +334,12 @@ def test_two_sessions_that_noted_the_same_have_one_canonical_form() -> None:
 
 def test_a_promoted_session_says_which_notes_it_lacks(stage: Stage) -> None:
     talk(stage, "@architect where is the index?", "@dev the index in SQLite, is it built?")
-    found = scenario_file.select_part(find(stage.folder, "s"), None)
+    found = promoted_file.select_part(find(stage.folder, "s"), None)
     assert found.notes == []
     knowledge = stage.folder / "sessions" / "s" / "knowledge" / "decision-auth.md"
     knowledge.write_text(NOTE, encoding="utf-8")
     talk(stage, "@dev how do we log in by OIDC?")
-    found = scenario_file.select_part(find(stage.folder, "s"), None)
+    found = promoted_file.select_part(find(stage.folder, "s"), None)
     assert found.notes == [
         "notes that were there before are left out (decision-auth): "
         "`given: {notes: [FILE]}` gives them to the scenario"

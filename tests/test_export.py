@@ -35,10 +35,10 @@ from product import (
     SessionEvent,
     TurnStarted,
     Usage,
-    audit_formats,
     escape_text,
     estimate,
     events,
+    reports_audit,
     write_json,
 )
 from program import Program
@@ -174,8 +174,8 @@ def as_json(found: list[Event], *, audit: bool = True) -> dict[str, Any]:
 
 
 def as_csv(found: list[Event], *, audit: bool = True) -> list[dict[str, str]]:
-    text = "".join(audit_formats.written_table(record(found, audit=audit)))
-    assert text.startswith(audit_formats.BOM)
+    text = "".join(reports_audit.write_table(record(found, audit=audit)))
+    assert text.startswith(reports_audit.BOM)
     return list(csv.DictReader(io.StringIO(text[1:], newline=""), strict=True))
 
 
@@ -276,7 +276,7 @@ def test_a_cost_that_is_not_known_is_said_to_be_unknown_and_never_free() -> None
     assert told["agents"]["scribe"]["input_tokens"] == 900
     rows = {one["agent"]: one for one in as_csv(a_session()) if one["entry"] == "call"}
     assert (rows["dev"]["cost_usd"], rows["architect"]["cost_usd"]) == ("unknown", "0.25")
-    text = "".join(audit_formats.write_markdown(record(a_session())))
+    text = "".join(reports_audit.write_markdown(record(a_session())))
     assert text.count("- cost_usd: unknown") == 4
     assert "- dev: calls 1, success 1" in text
     assert "cost_unknown 1, cost_usd unknown" in text
@@ -310,7 +310,7 @@ def test_what_the_team_noted_and_ignored_stands_in_the_audit() -> None:
     details = {one["entry"]: one["detail"] for one in as_csv(a_session()) if one["detail"]}
     assert json.loads(details["note"])["note"] == "decision-db"
     assert json.loads(details["deviation"])["reason"] == "it says MD5"
-    text = "".join(audit_formats.write_markdown(record(a_session())))
+    text = "".join(reports_audit.write_markdown(record(a_session())))
     assert "- note: decision-auth\n- kind: blocker\n- level: replan_required" in text
     assert "summary:\n```text\nThey looked.\n```" in text
 
@@ -345,7 +345,7 @@ def test_without_audit_it_is_what_was_said() -> None:
         ("dev", "", "fine"),
     ]
     assert (
-        "".join(audit_formats.write_markdown(record(a_session(), audit=False)))
+        "".join(reports_audit.write_markdown(record(a_session(), audit=False)))
         == f"""\
 # Conversation of session s
 
@@ -396,7 +396,7 @@ def test_no_text_leaves_its_place_in_any_format(text: str) -> None:
     cell = next(one for one in rows if one["agent"] == "architect")["text"]
     assert cell.removeprefix("'") == escape_text(text).removeprefix("'")
     assert not cell.lstrip().startswith(("=", "+", "-", "@", "\t"))
-    md = "".join(audit_formats.write_markdown(record(found)))
+    md = "".join(reports_audit.write_markdown(record(found)))
     tokens = MarkdownIt("commonmark").parse(md)
     fences = [token.content for token in tokens if token.type == "fence"]
     if text:
@@ -417,7 +417,7 @@ def test_names_and_errors_are_no_markup() -> None:
     ]
     for audit in (True, False):
         tokens = MarkdownIt("commonmark").parse(
-            "".join(audit_formats.write_markdown(record(found, audit=audit)))
+            "".join(reports_audit.write_markdown(record(found, audit=audit)))
         )
         kinds = {one.type for token in tokens for one in (token, *(token.children or ()))}
         wrong = {"html_inline", "html_block", "em_open", "strong_open", "code_inline", "link_open"}
@@ -425,7 +425,7 @@ def test_names_and_errors_are_no_markup() -> None:
 
 
 @pytest.mark.parametrize(
-    "write", [write_json, audit_formats.written_table, audit_formats.write_markdown]
+    "write", [write_json, reports_audit.write_table, reports_audit.write_markdown]
 )
 def test_it_is_written_as_it_is_read_however_long_it_is(write: Any) -> None:
     read: list[int] = []
@@ -447,20 +447,20 @@ def test_an_audit_for_an_agent_keeps_the_newest_whole_calls_within_its_size() ->
     for seq in range(3, 200):
         found.append(finished(seq, seq, "dev", f"answer {seq} " + "字" * 50))
     most = 10_000
-    text = audit_formats.newest(record(found), most, 10**6)
+    text = reports_audit.write_newest(record(found), most, 10**6)
     assert most * 0.9 < len(text.encode()) <= most
     assert "answer 199 " in text
     assert "answer 3 " not in text
     headings = text.count("\n## call ")
     assert f"the {len(found) - headings} oldest entries of this record" in text
     assert "- all: calls 197, success 197" in text
-    whole = audit_formats.newest(record(found), 10**6, 10**6)
+    whole = reports_audit.write_newest(record(found), 10**6, 10**6)
     assert "Left out" not in whole
-    assert whole == "".join(audit_formats.write_markdown(record(found)))
-    fewer = audit_formats.newest(record(found), 10**6, 2_000)
+    assert whole == "".join(reports_audit.write_markdown(record(found)))
+    fewer = reports_audit.write_newest(record(found), 10**6, 2_000)
     assert 1_800 < estimate(fewer) <= 2_000
     alone = record([*a_session()[:2], finished(3, 1, "dev", "ab" * 50_000)])
-    huge = audit_formats.newest(alone, most, 10**6)
+    huge = reports_audit.write_newest(alone, most, 10**6)
     assert len(huge.encode()) <= most
     assert "(cut: the first 625 of 100000 characters)" in huge
     hashed = hashlib.sha256(b"ab" * 50_000).hexdigest()
@@ -475,17 +475,17 @@ def test_the_command_writes_to_stdout_or_a_file_in_the_format_of_its_ending(
     assert out.stdout == "".join(write_json(record(a_session(HOSTILE))))
     assert "\x1b" not in out.stdout
     for name, written_by in (
-        ("out/a.csv", audit_formats.written_table),
+        ("out/a.csv", reports_audit.write_table),
         ("a.JSON", write_json),
-        ("a.md", audit_formats.write_markdown),
-        ("审计", audit_formats.write_markdown),
+        ("a.md", reports_audit.write_markdown),
+        ("审计", reports_audit.write_markdown),
     ):
         arena.run("export", "--audit", "-p", "-o", name).check(stdout="")
         text = (arena.folder / name).read_bytes().decode()
         assert text == "".join(written_by(record(a_session(HOSTILE))))
     out = arena.run("export", "--format", "csv", "-o", "-").check()
     assert out.out.decode() == "".join(
-        audit_formats.written_table(record(a_session(HOSTILE), audit=False))
+        reports_audit.write_table(record(a_session(HOSTILE), audit=False))
     )
 
 
@@ -673,7 +673,7 @@ def test_several_sessions_are_one_document_each_with_its_name(arena: Program) ->
 def test_several_sessions_are_one_table_with_a_column_for_the_session(arena: Program) -> None:
     spoken(arena, "monday", "friday")
     told = arena.run("export", "--all", "--format", "csv").check().stdout
-    rows = list(csv.DictReader(io.StringIO(told.removeprefix(audit_formats.BOM), newline="")))
+    rows = list(csv.DictReader(io.StringIO(told.removeprefix(reports_audit.BOM), newline="")))
     assert [(one["session"], one["author_id"], one["text"]) for one in rows] == [
         ("monday", "user", "'@dev hello monday"),
         ("monday", "dev", "done, 完成"),

@@ -20,7 +20,7 @@ from arena_cli.cli import command_line, common
 from arena_cli.cli.streams import Screen, Stdout
 from arena_cli.errors import UsageError
 from arena_cli.reports import lines, results
-from arena_cli.reports.diff import compare, model, render
+from arena_cli.reports.diff import compare, model
 from arena_cli.reports.diff.model import Compared, Difference
 from arena_cli.reports.diff.runs import between, draw_run_diff, read
 from arena_cli.scenarios import select
@@ -394,6 +394,6 @@ def _print(difference: Difference | RunDifference, *, pages: bool) -> None:
 def _lines(difference: Difference | RunDifference, say: Words) -> Iterator[Line]:
 
     if isinstance(difference, Difference):
-        return render.draw_difference(difference, say)
+        return compare.draw_difference(difference, say)
     width = shutil.get_terminal_size((results.WIDTH, 0)).columns
     return draw_run_diff(difference, say, width=width)

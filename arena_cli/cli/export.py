@@ -19,8 +19,15 @@ from arena_cli.adapters.http import MOST_TEXT_BYTES
 from arena_cli.cli import command_line, common, streams, trust
 from arena_cli.errors import DiskRefused, UsageError
 from arena_cli.protocol import Attachment
-from arena_cli.reports import audit_formats
-from arena_cli.reports.audit import AuditRecord, write_json, write_json_list
+from arena_cli.reports.audit import (
+    AuditRecord,
+    write_json,
+    write_json_list,
+    write_markdown,
+    write_newest,
+    write_table,
+    write_tables,
+)
 from arena_cli.reports.lines import user_words
 from arena_cli.session import store
 from arena_cli.transcript import queries, reader
@@ -160,10 +167,8 @@ def _write_several(records: Iterable[AuditRecord], chosen: Format, *, audit: boo
     if chosen == "json":
         return write_json_list(records)
     if chosen == "csv":
-        return audit_formats.written_tables(records, audit=audit)
-    return (
-        piece for record in records for piece in audit_formats.write_markdown(record, user_words())
-    )
+        return write_tables(records, audit=audit)
+    return (piece for record in records for piece in write_markdown(record, user_words()))
 
 
 def _by_ending(output: Path | None) -> Format:
@@ -174,9 +179,9 @@ def _by_ending(output: Path | None) -> Format:
 
 def _writer(chosen: Format) -> Callable[[AuditRecord], Iterator[str]]:
     if chosen == "md":
-        return lambda record: audit_formats.write_markdown(record, user_words())
+        return lambda record: write_markdown(record, user_words())
     if chosen == "csv":
-        return audit_formats.written_table
+        return write_table
 
     return write_json
 
@@ -281,5 +286,5 @@ def attachment(stored: Stored, most_tokens: int) -> Attachment:
     If it exceeds the largest text that an agent is sent, or `most_tokens` by arena's estimate, it
     contains the newest entries that fit.
     """
-    content = audit_formats.newest(_record(stored, audit=True), MOST_TEXT_BYTES, most_tokens)
+    content = write_newest(_record(stored, audit=True), MOST_TEXT_BYTES, most_tokens)
     return Attachment(type="file", name=f"audit-{stored.name}.md", data=content)

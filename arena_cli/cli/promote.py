@@ -17,13 +17,13 @@ from arena_cli.cli import command_line, common, streams
 from arena_cli.cli.streams import Screen, Stdout
 from arena_cli.reports import lines, results
 from arena_cli.reports.lines import Span, line
-from arena_cli.scenarios.promote.promote import Promotion, path_for
+from arena_cli.scenarios.promote import Promotion, path_for
 from arena_cli.session import store
 from arena_cli.util.text import escape_line
 
 if TYPE_CHECKING:
     from arena_cli.reports.lines import Line, Words
-    from arena_cli.scenarios.promote.promote import Parting, Promoted
+    from arena_cli.scenarios.promote import Parting, Promoted
 
 
 ItsSession = Annotated[

@@ -16,7 +16,7 @@ from pydantic import ValidationError, computed_field
 from arena_cli.errors import UsageError
 from arena_cli.protocol import Shape, Usage
 from arena_cli.reports import columns, lines
-from arena_cli.reports.diff import render
+from arena_cli.reports.diff import compare
 from arena_cli.reports.diff.model import Compared, Side
 from arena_cli.reports.lines import BETWEEN, EMPTY, INDENT, Line, Span, Words, line
 from arena_cli.transcript.compare import Changed
@@ -290,7 +290,7 @@ def draw_run_diff(difference: RunDifference, say: Words, *, width: int) -> Itera
         facts_told = [say(", ").join(counts)] if counts else []
         if totals.usage:
             facts_told.append(lines.tokens(totals.usage))
-        heading = render.compared(problem, "a" if side == "a" else "b", say)
+        heading = compare.compared(problem, "a" if side == "a" else "b", say)
         spans = [span for fact in facts_told for span in (BETWEEN, Span(fact, "dim"))]
         yield line(heading.spans, spans, hang=3)
     left_out: dict[str, None] = {}
@@ -298,7 +298,7 @@ def draw_run_diff(difference: RunDifference, say: Words, *, width: int) -> Itera
         yield from _scenario(scenario, say, width, left_out)
     if left_out:
         yield EMPTY
-        yield render.left_out(left_out, say)
+        yield compare.left_out(left_out, say)
     if difference.same:
         yield EMPTY
         beside = say("no difference in the checks")
@@ -325,7 +325,7 @@ def _scenario(
         else scenario_diff.scenario
     )
     span = Span(escape_line(scenario_diff.file), "dim")
-    only = render.only(scenario_diff.only, say)
+    only = compare.only(scenario_diff.only, say)
     yield EMPTY
     yield line(Span(escape_line(title), "strong"), BETWEEN, span, only, hang=2)
     for field in fields:
@@ -347,15 +347,15 @@ def _field(step_changed: StepChanged, say: Words, width: int) -> Iterator[Line]:
     present = step_changed.a if step_changed.a is not None else step_changed.b
     if not isinstance(present, Mapping):
         change = Changed(field=step + step_changed.field, a=step_changed.a, b=step_changed.b)
-        yield from render.fields([change], say, indent=INDENT)
+        yield from compare.fields([change], say, indent=INDENT)
         return
     side: Side | None = "b" if step_changed.a is None else "a" if step_changed.b is None else None
     name = Span(step + escape_line(step_changed.field), "dim")
-    yield line(INDENT, name, render.only(side, say), hang=4)
+    yield line(INDENT, name, compare.only(side, say), hang=4)
     for value in (step_changed.a, step_changed.b):
         if value is not None and "before" in value:
             drifted = Changed(field="content", a=value["before"], b=value["after"])
-            yield from render.fields([drifted], say, indent=INDENT * 2)
+            yield from compare.fields([drifted], say, indent=INDENT * 2)
     if "status" in present:
         yield from _check(step_changed, say, width)
 
@@ -367,7 +367,7 @@ def _check(step_changed: StepChanged, say: Words, width: int) -> Iterator[Line]:
     for side, value in (("A", step_changed.a), ("B", step_changed.b)):
         if value is None:
             continue
-        style = render.STYLES["a" if side == "A" else "b"]
+        style = compare.STYLES["a" if side == "A" else "b"]
         yield line(INDENT * 2, Span(f"{side} {say.enum(value['status'])}", style), hang=6)
         if is_edited or value["status"] != "passed":
             texts = str(value["expected"]), str(value["actual"])

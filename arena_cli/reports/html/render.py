@@ -21,9 +21,8 @@ from markupsafe import Markup
 from arena_cli import __version__, errors
 from arena_cli.protocol import Usage
 from arena_cli.reports import drift, lines
-from arena_cli.reports.html import components, results, session
-from arena_cli.reports.html.components import Cast
-from arena_cli.reports.html.session import Talk
+from arena_cli.reports.html import components, results
+from arena_cli.reports.html.components import Cast, Talk
 from arena_cli.reports.lines import Words
 from arena_cli.scenarios.result import RunResult
 from arena_cli.transcript.conversation import Chain, Conversation, read_conversation
@@ -85,7 +84,7 @@ def session_page(
     cast = Cast(conversation.sessions, avatars)
     lanes = cast.lanes(conversation.turns)
     parts = [
-        _ChainSection(number, items, session.build_talk(items, cast, lanes, say))
+        _ChainSection(number, items, components.build_talk(items, cast, lanes, say))
         for number, items in enumerate(_split(conversation), 1)
     ]
     replies = [done for turn in conversation.turns for done in turn.ends()]

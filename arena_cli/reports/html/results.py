@@ -23,9 +23,8 @@ from arena_cli.reports.drift import (
     wrong,
 )
 from arena_cli.reports.html import components
-from arena_cli.reports.html import session as session_module
-from arena_cli.reports.html.components import Cast, CollapsibleText
-from arena_cli.reports.html.session import Talk
+from arena_cli.reports.html import components as session_module
+from arena_cli.reports.html.components import Cast, CollapsibleText, Talk
 from arena_cli.reports.lines import Words
 from arena_cli.scenarios.result import (
     WRONG,

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from arena_cli.scenarios.expect import (
     json_checks,
     judge_checks,
-    plugins,
     python_checks,
     snapshots,
     text_checks,
@@ -119,4 +118,4 @@ KINDS: dict[str, Kind] = {
     "judge": Kind(judge_checks.judge, judge_checks.asks),
 }
 
-_PLUGGED = Kind(plugins.judge, plugins.asks)
+_PLUGGED = Kind(python_checks.judge_plugin, python_checks.describe_plugin)

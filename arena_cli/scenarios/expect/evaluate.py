@@ -16,10 +16,9 @@ from typing import Any
 
 from arena_cli.scenarios.expect import (
     check_kinds,
+    conversation_checks,
     judge_checks,
-    memory,
     model,
-    replies,
     text_checks,
 )
 from arena_cli.scenarios.expect.context import Call, CheckContext, Subject
@@ -381,16 +380,16 @@ _KEYS: dict[str, Callable[[Any], Checks]] = {
     "awaits": _awaits,
     "unresolved": _unresolved,
     "refused": _refused,
-    "system": replies.system,
+    "system": conversation_checks.system,
     "timeline": lambda expected: [Check((), functools.partial(among, expected))],
     "timeline_exact": lambda expected: [Check((), functools.partial(exactly, expected))],
-    "replies": replies.replies,
-    "structured": replies.structured,
-    "attachments": replies.attachments,
-    "shown": replies.check_shown,
-    "notes": memory.notes,
-    "shown_notes": memory.shown_notes,
-    "deviations": memory.deviations,
+    "replies": conversation_checks.replies,
+    "structured": conversation_checks.structured,
+    "attachments": conversation_checks.attachments,
+    "shown": conversation_checks.check_shown,
+    "notes": conversation_checks.notes,
+    "shown_notes": conversation_checks.shown_notes,
+    "deviations": conversation_checks.deviations,
     "compactions": functools.partial(_counted, lambda told: len(told.compactions), ""),
 }
 

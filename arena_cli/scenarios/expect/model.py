@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar,
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from arena_cli.notes.model import Kind, Status
-from arena_cli.scenarios.expect import plugins, text_checks
+from arena_cli.scenarios.expect import python_checks, text_checks
 from arena_cli.scenarios.expect.json_checks import JsonCheck
 from arena_cli.scenarios.expect.judge_checks import Judged
 from arena_cli.scenarios.expect.python_checks import Target
@@ -63,7 +63,7 @@ def _without_defaults(schema: dict[str, Any]) -> None:
 def _with_plugged(schema: dict[str, Any]) -> None:
     """Add the installed plugin checks, so that editors accept them."""
     _without_defaults(schema)
-    for key in plugins.installed():
+    for key in python_checks.list_plugins():
         schema["properties"].setdefault(key, {})
 
 
@@ -115,12 +115,16 @@ class CheckKeys(Sparse):
         if not isinstance(data, dict) or data.keys() <= keys:
             return handler(data)
         unknown = sorted(data.keys() - keys)
-        theirs = {key: data[key] for key in unknown if key in plugins.installed()}
+        theirs = {key: data[key] for key in unknown if key in python_checks.list_plugins()}
         for key in unknown:
-            if key not in theirs and (error := plugins.misspelt(key, sorted(keys))):
+            if key not in theirs and (
+                error := python_checks.explain_misspelt_plugin(key, sorted(keys))
+            ):
                 raise error
         checks = handler({key: value for key, value in data.items() if key not in theirs})
-        options = {key: plugins.options(key, value) for key, value in theirs.items()}
+        options = {
+            key: python_checks.read_plugin_options(key, value) for key, value in theirs.items()
+        }
         # As a private attribute it would double the time that reading each check takes.
         object.__setattr__(checks, "_plugged", options)
         return checks

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from arena_cli.adapters import base
 from arena_cli.scenarios.model import Scenario
-from arena_cli.scenarios.recording import agent_files
+from arena_cli.scenarios.recording.model import Hashes, hash_files
 from arena_cli.scenarios.result import Drift
 from arena_cli.util.language import Language
 from arena_cli.util.redaction import Redactor
@@ -67,7 +67,7 @@ class Surroundings(NamedTuple):
 
     root: Path
     environ: Mapping[str, str]
-    hashes: dict[int, agent_files.Hashes] | None = None
+    hashes: dict[int, Hashes] | None = None
 
 
 def record(member: Member, redactor: Redactor) -> dict[str, Any]:
@@ -94,14 +94,14 @@ def record_called(
 ) -> dict[str, dict[str, str]]:
     """Return the data to record of an agent that is called, in addition to its line.
 
-    `files` and `watched` are hashes of its files (`agent_files`); `filled` are the texts of its
+    `files` and `watched` are hashes of its files (`recording.model`); `filled` are the texts of its
     adapter that environment variables fill, by place.
     """
     profile = member.profile
     all_hashes = surroundings.hashes
     hashes = all_hashes.get(id(profile)) if all_hashes is not None else None
     if hashes is None:
-        hashes = agent_files.hash_files(profile, surroundings.root)
+        hashes = hash_files(profile, surroundings.root)
         if all_hashes is not None:
             all_hashes[id(profile)] = hashes
     filled: dict[str, str] = {}

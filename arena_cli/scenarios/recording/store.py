@@ -17,8 +17,7 @@ from arena_cli.scenarios.expect import snapshots
 from arena_cli.scenarios.model import Scenario
 from arena_cli.scenarios.recording import file as file_module
 from arena_cli.scenarios.recording import steps
-from arena_cli.scenarios.recording.agent_files import Hashes
-from arena_cli.scenarios.recording.model import CaseRecord, LiveCallGuard, Recording
+from arena_cli.scenarios.recording.model import CaseRecord, Hashes, LiveCallGuard, Recording
 from arena_cli.scenarios.recording.recorder import FAILURE, Ignoring, Tape, TapedCall
 from arena_cli.scenarios.result import Drift, Mode
 from arena_cli.scenarios.select import FIXTURES, Selected

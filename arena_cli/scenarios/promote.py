@@ -22,13 +22,7 @@ from arena_cli.engine.plan import Planned, Scene
 from arena_cli.errors import AgentError, AgentProtocolError, AgentTimeout, UsageError
 from arena_cli.protocol import AgentOutput, Attachment, CallNote, Message, TextDelta
 from arena_cli.scenarios import given, loader, select
-from arena_cli.scenarios.promote.scenario_file import (
-    Piece,
-    SessionPart,
-    Writer,
-    WrittenFiles,
-    select_part,
-)
+from arena_cli.scenarios.promoted_file import Piece, SessionPart, Writer, WrittenFiles, select_part
 from arena_cli.scenarios.recording import file, recorder
 from arena_cli.scenarios.recording.model import CallKey
 from arena_cli.scenarios.recording.recorder import FAILURE, OUTPUT, Tape, TapedCall

@@ -1,1 +1,0 @@
-"""Make a scenario from a session."""
