@@ -101,20 +101,11 @@ T = TypeVar("T", bound=BaseModel)
 _MAPPING = "a mapping of keys"
 _KINDS = {
     "string_type": "a text",
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "list_type": "a list",
-    "tuple_type": "a list",
-    "set_type": "a list",
-    "frozen_set_type": "a list",
-    "dict_type": _MAPPING,
-    "model_type": _MAPPING,
-    "model_attributes_type": _MAPPING,
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    **dict.fromkeys(("list_type", "tuple_type", "set_type", "frozen_set_type"), "a list"),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), _MAPPING),
 }
 _BOUNDS = {
     "greater_than": ("gt", "must be more than"),
@@ -326,13 +317,16 @@ class _Explainer:
         plausible = [errors for name, errors in branches.items() if name not in wrong_branches]
         if plausible:
             return [self._fault(error) for error in _innermost(min(plausible, key=len))]
+        return [self._no_branch(union_path, wrong_kinds, group[0].value)]
+
+    def _no_branch(self, path: Loc, wrong_kinds: Sequence[_Error], value: Any) -> Fault:
+        """Return the error of a value that is of the kind of no branch of a union."""
         words = [error for error in wrong_kinds if error.kind == "literal_error"]
         others = {error.kind for error in wrong_kinds if error not in words}
         if len(words) == 1 and isinstance(words[0].value, str) and others <= {"model_type"}:
-            return [self._wrong_word(words[0])]
+            return self._wrong_word(words[0])
         kinds = dict.fromkeys(map(self._expected, wrong_kinds))
-        expected = " or ".join(filter(None, kinds))
-        return [self._wrong_kind(union_path, expected, group[0].value)]
+        return self._wrong_kind(path, " or ".join(filter(None, kinds)), value)
 
     def _keys(self, path: Loc) -> list[str]:
         return list_keys(self._shape, path)

@@ -102,8 +102,7 @@ def _draw_fences(rows: Sequence[_TextRow]) -> list[_TextRow]:
     mark, label = "", ""
     for index, row in enumerate(rows):
         match = _FENCE.match(row.text)
-        following = (later.code for later in rows[index + 1 :] if later.text)
-        if match and not row.code and next(following, False):
+        if match and not row.code and _is_code_next(rows[index + 1 :]):
             mark, label = match[1], match[2]
         elif mark and row.code and match and match[1].startswith(mark) and not match[2]:
             mark = ""
@@ -112,6 +111,10 @@ def _draw_fences(rows: Sequence[_TextRow]) -> list[_TextRow]:
             drawn.append(row._replace(code=True, label=label) if mark else row)
             label = ""
     return drawn
+
+
+def _is_code_next(rows: Sequence[_TextRow]) -> bool:
+    return next((row.code for row in rows if row.text), False)
 
 
 _DELIMITERS = re.compile(r"\s*\|?(?:\s*:?-+:?\s*\|)*\s*:?-+:?\s*\|?\s*")
@@ -461,9 +464,6 @@ class _Table:
                 if line is not None:
                     yield NoteLine(line.spans)
 
-    def _name(self, agent: str) -> str:
-        return self._cast.who(agent).name
-
     def _phase(self, turn: Turn, phase: str) -> Iterator[PhaseRow]:
         """Yield the row of a phase; an empty one has none, unless it is a turn's first."""
         cells = {agent: Cell(lane.who) for agent, lane in self._lanes.items()}
@@ -526,11 +526,7 @@ class _Table:
             error=of_text(self._say.message(done.error)) if done.error else None,
             text=self._text(message) if message else None,
             calls=[self._cast.who(agent) for agent in done.next_mentions],
-            humans=[
-                escape_line(member_id)
-                for member_id in mentioned
-                if not self._cast.is_member(member_id)
-            ],
+            humans=[escape_line(name) for name in mentioned if not self._cast.is_member(name)],
             notes=[
                 *lines.remarks(done, self._say),
                 *self._called_already(done, turn),
