@@ -97,9 +97,9 @@ def require_scenarios(
     loaded: Workspace, live: Iterable[Scenario], checked: Iterable[Scenario]
 ) -> None:
     """Ask about the agents of `live` scenarios and the functions in checks of `checked` ones."""
-    from arena_cli.scenarios import cast
+    from arena_cli.scenarios import loader
 
-    require(loaded, lambda env: cast.list_contacts(loaded, live, checked, dotenv=env))
+    require(loaded, lambda env: loader.list_contacts(loaded, live, checked, dotenv=env))
 
 
 def require(loaded: Workspace, contacts_with: Callable[[Mapping[str, str]], list[Contact]]) -> None:
@@ -153,7 +153,7 @@ def is_given() -> bool:
 
 
 def _trust(context: typer.Context) -> None:
-    from arena_cli.scenarios import cast, loader, select
+    from arena_cli.scenarios import loader, select
 
     loaded = common.load_workspace(context)
     dotenv = read_dotenv(loaded.root)
@@ -163,7 +163,7 @@ def _trust(context: typer.Context) -> None:
     except FileFaults as error:
         common.warn(f"warning: what the scenarios need is not trusted: {error}")
     else:
-        theirs = cast.list_contacts(loaded, scenarios, scenarios, dotenv=dotenv)
+        theirs = loader.list_contacts(loaded, scenarios, scenarios, dotenv=dotenv)
         needed = merge_contacts(needed, theirs)
     root, say = escape_line(str(loaded.root)), user_words()
     if not needed:
