@@ -82,7 +82,9 @@ def _render_agent(event: AgentStateChanged, say: Words, who: Who) -> Line:
 
 def _render_steering(event: Steered, say: Words, _: Who) -> Line:
     text = "{message} joins chain {chain} at its next turn"
-    return line(INDENT, say.spans(text, "dim", message=event.message, chain=event.chain))
+    return line(
+        INDENT, say.spans(text, "dim", message=escape_line(event.message), chain=event.chain)
+    )
 
 
 def _render_supervisor(event: Supervised, say: Words, who: Who) -> Line:
@@ -142,7 +144,7 @@ def _render_raise(event: BudgetRaised, say: Words, who: Who) -> Line:
 
 def _render_degrading(event: Degraded, say: Words, _: Who) -> Line:
     text = "the budget runs low: {step}"
-    spans = list(say.spans(text, "warned", step=say.enum(event.step)))
+    spans = list(say.spans(text, "warned", step=say.enum(escape_line(event.step))))
     return line(INDENT, [*spans, Span(f" ({escape_line(event.detail)})", "dim")], hang=4)
 
 
