@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -178,6 +180,32 @@ def test_what_cannot_be_done_is_one_message(
     assert done.code == 2
     assert problem in done.stderr
     assert program.raw() == before
+
+
+def test_the_status_has_every_agent_and_what_it_does(program: Program) -> None:
+    running = start(program)
+    (found,) = json.loads(program.run("status", "--json").check().stdout)["sessions"]
+    states = {agent["agent"]: agent["state"] for agent in found["agents"]}
+    assert (found["session"], found["state"]) == ("s", "running")
+    assert states == {"next": "idle", "other": "idle", "slow": "running"}
+    program.run("pause", "s").check()
+    program.run("pause", "s", "--agent", "other").check()
+    let_go(program)
+    program.finish(running)
+    text = program.run("status").check().stdout
+    assert "session s · chain 1 · paused: by user" in text
+    assert re.search(r"slow +done +since", text)
+    assert re.search(r"other +paused", text)
+    assert "paused" in program.run("sessions").check().stdout
+    program.run("resume", "s").check()
+    assert "chain 1 · idle" in program.run("status").check().stdout
+
+
+def test_a_killed_chain_is_shown_as_cut_short(program: Program) -> None:
+    running = start(program)
+    running.kill()
+    program.finish(running)
+    assert "session s · chain 1 · cut short" in program.run("status", "s").check().stdout
 
 
 def test_a_file_that_is_no_request_stops_nothing(program: Program) -> None:

@@ -90,6 +90,7 @@ COMMANDS = (
     "cancel",
     "steer",
     "terminate",
+    "status",
     "run",
     "promote",
     "diff",

@@ -29,6 +29,7 @@ _COMMANDS = {
     "cancel": ("arena_cli.cli.control", "cancel", ""),
     "steer": ("arena_cli.cli.control", "steer", ""),
     "terminate": ("arena_cli.cli.control", "terminate", ""),
+    "status": ("arena_cli.cli.status", "status", ""),
     "run": ("arena_cli.cli.run", "run", "RunCommand"),
     "promote": ("arena_cli.cli.promote", "promote", ""),
     "show": ("arena_cli.cli.sessions", "show", "ShowCommand"),
@@ -48,7 +49,7 @@ _COMMANDS = {
 _SECTIONS = {
     "Set up": ("init", "agents", "teams", "trust", "doctor"),
     "Converse": ("send", "resume", "show", "sessions", "export", "usage"),
-    "Control": ("pause", "cancel", "steer", "terminate"),
+    "Control": ("status", "pause", "cancel", "steer", "terminate"),
     "Test": ("run", "promote", "diff"),
     "Remember": ("knowledge", "context"),
     "Files": ("schema", "path"),

@@ -24,6 +24,7 @@ from arena_cli.transcript.events import (
     Recovered,
     ReplyFinished,
     SessionEvent,
+    SideEvent,
     TurnStarted,
     parse_own,
 )
@@ -230,10 +231,14 @@ def summarize_session(path: Path) -> dict[str, str | None]:
     """Return a session's row in a list of sessions: team, end, last change, first message."""
     session = read_session_event(path)
     end, changed = "no messages", ""
-    for entry in reader.newest_first(path, path.stat().st_size, EVENT_TYPES):
+    types = frozenset({*EVENT_TYPES, "chain_paused"})
+    for entry in reader.newest_first(path, path.stat().st_size, types):
         if isinstance(entry, Event):
             changed = changed or entry.ts
-            if not isinstance(entry, (SessionEvent, Recovered)):
+            if entry.type == "chain_paused":
+                end = "paused"
+                break
+            if not isinstance(entry, (SessionEvent, Recovered, SideEvent)):
                 end = entry.end if isinstance(entry, ChainFinished) else "open"
                 break
     return {
