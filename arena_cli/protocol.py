@@ -80,6 +80,30 @@ class RefusedAction(Shape):
         return f"{action} (tools: {self.by})" if self.by else action
 
 
+class PermissionRequest(Shape):
+    """An act that an agent wants to do and may not do by itself.
+
+    Everything in it is the agent's text: data to show, never a decision. `action` is
+    `execute_command`, `modify_file`, `external_api_call`, `deploy` or another name; `detail` the
+    complete command line, path or URL; `tool` the agent's own name of the tool. `arguments` are
+    those of the act without what varies from try to try, for a digest over them; `diff` is the
+    unified diff of a changed file, if the request shows the change.
+    """
+
+    action: str
+    detail: str
+    tool: str = ""
+    arguments: dict[str, Any] = {}
+    diff: str = ""
+
+
+class Permission(NamedTuple):
+    """The answer to a request. `asked`: a person was asked; the reply should end now."""
+
+    verdict: Literal["allowed", "denied", "asked"]
+    reason: str = ""
+
+
 class Attachment(Shape):
     """A file that goes with a message.
 
@@ -385,12 +409,16 @@ AgentReport = StatusEvent | TextDelta | CallNote | SessionId | Usage | RefusedAc
 
 
 class Emit(Protocol):
-    """Receives the reports of an adapter while it works.
+    """Receives the reports of an adapter while it works, and decides what the agent may do.
 
     A `Usage` is that of a call that fails, or is cut off; an answer carries its own.
     """
 
     def __call__(self, item: AgentReport, /) -> None: ...
+
+    async def permit(self, request: PermissionRequest, /) -> Permission:
+        """Return whether the agent may do this. A person may take long to decide."""
+        ...
 
 
 ChatPart = str | Attachment

@@ -17,6 +17,8 @@ from product import (
     CallNote,
     CliAdapter,
     CliSettings,
+    Permission,
+    PermissionRequest,
     RefusedAction,
     SessionId,
     Setup,
@@ -32,9 +34,11 @@ PATIENCE_S = 60.0
 
 
 class Heard:
-    """What an adapter told."""
+    """What an adapter told, and asked: `decide` answers what the agent may do, by default no."""
 
-    def __init__(self) -> None:
+    def __init__(self, decide: Callable[[PermissionRequest], Permission] | None = None) -> None:
+        self.decide = decide or (lambda _: Permission("denied", "nobody decides here"))
+        self.requests: list[PermissionRequest] = []
         self.deltas: list[str] = []
         self.notes: dict[str, Any] = {}
         self.statuses: list[StatusEvent] = []
@@ -55,6 +59,10 @@ class Heard:
             self.refused.append(item)
         else:
             self.statuses.append(item)
+
+    async def permit(self, request: PermissionRequest, /) -> Permission:
+        self.requests.append(request)
+        return self.decide(request)
 
     @property
     def text(self) -> str:

@@ -46,13 +46,13 @@ from arena_cli.adapters.process.output import AnswerFormat, NotAnAnswerError, Pr
 from arena_cli.adapters.process.run import KeptProgram
 from arena_cli.adapters.process.spawn import Process, Program
 from arena_cli.adapters.python import PythonAdapter, PythonSettings
+from arena_cli.adapters.reading import Reading
 from arena_cli.adapters.runtime import (
     Answer,
     CallNext,
     CallPipeline,
     CallRequest,
     Heard,
-    Reading,
     Runtime,
 )
 from arena_cli.adapters.scripted import ScriptedAdapter, ScriptedSettings
@@ -142,6 +142,8 @@ from arena_cli.protocol import (
     Invocation,
     MemberInfo,
     Message,
+    Permission,
+    PermissionRequest,
     RefusedAction,
     Renderer,
     SessionId,

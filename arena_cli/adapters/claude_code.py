@@ -17,11 +17,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from arena_cli.adapters import http
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.adapters.claude_turn import (
+    EDITING_TOOLS,
     LOGIN_HINT,
     LOST_SESSION,
     ClaudeSession,
@@ -56,7 +57,6 @@ from arena_cli.protocol import (
 )
 
 _READING_TOOLS = frozenset({"Read", "Glob", "Grep", "LS"})
-_EDITING_TOOLS = frozenset({"Edit", "Write", "MultiEdit", "NotebookEdit"})
 _PERMISSION_OPTIONS = frozenset(
     {
         "--allowedTools",
@@ -66,6 +66,11 @@ _PERMISSION_OPTIONS = frozenset(
         "--dangerously-skip-permissions",
     }
 )
+# Options that would decide in place of arena.
+_MODE_OPTIONS = _PERMISSION_OPTIONS - {"--allowedTools", "--allowed-tools"}
+
+ASK = "ask"
+"""The permission mode in which Claude Code asks arena, beside its own modes."""
 
 
 def permission_options(
@@ -76,16 +81,21 @@ def permission_options(
     A profile decides by a permission `mode`, or by options of its own in `args`. Tools for files
     are not allowed by name, which would allow them everywhere: in `cwd`, Claude Code lets it read
     in any mode, and edit in the mode `acceptEdits`. It may also read the files in `readable`, those
-    of messages.
+    of messages. In the mode `ask`, it asks arena for all else.
     """
+    if mode == ASK:
+        attached = [f"Read(/{readable.as_posix()}/**)"] if "Read" in tools else []
+        asks = ["--permission-prompt-tool", "stdio"] if tools else []
+        rules = ["--allowedTools", *attached] if attached else []
+        return ["--permission-mode", "default", *asks, *rules]
     if _decides_permissions(args):
         return ["--permission-mode", mode] if mode else []
     attached = [f"Read(/{readable.as_posix()}/**)"] if "Read" in tools else []
     if mode:
         return ["--permission-mode", mode, *(("--allowedTools", *attached) if attached else ())]
-    allowed = [tool for tool in tools if tool not in _READING_TOOLS | _EDITING_TOOLS] + attached
+    allowed = [tool for tool in tools if tool not in _READING_TOOLS | EDITING_TOOLS] + attached
     options = ["--allowedTools", ",".join(allowed)] if allowed else []
-    if _EDITING_TOOLS & set(tools):
+    if EDITING_TOOLS & set(tools):
         options += ["--permission-mode", "acceptEdits"]
     return options
 
@@ -95,11 +105,13 @@ def describe_tools(tools: Sequence[str], mode: str | None, args: Sequence[str], 
     if not tools:
         return "may use no tools"
     text = f"may use {', '.join(tools)}"
+    if mode == ASK:
+        return f"{text}; it asks arena first"
     if mode:
         return f"{text}, as far as `permission_mode: {mode}` allows"
     if _decides_permissions(args):
         return f"{text}, as far as `args` allow"
-    files = (_READING_TOOLS | _EDITING_TOOLS) & set(tools)
+    files = (_READING_TOOLS | EDITING_TOOLS) & set(tools)
     limits = [f"files in {cwd}"] if files else []
     limits += ["any command"] if "Bash" in tools else []
     return "; ".join([text, ", ".join(limits)]) if limits else text
@@ -135,8 +147,8 @@ class ClaudeCodeSettings(ProgramSettings):
     """The keys of `adapter: {type: claude_code, ...}`.
 
     `program` is looked for on PATH, or is a path from the workspace; `tools` are the names of
-    Claude Code's own tools that it may use: without a `permission_mode`, which is one of Claude
-    Code's, all of them as they are named, files within `cwd`.
+    Claude Code's own tools that it may use: without a `permission_mode`, all of them as they are
+    named, files within `cwd`. That mode is one of Claude Code's, or `ask`: `approvals` decide.
     """
 
     program: Annotated[str, Field(min_length=1)] | None = None
@@ -144,6 +156,13 @@ class ClaudeCodeSettings(ProgramSettings):
     tools: list[str] = []
     permission_mode: Annotated[str, Field(min_length=1)] | None = None
     keep_alive: bool = True
+
+    @model_validator(mode="after")
+    def _lets_one_decide(self) -> ClaudeCodeSettings:
+        for word in self.args if self.permission_mode == ASK else ():
+            if word.partition("=")[0] in _MODE_OPTIONS:
+                raise ValueError(f"permission_mode: ask does not work with {word} in args")
+        return self
 
     @classmethod
     def command_line(cls, keys: Mapping[str, Any]) -> list[str]:
@@ -279,6 +298,7 @@ class ClaudeCodeAdapter:
                 on_object=turn.read_event,
                 on_aside=self._tracker.observe,
                 on_sent=self._tracker.mark_sent,
+                on_request=turn.answer_request,
             )
         output = turn.read_result(result, self._session.spending)
         self._session = self._session._replace(spending=read_spending(result))

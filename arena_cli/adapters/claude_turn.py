@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import time
@@ -11,8 +12,9 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from arena_cli.adapters import http, pricing
+from arena_cli.adapters import http, permission_requests, pricing
 from arena_cli.adapters.coding_agents import ToolUses, describe_tool_use
+from arena_cli.adapters.permission_requests import Change
 from arena_cli.adapters.pricing import Pricing
 from arena_cli.adapters.process import diagnosis
 from arena_cli.errors import (
@@ -26,6 +28,8 @@ from arena_cli.protocol import (
     AgentOutput,
     AgentSession,
     Emit,
+    Permission,
+    PermissionRequest,
     SessionId,
     StatusEvent,
     TextDelta,
@@ -161,6 +165,8 @@ def _token_count(counts: dict[str, Any], name: str) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
+EDITING_TOOLS = frozenset({"Edit", "Write", "MultiEdit", "NotebookEdit"})
+
 _NO_SUCH_TOOL = "No such tool available"
 
 
@@ -194,6 +200,59 @@ class ClaudeToolUses:
             use_id, arguments = denial.get("tool_use_id"), denial.get("tool_input")
             use = describe_tool_use(denial.get("tool_name"), arguments, self._folder)
             self._uses.refuse(use_id, "permission_mode", use)
+
+    def decide(self, use_id: Any, name: Any, arguments: Any, permission: Permission) -> None:
+        """Report a use that is denied by a decision; one that a person decides later is none."""
+        if permission.verdict == "asked":
+            self._uses.postpone(use_id)
+        elif permission.verdict == "denied":
+            use = describe_tool_use(name, arguments, self._folder)
+            self._uses.refuse(use_id, permission_requests.REFUSED_BY, use)
+
+
+_CALLS = {"WebFetch": "url", "WebSearch": "query"}
+_READS = {"Read": "file_path", "Glob": "path", "Grep": "path", "LS": "path"}
+_ACTIONS = {
+    "Bash": permission_requests.EXECUTE,
+    **dict.fromkeys(EDITING_TOOLS, permission_requests.MODIFY),
+    **dict.fromkeys(_CALLS, permission_requests.CALL),
+    **dict.fromkeys(_READS, permission_requests.READ),
+}
+
+
+def describe_claude_act(tool: str, arguments: dict[str, Any], folder: Path) -> PermissionRequest:
+    """Return what Claude Code wants to do with one of its tools."""
+    if tool == "Bash" and isinstance(arguments.get("command"), str):
+        return permission_requests.describe_command(tool, arguments["command"], arguments, folder)
+    path = arguments.get("file_path") or arguments.get("notebook_path")
+    if tool in EDITING_TOOLS and isinstance(path, str):
+        changes = [_describe_change(path, arguments, folder)]
+        return permission_requests.describe_edit(tool, [], changes, arguments, folder)
+    target, place = arguments.get(_CALLS.get(tool, "")), arguments.get(_READS.get(tool, ""))
+    if isinstance(target, str):
+        return permission_requests.describe_call(tool, target, arguments)
+    if isinstance(place, str):
+        return permission_requests.describe_reading(tool, [place], arguments, folder)
+    return permission_requests.describe_other(
+        tool, arguments, _ACTIONS.get(tool, permission_requests.OTHER)
+    )
+
+
+def _describe_change(path: str, arguments: dict[str, Any], folder: Path) -> Change:
+    """Return the change of a whole file if it can be read, else of the part that is replaced."""
+    before = permission_requests.read_before(path, folder)
+    if isinstance(arguments.get("content"), str):
+        return Change(path, before or "", arguments["content"])
+    if isinstance(arguments.get("new_source"), str):
+        return Change(path, "", arguments["new_source"])
+    edits = [dict_or_empty(edit) for edit in list_or_empty(arguments.get("edits"))] or [arguments]
+    pairs = [(str(edit.get("old_string", "")), str(edit.get("new_string", ""))) for edit in edits]
+    after = before or ""
+    for edit, (old, new) in zip(edits, pairs, strict=True):
+        if not old or old not in after:
+            return Change(path, *("\n".join(texts) for texts in zip(*pairs, strict=True)))
+        after = after.replace(old, new, -1 if edit.get("replace_all") else 1)
+    return Change(path, before or "", after)
 
 
 class TurnTracker:
@@ -300,6 +359,8 @@ class ClaudeTurn:
         self._request = request
         self._emit = emit
         self._tracker = tracker
+        self._folder = folder
+        self._was_asked = False
         self._tools = ClaudeToolUses(emit, folder)
         self._rates = rates
         self._thinking: list[str] = []
@@ -338,6 +399,32 @@ class ClaudeTurn:
         elif kind == "user":
             self._tools.read_results(event)
 
+    async def answer_request(self, event: dict[str, Any]) -> str | None:
+        """Return the line that answers a request of the program; None if the object is none.
+
+        It asks by `can_use_tool` whether it may use a tool (`--permission-prompt-tool stdio`).
+        """
+        if event.get("type") != "control_request":
+            return None
+        request = dict_or_empty(event.get("request"))
+        response: dict[str, Any] = {"request_id": event.get("request_id")}
+        if request.get("subtype") == "can_use_tool":
+            decision = await self._decide(request)
+            response |= {"subtype": "success", "response": decision}
+        else:
+            response |= {"subtype": "error", "error": "arena does not answer this request"}
+        return json.dumps({"type": "control_response", "response": response})
+
+    async def _decide(self, request: dict[str, Any]) -> dict[str, Any]:
+        name, arguments = str(request.get("tool_name")), dict_or_empty(request.get("input"))
+        act = describe_claude_act(name, arguments, self._folder)
+        permission = await self._emit.permit(act)
+        self._tools.decide(request.get("tool_use_id"), name, arguments, permission)
+        self._was_asked = self._was_asked or permission.verdict == "asked"
+        if permission.verdict == "allowed":
+            return {"behavior": "allow", "updatedInput": arguments}
+        return {"behavior": "deny", "message": permission_requests.explain(permission)}
+
     def read_result(self, result: dict[str, Any], earlier: Spending | None) -> AgentOutput:
         """Return the reply; `earlier` is the session's spending before this turn.
 
@@ -360,6 +447,8 @@ class ClaudeTurn:
         content = clean_text("".join(self._texts))[0]
         if result["result"] not in content:
             content = result["result"]
+        if self._was_asked and not content.strip():
+            content = permission_requests.WAITS_TEXT
         return AgentOutput(content=content, usage=usage, metadata=metadata)
 
     def _read_delta(self, delta: dict[str, Any]) -> None:

@@ -143,6 +143,10 @@ class ToolUses:
             self._refused_ids |= {key} if key else set()
             self._emit(RefusedAction(tool=use.tool, target=use.target, by=by))
 
+    def postpone(self, use_id: Any) -> None:
+        """Do not report a use as refused: a person was asked, and decides later."""
+        self._refused_ids |= {_key(use_id)} - {""}
+
 
 def _key(use_id: Any) -> str:
     return use_id if isinstance(use_id, str) else ""

@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from arena_cli.adapters import permission_requests
 from arena_cli.adapters.base import Endpoint, Health, Settings, Setup
 from arena_cli.errors import AgentOverloaded, AgentProtocolError, AgentRefused, AgentTimeout
 from arena_cli.protocol import (
@@ -28,6 +29,8 @@ from arena_cli.protocol import (
     CallNote,
     Emit,
     Invocation,
+    PermissionRequest,
+    RefusedAction,
     StatusEvent,
     StructuredContent,
     TextDelta,
@@ -40,6 +43,8 @@ from arena_cli.yamlio.nodes import Loc
 Failure = Literal["timeout", "error", "overloaded", "refused", "empty"]
 
 _NAMES = ("message", "author", "turn")
+_TEMPLATES = (("say",), ("denied",), ("asked",))
+_DENIED = "I am not allowed to do that."
 
 
 class Condition(BaseModel):
@@ -87,17 +92,51 @@ def _compiled(pattern: str) -> UserPattern:
     return UserPattern(pattern, where="when.regex")
 
 
+class Request(BaseModel):
+    """An act that a scripted agent asks permission for, as a `PermissionRequest`.
+
+    With `options`, its answer asks a person to choose one of them instead.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+    action: str = Field(min_length=1)
+    detail: str
+    arguments: dict[str, Any] = {}
+    diff: str = ""
+    options: list[Annotated[str, Field(min_length=1)]] = []
+
+    @property
+    def permission(self) -> PermissionRequest:
+        """The request, whose arguments are at least its detail."""
+        return PermissionRequest(
+            action=self.action,
+            detail=self.detail,
+            tool="scripted",
+            arguments=self.arguments or {"detail": self.detail},
+            diff=self.diff,
+        )
+
+    @property
+    def choice(self) -> StructuredContent:
+        """The choice for a person, as a part of the answer."""
+        data = {"action": self.action, "detail": self.detail, "options": self.options}
+        return StructuredContent(type="approval_request", data=data)
+
+
 class Rule(BaseModel):
     """An answer and its condition: it is used each time `when` holds, or always without one.
 
     `say` may contain `${message}` (the triggers' text), `${author}` (the name of the last trigger's
     author) and `${turn}`; `$${` is a literal `${`. The answer is delayed by `delay_s` seconds. With
-    `fail`, `say` is the text received before the call failed. `output` is a complete answer.
+    `fail`, `say` is the text received before the call failed. `output` is a complete answer. With a
+    `request`, the agent first asks for permission. Unless it is allowed, it says only `denied`, or
+    `asked` if a person was asked; both have the placeholders of `say`, and a default.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
-    not_built: ClassVar[frozenset[str]] = frozenset({"ask", "calls", "request"})
+    not_built: ClassVar[frozenset[str]] = frozenset({"ask", "calls"})
 
     when: Condition | None = None
     say: str | None = None
@@ -110,8 +149,11 @@ class Rule(BaseModel):
     delay_s: float = Field(default=0, ge=0, allow_inf_nan=False)
     fail: Failure | None = None
     output: AgentOutput | None = None
+    request: Request | None = None
+    denied: str | None = None
+    asked: str | None = None
 
-    @field_validator("say")
+    @field_validator("say", "denied", "asked")
     @classmethod
     def _knows_its_placeholders(cls, say: str | None) -> str | None:
         return None if say is None else _checked(say)
@@ -139,6 +181,8 @@ class Rule(BaseModel):
             raise ValueError("output is a complete answer; put everything into it, or remove it")
         if self.fail is not None and self.decline:
             raise ValueError("an agent cannot both fail and decline: remove fail or decline")
+        if (self.denied or self.asked) and (self.request is None or self.request.options):
+            raise ValueError("denied and asked answer a request without options")
         if not (
             self.say is not None
             or self.decline
@@ -146,6 +190,7 @@ class Rule(BaseModel):
             or self.output is not None
             or self.structured
             or self.attachments
+            or (self.request is not None and self.request.options)
         ):
             raise ValueError("this rule answers nothing: add say, decline, fail or output")
         return self
@@ -191,8 +236,8 @@ class ScriptedSettings(Settings):
 
     @classmethod
     def is_template(cls, loc: Loc) -> bool:
-        """Return True for texts and for `say` of rules, which have placeholders of their own."""
-        return loc[0] == "replies" and (len(loc) == 2 or loc[2:] == ("say",))
+        """Return True for the texts that have placeholders of their own."""
+        return loc[0] == "replies" and (len(loc) == 2 or loc[2:] in _TEMPLATES)
 
 
 class ScriptedAdapter:
@@ -222,12 +267,15 @@ class ScriptedAdapter:
         emit(CallNote({"scripted": index}))
         if rule.delay_s:
             await asyncio.sleep(rule.delay_s)
+        refusal = await self._ask(rule, emit)
+        if refusal is not None:
+            return AgentOutput(content=_filled(refusal, input, text), usage=rule.usage)
         said = _filled(rule.say or "", input, text)
         if rule.fail is not None and rule.fail != "empty":
             if said:
                 emit(TextDelta(said))
             self._fail(rule.fail)
-        return rule.output or AgentOutput(
+        output = rule.output or AgentOutput(
             content="" if rule.fail else said,
             next_mentions=rule.next_mentions,
             should_respond=not rule.decline,
@@ -236,6 +284,9 @@ class ScriptedAdapter:
             structured=[] if rule.fail else rule.structured,
             usage=rule.usage,
         )
+        if rule.request is None or not rule.request.options or rule.fail:
+            return output
+        return output.model_copy(update={"structured": [*output.structured, rule.request.choice]})
 
     async def health(self) -> Health:
         """Return True: a script can always be called."""
@@ -243,6 +294,20 @@ class ScriptedAdapter:
 
     async def stop(self) -> None:
         """Do nothing: there is nothing to stop."""
+
+    async def _ask(self, rule: Rule, emit: Emit) -> str | None:
+        """Ask for the permission that a rule needs; return what it says if it does not get it."""
+        if rule.request is None or rule.request.options:
+            return None
+        request = rule.request.permission
+        permission = await emit.permit(request)
+        if permission.verdict == "allowed":
+            return None
+        if permission.verdict == "asked":
+            return permission_requests.WAITS_TEXT if rule.asked is None else rule.asked
+        by = permission_requests.REFUSED_BY
+        emit(RefusedAction(tool=request.action, target=request.detail, by=by))
+        return _DENIED if rule.denied is None else rule.denied
 
     def _fitting(self, input: AgentInput, text: str) -> int:
         used = self._used()

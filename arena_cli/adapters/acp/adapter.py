@@ -40,12 +40,12 @@ class AcpSettings(ProgramSettings):
 
     `preset` names a known agent. `command` starts any other agent, or replaces the preset's command
     (no shell reads it). `permissions` decides the agent's requests: refuse all, allow reading in
-    `cwd`, or allow all.
+    `cwd`, allow that and ask (`approvals` decide), or allow all.
     """
 
     command: Annotated[list[str], Field(min_length=1)] | None = None
     preset: Literal["claude", "codex", "gemini", "cursor", "opencode"] | None = None
-    permissions: Literal["deny", "read", "allow"] = "deny"
+    permissions: Literal["deny", "read", "ask", "allow"] = "deny"
     model: Annotated[str, Field(min_length=1)] | None = None
 
     @classmethod
@@ -65,6 +65,7 @@ class AcpSettings(ProgramSettings):
         """Return what its permission requests are answered."""
         answers = {
             "read": f"may read and search in {keys.get('cwd') or '.'}",
+            "ask": f"may read and search in {keys.get('cwd') or '.'}; it asks arena for all else",
             "allow": "may do all that it asks for",
         }
         nothing = "may do nothing that it asks for"

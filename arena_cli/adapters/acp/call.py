@@ -17,7 +17,7 @@ import acp
 from acp import RequestError, schema
 from pydantic import ValidationError
 
-from arena_cli.adapters import http
+from arena_cli.adapters import http, permission_requests
 from arena_cli.adapters.acp import turn as turn_module
 from arena_cli.adapters.acp.client import AgentLink
 from arena_cli.adapters.acp.turn import AUTH_REQUIRED, PromptTurn, RemoteError
@@ -30,7 +30,16 @@ from arena_cli.adapters.coding_agents import (
 )
 from arena_cli.adapters.coding_clis.kinds import AcpPreset
 from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused
-from arena_cli.protocol import AgentInput, AgentOutput, Emit, Render, SessionId
+from arena_cli.protocol import (
+    AgentInput,
+    AgentOutput,
+    AgentReport,
+    Emit,
+    Permission,
+    PermissionRequest,
+    Render,
+    SessionId,
+)
 from arena_cli.util.text import clean_text, cut_text
 from arena_cli.yamlio.schema_errors import explain_first
 
@@ -61,6 +70,8 @@ _NO_ANSWER: dict[str, tuple[type[AgentError], str, str]] = {
     ),
 }
 
+# How a prompt may end after a permission was not given.
+_ENDS_AFTER_REFUSAL = ("refusal", "cancelled")
 _LIMITS = ("max_tokens", "max_turn_requests")
 
 _Opened = schema.NewSessionResponse | schema.ResumeSessionResponse | schema.LoadSessionResponse
@@ -105,7 +116,7 @@ async def answer(link: AgentLink, agent: Agent, input: AgentInput, emit: Emit) -
 
 async def introduced(link: AgentLink, agent: Agent) -> None:
     """Initialize the connection and check the protocol version. Raises the errors of `answer`."""
-    call = _PromptCall(link, agent, lambda _: None)
+    call = _PromptCall(link, agent, _NoListener())
     with call.translated():
         await link.introduce(with_files=agent.preset.takes_files)
     spoken = link.answer.protocol_version
@@ -114,6 +125,16 @@ async def introduced(link: AgentLink, agent: Agent) -> None:
             f"it uses version {spoken} of the protocol, arena uses version {acp.PROTOCOL_VERSION}"
         )
         raise call.error(AgentProtocolError, problem, "update the older of the two")
+
+
+class _NoListener:
+    """Drop the reports of an agent that is not asked anything yet, and allow nothing."""
+
+    def __call__(self, item: AgentReport, /) -> None:
+        pass
+
+    async def permit(self, request: PermissionRequest, /) -> Permission:  # noqa: ARG002 - an Emit
+        return Permission("denied", "no reply has begun")
 
 
 class _PromptCall:
@@ -178,6 +199,7 @@ class _PromptCall:
             said = await asyncio.shield(link.prompting)
         finally:
             link.client.turn = None
+            turn.close()
             link.is_untried = link.is_untried and not turn.has_begun
         if turn.fault is not None:
             raise turn.fault
@@ -234,7 +256,11 @@ class _PromptCall:
     def _read(
         self, turn: PromptTurn, prompt_response: schema.PromptResponse, cost_usd: float | None
     ) -> AgentOutput:
-        if prompt_response.stop_reason in _NO_ANSWER:
+        is_refused = any(action.by == permission_requests.REFUSED_BY for action in turn.refused)
+        is_put_off = prompt_response.stop_reason in _ENDS_AFTER_REFUSAL and (
+            turn.was_asked or is_refused
+        )
+        if prompt_response.stop_reason in _NO_ANSWER and not is_put_off:
             kind, problem, mend = _NO_ANSWER[prompt_response.stop_reason]
             came = (
                 cut_text(turn.last_remark, 300)
@@ -247,9 +273,11 @@ class _PromptCall:
         if turn.failed:
             raise self._failed(RemoteError(None, turn.last_remark or "it gave no reason"))
         output = turn.output(prompt_response, cost_usd)
+        if turn.was_asked and not output.content:
+            output = output.model_copy(update={"content": permission_requests.WAITS_TEXT})
         if turn.refused and not output.content:
             problem = f"it stopped because a permission was denied: {turn.refused[-1]}"
-            mend = "see `permissions` in its profile"
+            mend = f"see `{turn.refused[-1].by}` in its profile"
             raise self.error(AgentProtocolError, problem, mend, **output.metadata)
         notes = {**self._link.wire.notes(), **output.metadata}
         return output.model_copy(update={"metadata": notes})

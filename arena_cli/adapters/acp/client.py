@@ -39,22 +39,31 @@ from acp.schema import (
 from pydantic import ValidationError
 
 import arena_cli
+from arena_cli.adapters import permission_requests
 from arena_cli.adapters.acp import turn
-from arena_cli.adapters.acp.turn import PromptTurn, RemoteError, describe_acp_tool
+from arena_cli.adapters.acp.turn import (
+    PromptTurn,
+    RemoteError,
+    describe_acp_act,
+    describe_acp_tool,
+    list_changes,
+)
 from arena_cli.adapters.coding_agents import ToolUse, shorten_path
 from arena_cli.adapters.http import HttpRequest
+from arena_cli.adapters.permission_requests import Change
 from arena_cli.adapters.process import output, run, spawn
 from arena_cli.adapters.process.output import LineSplitter
 from arena_cli.adapters.process.spawn import ByteTail, Process, ProcessEvent, Program, Tail
 from arena_cli.errors import AgentError
 from arena_cli.util.text import clean_value, decode_output
 
-Permissions = Literal["deny", "read", "allow"]
+Permissions = Literal["deny", "read", "ask", "allow"]
 
 _OUTSIDE = "it lies outside of the working folder"
 _LONGEST_FILE = 10_000_000
 _MOST_READ = 50_000_000  # for one answer: an agent may ask for more than it ever takes
 _READING = frozenset({"read", "search"})
+_ONCE = ("allow_once",)
 _YES = ("allow_once", "allow_always")
 _NO = ("reject_once", "reject_always")
 # A pipe is not waited for, and a link that was not there before is not followed.
@@ -93,9 +102,12 @@ class Client:
         turn = self.turn if self.turn and self.turn.session_id == session_id else None
         seen = turn.use(tool_call) if turn else tool_call
         allowed = self._allows(seen)
-        if turn and not allowed:
+        yes: tuple[str, ...] = _YES
+        if turn and not allowed and self.permissions == "ask" and _option(options, _ONCE):
+            allowed, yes = await self._permits(turn, seen), _ONCE
+        elif turn and not allowed:
             turn.refuse(describe_acp_tool(seen, self._folder))
-        chosen = _option(options, _YES if allowed else _NO)
+        chosen = _option(options, yes if allowed else _NO)
         if chosen is None:
             return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
         return RequestPermissionResponse(
@@ -126,10 +138,12 @@ class Client:
 
     async def write_text_file(self, path: str, content: str, **_: Any) -> WriteTextFileResponse:
         """Write a file below the folder."""
-        if self.permissions != "allow":
+        if self.permissions not in ("ask", "allow"):
             self._refuse_file("write", path, "this agent may not write files")
         if self._found(path) is None:
             self._refuse_file("write", path, _OUTSIDE)
+        if self.permissions == "ask":
+            await self._ask_to_write(path, content)
         with self._opened(path, "wb") as file:
             file.write(content.encode("utf-8", "replace"))
             file.truncate()
@@ -140,18 +154,45 @@ class Client:
         raise RequestError.method_not_found("terminal/create")
 
     def _allows(self, tool: ToolCallUpdate) -> bool:
-        """Return True if the permissions allow this use of a tool.
+        """Return True if the permissions allow this use of a tool by themselves.
 
-        `read` allows tools that read and search, if they name no path outside of the folder and run
-        no command.
+        `read` and `ask` allow tools that read and search, if they name no path outside of the
+        folder and run no command.
         """
-        if self.permissions != "read":
+        if self.permissions in ("deny", "allow"):
             return self.permissions == "allow"
         given = tool.raw_input
         is_command = isinstance(given, dict) and "command" in given
         places = [location.path for location in tool.locations or []]
         named = (*places, *_texts(given))
         return tool.kind in _READING and not is_command and all(map(self._found, named))
+
+    async def _permits(self, turn: PromptTurn, tool: ToolCallUpdate) -> bool:
+        """Return True if a use of a tool is allowed now; note what it may write."""
+        use = describe_acp_tool(tool, self._folder)
+        permission = await turn.permit(describe_acp_act(tool, self._folder), use)
+        if permission.verdict != "allowed":
+            return False
+        turn.granted |= {str(self._found(path)): after for path, _, after in list_changes(tool)}
+        return True
+
+    async def _ask_to_write(self, path: str, content: str) -> None:
+        """Return if a file may be written, by a permission before or one now. Raises RequestError.
+
+        A permission covers the content that it showed, once.
+        """
+        prompt = self.turn
+        if prompt is None:
+            _refuse("no reply is open", path)
+        if prompt.granted.pop(str(self._found(path)), None) == content:
+            return
+        before = permission_requests.read_before(path, self._folder)
+        change = Change(path, before or "", content)
+        request = permission_requests.describe_edit("write", [], [change], {}, self._folder)
+        use = ToolUse("write", shorten_path(path, self._folder))
+        permission = await prompt.permit(request, use)
+        if permission.verdict != "allowed":
+            _refuse(permission_requests.explain(permission), path)
 
     def _found(self, path: str) -> Path | None:
         """Return the path with its links resolved; None if it is outside of the folder."""
@@ -260,7 +301,7 @@ class AgentLink:
         permissions = self.client.permissions
         files = FileSystemCapabilities(
             read_text_file=with_files and permissions != "deny",
-            write_text_file=with_files and permissions == "allow",
+            write_text_file=with_files and permissions in ("ask", "allow"),
         )
         self.answer = await self.ask("initialize").initialize(
             protocol_version=acp.PROTOCOL_VERSION,

@@ -5,6 +5,7 @@ Imported when an agent is called, since the SDK takes a while to load.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import re
@@ -16,10 +17,11 @@ from typing import Any, NamedTuple
 from acp import schema
 from pydantic import BaseModel
 
-from arena_cli.adapters import http
+from arena_cli.adapters import http, permission_requests
 from arena_cli.adapters.coding_agents import ToolUse, describe_tool_use, shorten_path
 from arena_cli.adapters.coding_clis.kinds import AcpPreset
 from arena_cli.adapters.http import HttpRequest
+from arena_cli.adapters.permission_requests import Change
 from arena_cli.adapters.process import diagnosis
 from arena_cli.adapters.process.output import get_at_path
 from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused
@@ -27,6 +29,8 @@ from arena_cli.protocol import (
     AgentOutput,
     AgentReport,
     Emit,
+    Permission,
+    PermissionRequest,
     RefusedAction,
     Status,
     StatusEvent,
@@ -60,6 +64,8 @@ class PromptTurn:
     `last_remark` is all that is known of it. `session_usd` is what the session has cost so far,
     None where that is not known, `refused_usd` one that is no sum of money. `fault` is the error
     of a listener that a report of the work reached. `folder` is where the agent works.
+    `was_asked`: a person was asked for a permission and decides later. `granted` has the content
+    that a file may be given, by path, after a permission that showed it.
     """
 
     def __init__(self, session_id: str, preset: AcpPreset, emit: Emit, folder: Path) -> None:
@@ -67,6 +73,9 @@ class PromptTurn:
         self.refused: list[RefusedAction] = []
         self._folder = folder
         self.failed = False
+        self.was_asked = False
+        self.granted: dict[str, str] = {}
+        self._asking: set[asyncio.Future[Permission]] = set()
         self.session_usd: float | None = None
         self.refused_usd: float | None = None
         self.fault: Exception | None = None
@@ -124,9 +133,37 @@ class PromptTurn:
         """True if the agent has said or done something."""
         return bool(self.last_remark or self._thoughts or self._tools or self.refused)
 
-    def refuse(self, use: ToolUse) -> None:
-        """Report that the agent was not allowed to use a tool."""
-        action = RefusedAction(tool=use.tool, target=use.target, by="permissions")
+    async def permit(self, request: PermissionRequest, use: ToolUse) -> Permission:
+        """Return the decision about a request; report the use of a tool that is denied.
+
+        The reply may end before a decision; nothing is allowed after that.
+        """
+        asking = asyncio.ensure_future(self._emit.permit(request))
+        self._asking.add(asking)
+        try:
+            await asyncio.wait({asking})
+        finally:
+            self._asking.discard(asking)
+            asking.cancel()
+        if asking.cancelled():
+            return Permission("denied", "the reply has ended")
+        if error := asking.exception():
+            self.fault = self.fault or _as_exception(error)
+            return Permission("denied", "arena cannot decide now")
+        permission = asking.result()
+        self.was_asked = self.was_asked or permission.verdict == "asked"
+        if permission.verdict == "denied":
+            self.refuse(use, permission_requests.REFUSED_BY)
+        return permission
+
+    def close(self) -> None:
+        """End the requests that are still undecided: the reply is over."""
+        for asking in self._asking:
+            asking.cancel()
+
+    def refuse(self, use: ToolUse, by: str = "permissions") -> None:
+        """Report that the agent was not allowed to use a tool; `by` is the setting that decided."""
+        action = RefusedAction(tool=use.tool, target=use.target, by=by)
         self.refused.append(action)
         self._send(action)
 
@@ -210,7 +247,7 @@ def _text(chunk: schema.AgentMessageChunk | schema.AgentThoughtChunk) -> str:
 
 def _set_fields(tool: BaseModel) -> dict[str, Any]:
     """Return the fields that are set in a tool call."""
-    names: Sequence[str] = ("title", "kind", "status", "locations", "raw_input")
+    names: Sequence[str] = ("title", "kind", "status", "locations", "raw_input", "content")
     found = {name: getattr(tool, name) for name in names}
     return {name: value for name, value in found.items() if value is not None}
 
@@ -229,6 +266,50 @@ def describe_acp_tool(tool: schema.ToolCallUpdate, folder: Path) -> ToolUse:
     if not use.target and paths:
         use = ToolUse(use.tool, paths[0])
     return use if use.target not in title else ToolUse(use.tool)
+
+
+_CHANGES = frozenset({"edit", "delete", "move"})
+_READS = frozenset({"read", "search"})
+_ACTIONS = {
+    "execute": permission_requests.EXECUTE,
+    "fetch": permission_requests.CALL,
+    **dict.fromkeys(_CHANGES, permission_requests.MODIFY),
+    **dict.fromkeys(_READS, permission_requests.READ),
+}
+_PATHS = ("path", "file_path", "filePath", "filepath", "absolute_path", "notebook_path")
+
+
+def list_changes(tool: schema.ToolCallUpdate) -> list[Change]:
+    """Return the changes of files that a tool call shows."""
+    parts = [
+        part for part in tool.content or [] if isinstance(part, schema.FileEditToolCallContent)
+    ]
+    return [Change(part.path, part.old_text or "", part.new_text) for part in parts]
+
+
+def describe_acp_act(tool: schema.ToolCallUpdate, folder: Path) -> PermissionRequest:
+    """Return what an agent wants to do with a tool, by its arguments before its title."""
+    given = tool.raw_input if isinstance(tool.raw_input, dict) else {}
+    title, kind = tool.title or tool.kind or "a tool", tool.kind or "other"
+    paths = [location.path for location in tool.locations or []]
+    paths += [given[key] for key in _PATHS if isinstance(given.get(key), str)]
+    command = given.get("command") or given.get("cmd")
+    target = given.get("url") or given.get("query") or ("" if given else title)
+    changes = list_changes(tool)
+    if command or (kind == "execute" and not given):
+        return permission_requests.describe_command(kind, command or title, given, folder)
+    if changes or (kind in _CHANGES and paths):
+        return permission_requests.describe_edit(kind, paths, changes, given, folder)
+    if kind == "fetch" and target:
+        return permission_requests.describe_call(kind, str(target), given)
+    if kind in _READS and paths:
+        return permission_requests.describe_reading(kind, paths, given, folder)
+    action = _ACTIONS.get(kind, permission_requests.OTHER)
+    return permission_requests.describe_other(title, given, action)
+
+
+def _as_exception(error: BaseException) -> Exception:
+    return error if isinstance(error, Exception) else RuntimeError(str(error))
 
 
 def _short(tool: schema.ToolCallUpdate) -> dict[str, str]:

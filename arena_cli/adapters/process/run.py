@@ -13,7 +13,7 @@ import shlex
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -329,6 +329,7 @@ _MB = 1_000_000
 _LOOP_ROUNDS = 8
 
 _OnObject = Callable[[dict[str, Any]], None]
+_Answer = Callable[[dict[str, Any]], Awaitable[str | None]]
 
 
 class KeptProgram:
@@ -370,11 +371,13 @@ class KeptProgram:
         on_object: _OnObject = lambda _: None,
         on_aside: _OnObject = lambda _: None,
         on_sent: Callable[[bool], None] = lambda _: None,
+        on_request: _Answer | None = None,
     ) -> dict[str, Any]:
         """Write `line`; return the first JSON object after it for which `is_end` is true.
 
         `on_object` gets all others as they come, `on_aside` those before `line` and after the end.
-        `program` is started if none runs; `on_sent` gets True if it was.
+        `on_request` gets them too; a line that it returns is written to the program, and nothing
+        is read meanwhile. `program` is started if none runs; `on_sent` gets True if it was.
         Raises AgentUnavailable if it cannot be started; AgentProtocolError, with `notes` as its
         metadata, if it ends before its answer or writes more than `max_output_mb` to stdout.
         """
@@ -385,7 +388,7 @@ class KeptProgram:
                 self._remarks = _Remarks()
                 running.write(line.encode("utf-8", "replace") + b"\n", last=False)
                 on_sent(running is not previous)
-                return await self._answer(running, is_end, on_object, on_aside)
+                return await self._answer(running, is_end, on_object, on_aside, on_request)
             except BaseException:
                 await self.end()
                 raise
@@ -447,6 +450,7 @@ class KeptProgram:
         is_end: Callable[[dict[str, Any]], bool],
         on_object: _OnObject,
         on_aside: _OnObject,
+        on_request: _Answer | None,
     ) -> dict[str, Any]:
         size = 0
         while True:
@@ -463,6 +467,9 @@ class KeptProgram:
                     return value
                 if value is not None:
                     on_object(value)
+                    answer = await on_request(value) if on_request else None
+                    if answer is not None:
+                        running.write(answer.encode("utf-8", "replace") + b"\n", last=False)
             if event is None or is_over:
                 raise await self._broken(running)
             size += len(event.data) if event.source == "stdout" else 0
