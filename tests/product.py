@@ -6,7 +6,15 @@ A module that moves is renamed here, once.
 from __future__ import annotations
 
 from arena_cli import __main__, errors, protocol
-from arena_cli.adapters import base, claude_code, claude_turn, http, pricing, runtime
+from arena_cli.adapters import (
+    base,
+    claude_code,
+    claude_turn,
+    http,
+    permission_requests,
+    pricing,
+    runtime,
+)
 from arena_cli.adapters.acp import adapter, client, turn
 from arena_cli.adapters.acp.adapter import AcpAdapter, AcpSettings
 from arena_cli.adapters.acp.turn import RemoteError
@@ -22,7 +30,7 @@ from arena_cli.adapters.base import (
     settings_type,
 )
 from arena_cli.adapters.claude_code import ClaudeCodeAdapter, ClaudeCodeSettings, permission_options
-from arena_cli.adapters.claude_turn import ClaudeTurn, TurnTracker
+from arena_cli.adapters.claude_turn import ClaudeTurn, TurnTracker, describe_claude_act
 from arena_cli.adapters.coding_clis import kinds
 from arena_cli.adapters.coding_clis.adapter import ProgramAdapter
 from arena_cli.adapters.coding_clis.kinds import PRESETS as kinds_PRESETS

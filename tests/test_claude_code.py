@@ -40,6 +40,8 @@ from product import (
     AgentUnavailable,
     ClaudeCodeAdapter,
     ClaudeCodeSettings,
+    Permission,
+    PermissionRequest,
     claude_code,
 )
 from program import LIMIT_S, Program, gone
@@ -735,6 +737,61 @@ def test_real_tools_work_as_they_are_written(
     assert f"{tool} {target}" in [status.detail for status in heard.statuses]
     assert [(action.tool, action.target) for action in heard.refused] == [(tool, target)] * bool(by)
     assert all(by in action.by for action in heard.refused)
+
+
+@pytest.mark.parametrize("keep_alive", [True, False])
+def test_real_asks_before_it_acts(real: Real, keep_alive: bool) -> None:
+    """It runs one command and edits a file with permission, and does without the other command."""
+
+    def decide(request: PermissionRequest) -> Permission:
+        asked.append(request)
+        return Permission("denied", "too much") if ";" in request.detail else Permission("allowed")
+
+    async def calls(adapter: ClaudeCodeAdapter) -> list[Heard]:
+        own, heard = None, []
+        for tool, arguments in uses:
+            real.api.reset().tool_mode("off")
+            real.call_tool(tool, arguments)
+            real.api.reply("done", times=None)
+            heard.append(Heard(decide))
+            output = await adapter.invoke(an_input(own_session=own), heard[-1])
+            assert output.content == "done"
+            own = heard[-1].own_session()
+        return heard
+
+    asked: list[PermissionRequest] = []
+    (real.folder / "work").mkdir()
+    new = real.folder / "work" / "新.txt"
+    uses: list[tuple[str, dict[str, Any]]] = [
+        ("Bash", {"command": "touch made", "description": "make it"}),
+        ("Bash", {"command": "touch made; touch other", "description": "make it"}),
+        ("Write", {"file_path": str(new), "content": "一\n"}),
+    ]
+    keys = {"cwd": "work", "tools": TOOLS, "permission_mode": "ask", "keep_alive": keep_alive}
+    first, second, third = using(real.adapter(**keys), calls)
+    assert [(request.action, request.detail) for request in asked] == [
+        ("execute_command", "touch made"),
+        ("execute_command", "touch made; touch other"),
+        ("modify_file", "新.txt"),
+    ]
+    assert asked[0].arguments == {"command": "touch made"}
+    assert asked[2].diff == "--- 新.txt\n+++ 新.txt\n@@ -0,0 +1 @@\n+一\n"
+    assert sorted(path.name for path in new.parent.iterdir()) == ["made", "新.txt"]
+    assert [(action.target, action.by) for action in second.refused] == [
+        ("touch made; touch other", "approvals")
+    ]
+    assert first.refused == third.refused == []
+
+
+def test_real_ends_its_reply_when_a_person_was_asked(real: Real) -> None:
+    real.call_tool("Bash", {"command": "touch made", "description": "make it"})
+    real.api.reply("I wait.", times=None)
+    heard = Heard(lambda _: Permission("asked"))
+    output = invoked(real.adapter(tools=TOOLS, permission_mode="ask"), heard)
+    assert output.content == "I wait."
+    assert "end your reply now" in json.dumps(real.api.last_request.body)
+    assert not (real.folder / "made").exists()
+    assert heard.refused == []
 
 
 @pytest.mark.parametrize("keys", [{}, {"permission_mode": "default"}])

@@ -21,6 +21,8 @@ from product import (
     AgentProtocolError,
     AgentRefused,
     AgentSession,
+    Permission,
+    PermissionRequest,
 )
 from product import context_render as render
 
@@ -275,3 +277,66 @@ def test_files_are_changed_only_where_all_is_allowed(
     assert all("new.txt" in str(action) for action in heard.refused)
     used = [one.detail for one in heard.statuses if one.status == "calling_tool"]
     assert any("new.txt" in detail for detail in used)
+
+
+_RUNS = {
+    "claude": ("Bash", "command", {"description": "d"}),
+    "codex": ("exec_command", "cmd", {"sandbox_permissions": "require_escalated"}),
+    "gemini": ("run_shell_command", "command", {"description": "d"}),
+    "opencode": ("bash", "command", {"description": "d"}),
+}
+
+
+def _runs(agent: Real, command: str) -> Heard:
+    """What is heard of a reply in which the model runs a command, where `touch made` is allowed."""
+    from llmock.scenarios import Match, Reply, ToolCall
+
+    def decide(request: PermissionRequest) -> Permission:
+        return Permission("allowed" if request.detail == "touch made" else "denied")
+
+    tool, key, more = _RUNS[agent.preset]
+    agent.api.reset().tool_mode("off")
+    call = ToolCall(tool, {key: command, **more})
+    agent.api.add(Reply("I try.", (call,), match=Match(tools=True)))
+    agent.api.reply("Alright then.", times=None)
+    heard = Heard(decide)
+    output = using(agent.adapter(permissions="ask"), lambda one: one.invoke(an_input(), heard))
+    assert output.content in ("Alright then.", "I try.")
+    return heard
+
+
+def test_a_command_is_run_only_where_it_is_permitted(agent: Real) -> None:
+    allowed = _runs(agent, "touch made")
+    denied = _runs(agent, "touch made; touch other")
+    details = [[request.detail for request in heard.requests] for heard in (allowed, denied)]
+    assert details == [["touch made"], ["touch made; touch other"]]
+    for request in (*allowed.requests, *denied.requests):
+        assert request.action == "execute_command"
+        assert request.arguments == {"command": request.detail}
+    made = sorted(path.name for path in (agent.folder / "work").iterdir())
+    assert made == ["made", "notes.txt"]
+    assert not allowed.refused
+    assert [action.by for action in denied.refused] == ["approvals"]
+
+
+@pytest.mark.parametrize("preset", sorted(_WRITES))
+@pytest.mark.parametrize("verdict", ["allowed", "asked"])
+def test_a_change_of_a_file_is_shown_and_made_with_permission(
+    tmp_path: Path, preset: str, verdict: str
+) -> None:
+    from llmock.scenarios import Match, Reply, ToolCall
+
+    agent = real(preset, tmp_path)
+    tool, key = _WRITES[preset]
+    path = tmp_path / "work" / "new.txt"
+    call = ToolCall(tool, {key: str(path), "content": "written\n"})
+    agent.api.add(Reply("", (call,), match=Match(tools=True)))
+    agent.api.reply("Alright then.", times=None)
+    heard = Heard(lambda _: Permission(verdict))
+    output = using(agent.adapter(permissions="ask"), lambda one: one.invoke(an_input(), heard))
+    assert output.content
+    [request] = heard.requests
+    assert (request.action, request.detail) == ("modify_file", "new.txt")
+    assert request.diff == "--- new.txt\n+++ new.txt\n@@ -0,0 +1 @@\n+written\n"
+    assert path.exists() == (verdict == "allowed")
+    assert not heard.refused

@@ -2,14 +2,15 @@
 
     acp_agent.py LOG [FLAG...] [STEP...]
 
-LOG takes one JSON object a line of what the agent was asked. Flags: `--load`, `--resume`,
-`--close` (what it can), `--dies` (when it is to take a session up), `--forgets` (no session of
-another process is known), `--login` (it wants one), `--images`, `--resources` (it takes),
-`--models`, `--modes`, `--banner`, `--flood`, `--silent`, `--version=N`. Steps are what it does at
-every prompt, such as `say:text`, `say@id:text`, `tool:kind:title`, `ask:kind:path` (or JSON as
-the tool's input), `read:path`, `write:path`, `err:line`, `stop:refusal`, `lost:STEP` (only in a
-session that was taken up; it ends the prompt's steps); `/` stands between the steps of one prompt
-and the next, `{n}` is how many prompts there were in this process.
+LOG takes one JSON object a line of what the agent was asked. Flags: `--load`, `--resume`, `--close`
+(what it can), `--dies` (when it is to take a session up), `--forgets` (no session of another
+process is known), `--login` (it wants one), `--images`, `--resources` (it takes), `--models`,
+`--modes`, `--banner`, `--flood`, `--silent`, `--version=N`. Steps are what it does at every prompt,
+such as `say:text`, `say@id:text`, `tool:kind:title`, `ask:kind:path` (or JSON as the tool's input),
+`permit:JSON` (a whole tool call, and the kinds of its `options`), `read:path`, `write:path`,
+`err:line`, `stop:refusal`, `leave:COMMAND` (asks and does not wait), `lost:STEP` (only in a session
+that was taken up; it ends the prompt's steps); `/` stands between the steps of one prompt and the
+next, `{n}` is how many prompts there were in this process.
 """
 
 from __future__ import annotations
@@ -195,10 +196,10 @@ class Agent:
             return {"field_meta": {"quota": {"token_count": count}}}
         elif name == "stop":
             return {"stop_reason": rest}
-        elif name in ("ask", "read", "write", "elicit", "terminal"):
+        elif name in ("ask", "permit", "read", "write", "elicit", "terminal"):
             await self._ask(session_id, name, rest)
         else:
-            await self._go_wrong(name, rest)
+            await self._go_wrong(session_id, name, rest)
         return None
 
     async def _ask(self, session_id: str, name: str, rest: str) -> None:
@@ -222,6 +223,17 @@ class Agent:
                     session_id=session_id, tool_call=tool, options=options
                 )
                 log(answer=came.outcome.option_id)
+            elif name == "permit":
+                asked = json.loads(rest)
+                options = [
+                    schema.PermissionOption(option_id=f"o-{kind}", name=kind, kind=kind)
+                    for kind in asked.pop("options", ["allow_always", "allow_once", "reject_once"])
+                ]
+                tool = schema.ToolCallUpdate.model_validate({"toolCallId": "p", **asked})
+                came = await self.client.request_permission(
+                    session_id=session_id, tool_call=tool, options=options
+                )
+                log(answer=getattr(came.outcome, "option_id", came.outcome.outcome))
             elif name == "read":
                 path, _, lines = rest.partition("#")
                 some = {"line": int(lines), "limit": 1} if lines else {}
@@ -244,7 +256,7 @@ class Agent:
         except acp.RequestError as error:
             log(refused=str(error))
 
-    async def _go_wrong(self, name: str, rest: str) -> None:
+    async def _go_wrong(self, session_id: str, name: str, rest: str) -> None:
         if name == "error":
             code, _, text = rest.partition(":")
             raise acp.RequestError(int(code), text)
@@ -256,6 +268,14 @@ class Agent:
             await asyncio.Event().wait()
         if name == "wait":
             await self.cancelled.wait()
+        if name == "leave":
+            asked = {"toolCallId": "l", "kind": "execute", "rawInput": {"command": rest}}
+            tool = schema.ToolCallUpdate.model_validate(asked)
+            yes = schema.PermissionOption(option_id="yes", name="yes", kind="allow_once")
+            self.left = asyncio.ensure_future(
+                self.client.request_permission(session_id=session_id, tool_call=tool, options=[yes])
+            )
+            await asyncio.sleep(0)
         if name == "child":
             sleeps = [sys.executable, "-c", "import time; time.sleep(600)"]
             child = await asyncio.create_subprocess_exec(*sleeps, start_new_session=True)

@@ -37,7 +37,7 @@ def do(word: str, read: dict[str, object]) -> None:
         time.sleep(LONG_S)
     else:
         content = Path(word).read_bytes()
-        sys.stdout.buffer.write(content.replace(b'"own"', json.dumps(read["uuid"]).encode()))
+        sys.stdout.buffer.write(content.replace(b'"own"', json.dumps(read.get("uuid")).encode()))
         sys.stdout.buffer.flush()
 
 
