@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import sys
@@ -13,12 +14,16 @@ import yaml
 from fasteners import InterProcessLock
 from product import (
     AgentError,
+    AgentOutput,
     AgentOverloaded,
     AgentProtocolError,
     AgentRefused,
     AgentUnavailable,
+    Answer,
     Heard,
     Ignoring,
+    Permission,
+    PermissionRequest,
     Redactor,
     recorder,
 )
@@ -567,6 +572,39 @@ def test_a_failure_is_raised_again_as_it_was(error: AgentError) -> None:
     assert isinstance(raised, AgentError)
     assert (type(raised), str(raised), raised.again) == (type(error), str(error), error.again)
     assert getattr(raised, "retry_after", None) == getattr(error, "retry_after", None)
+
+
+def test_what_an_agent_asks_for_is_asked_again(program: Program) -> None:
+    request = {"action": "deploy", "detail": "release 812"}
+    program.agent("dev", {"request": request, "say": "Deployed.", "denied": "So be it."})
+    program.scenario('scenario: S\nsteps: [{send: "@dev hi", expect: {replied: [dev]}}]', "plan")
+    assert program.run("run", "--record").code == 0
+    [call] = [one for one in lines(recording(program)) if one["type"] == "reply_started"]
+    asked = {**request, "tool": "scripted", "arguments": {"detail": "release 812"}}
+    assert call["output"]["permits"] == [{**asked, "verdict": "denied"}]
+    done = program.run("run", "--replay", "--json")
+    assert (done.code, causes(done)) == (0, [])
+
+
+def test_an_answer_after_another_decision_is_no_answer() -> None:
+    async def ask(verdict: str) -> list[PermissionRequest]:
+        async def decide(request: PermissionRequest) -> Permission:
+            asked.append(request)
+            return Permission(verdict)
+
+        asked: list[PermissionRequest] = []
+        heard = Heard(Redactor(), lambda _: None, on_permit=decide)
+        await recorder.ask_again(record, "dev", heard)
+        return asked
+
+    request = PermissionRequest(action="deploy", detail="release 812", arguments={"n": 812})
+    heard = Heard(Redactor(), lambda _: None)
+    heard.permits.append((request, Permission("allowed")))
+    answer = Answer(AgentOutput(content="Deployed."), declined=False)
+    record = json.loads(json.dumps(recorder.output(answer, heard)))
+    assert asyncio.run(ask("allowed")) == [request]
+    with pytest.raises(AgentUnavailable, match="`allowed`, but now deploy is denied"):
+        asyncio.run(ask("denied"))
 
 
 def test_what_varies_in_a_prompt_is_declared(program: Program) -> None:

@@ -175,6 +175,8 @@ def _check(record: Mapping[str, Any]) -> None:
             raise ValueError(f"`{name}` is missing")
     restore(record)
     heard = Heard(Redactor(), lambda _: None)
+    for key in ("output", "failure"):
+        recorder.list_permits(record.get(key, {}))
     if "output" in record:
         recorder.answered(record["output"], heard)
     if "failure" in record:

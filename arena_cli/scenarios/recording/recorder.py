@@ -27,6 +27,7 @@ from arena_cli.protocol import (
     AgentInput,
     AgentOutput,
     Attachment,
+    PermissionRequest,
     RefusedAction,
     StructuredContent,
     TextDelta,
@@ -48,6 +49,7 @@ DEADLINE = "deadline"
 _NOTED = ("scripted", "model", "input_counted", "prompt_cut", FALLBACK)
 _BYTES = "data_base64"
 _REFUSED = "refused_actions"
+_PERMITS = "permits"
 _WORDS = ("what", "came", "mend")
 _FAILURES: dict[str, type[AgentError]] = {
     one.__name__: one
@@ -75,7 +77,8 @@ def output(answer: Answer, heard: Heard) -> dict[str, Any]:
         fields["attachments"] = [_attachment(item) for item in agent_output.attachments]
     if agent_output.usage is not None:
         fields["usage"] = _usage(agent_output.usage)
-    return {**fields, **_refused(heard), **_noted({**heard.notes, **agent_output.metadata})}
+    asked = {**_refused(heard), **_permits(heard)}
+    return {**fields, **asked, **_noted({**heard.notes, **agent_output.metadata})}
 
 
 def failure(error: AgentError | None, heard: Heard) -> dict[str, Any]:
@@ -99,12 +102,46 @@ def failure(error: AgentError | None, heard: Heard) -> dict[str, Any]:
         fields["partial"] = partial
     if heard.usage is not None:
         fields["usage"] = _usage(heard.usage)
-    return {**fields, **_refused(heard), **_noted(heard.notes)}
+    return {**fields, **_refused(heard), **_permits(heard), **_noted(heard.notes)}
 
 
 def _refused(heard: Heard) -> dict[str, Any]:
     actions = [action.model_dump(exclude_defaults=True) for action in heard.refused]
     return {_REFUSED: actions} if actions else {}
+
+
+def _permits(heard: Heard) -> dict[str, Any]:
+    """Return the requests for permission, each with its verdict."""
+    permits = [
+        {**request.model_dump(mode="json", exclude_defaults=True), "verdict": permission.verdict}
+        for request, permission in heard.permits
+    ]
+    return {_PERMITS: permits} if permits else {}
+
+
+def list_permits(record: Mapping[str, Any]) -> list[tuple[PermissionRequest, str]]:
+    """Return the requests for permission in a record, each with its verdict."""
+    return [
+        (PermissionRequest.model_validate(item), str(item["verdict"]))
+        for item in record.get(_PERMITS, ())
+    ]
+
+
+async def ask_again(record: Mapping[str, Any], agent_id: str, heard: Heard) -> None:
+    """Ask for what the agent asked for in a record; what it answered depends on the decisions.
+
+    Raises AgentUnavailable if one is another than in the record.
+    """
+    for request, recorded in list_permits(record):
+        verdict = (await heard.permit(request)).verdict
+        if verdict != recorded:
+            raise AgentUnavailable(
+                agent_id,
+                f"its recording goes on from `{recorded}`, but now {request.action} is {verdict}",
+                asked=request.detail,
+                mend="correct `approvals`, or record it again with --record",
+                again=False,
+            )
 
 
 def _noted(notes: Mapping[str, Any]) -> dict[str, Any]:
@@ -522,6 +559,8 @@ class TapeMiddleware:
         """Answer a call from its record, else call the agent itself and record it."""
         tape, member, heard = self._tape, request.member, request.heard
         call = tape.opened(member, request.input, self._session, is_judge=self._is_judge)
+        for record in call.came.values():
+            await ask_again(record, member.id, heard)
         if OUTPUT in call.came:
             return answered(call.came[OUTPUT], heard)
         if FAILURE in call.came:
