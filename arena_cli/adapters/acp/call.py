@@ -277,7 +277,9 @@ class _PromptCall:
             output = output.model_copy(update={"content": permission_requests.WAITS_TEXT})
         if turn.refused and not output.content:
             problem = f"it stopped because a permission was denied: {turn.refused[-1]}"
-            mend = f"see `{turn.refused[-1].by}` in its profile"
+            mend = "see `permissions` in its profile"
+            if turn.refused[-1].by == permission_requests.REFUSED_BY:
+                mend = "see `approvals` in its profile"
             raise self.error(AgentProtocolError, problem, mend, **output.metadata)
         notes = {**self._link.wire.notes(), **output.metadata}
         return output.model_copy(update={"metadata": notes})
