@@ -240,6 +240,7 @@ from arena_cli.session import (
     archive,
     doctor,
     end_of_life,
+    lanes,
     notes,
     preview,
     session,
@@ -283,7 +284,7 @@ from arena_cli.transcript.events import (
 from arena_cli.transcript.log import Log, TranscriptLost
 from arena_cli.transcript.reader import WORTH_BYTES, cache_path, read_lines, tail
 from arena_cli.transcript.state import Counts, Fold
-from arena_cli.util import files, language, process_signals, user_pattern
+from arena_cli.util import files, language, process_signals, tickets, user_pattern
 from arena_cli.util import text as util_text
 from arena_cli.util.clock import HastyClock, SystemClock
 from arena_cli.util.language import choose_language, translate_message
@@ -337,6 +338,7 @@ from arena_cli.workspace.models import (
     FailureRules,
     FileShape,
     Human,
+    Lanes,
     Language,
     Member,
     ModelFacts,

@@ -17,7 +17,7 @@ import pytest
 from forked import Forked, close, needs_fork
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from product import archive, end_of_life
+from product import archive, end_of_life, tickets
 from product import session_store as store
 from program import Program, until
 
@@ -166,7 +166,7 @@ def test_a_process_that_waits_for_a_session_that_goes_is_told(program: Program) 
     program.real = True
     lock = store.acquire(session(program), "x", wait_s=0, on_wait=lambda: None)
     with program.start("send", "-q", "-s", "会话.1", "hi") as waiting:
-        until(lambda: store.has_queue(lock.path))
+        until(lambda: tickets.has_queue(lock.path))
         session(program).rename(session(program, "gone"))
         lock.release()
         done = program.finish(waiting)

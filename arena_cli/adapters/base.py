@@ -22,6 +22,7 @@ from arena_cli.workspace.agents import AdapterKinds
 from arena_cli.workspace.models import (
     AgentProfile,
     Durability,
+    Lanes,
     Language,
     Member,
     ModelFacts,
@@ -245,12 +246,12 @@ class SessionConfig:
 
     `profiles` are all agents of the workspace; their secrets are redacted in every session.
     `models` are the settings of models in `arena.yaml`, by name. `summarizer`, `extractor` and
-    `memory_judge` are the agents that `memory` names. Without `shared_notes` the notes of the
-    workspace are neither read nor written. Unless it `connects`, no agent and no embedding server
-    is called. It `takes_requests` if people may pause, steer or decide from another process.
-    `on_problem` is called for notes that cannot be read, and for other problems of the
-    memory, `on_progress` with the number of notes that were read, and of all of them, if that takes
-    long.
+    `memory_judge` are the agents that `memory` names. `lanes` bound the replies of all processes
+    that run at once. Without `shared_notes` the notes of the workspace are neither read nor
+    written. Unless it `connects`, no agent and no embedding server is called. It `takes_requests`
+    if people may pause, steer or decide from another process. `on_problem` is called for notes that
+    cannot be read, and for other problems of the memory, `on_progress` with the number of notes
+    that were read, and of all of them, if that takes long.
     """
 
     workspace: Path
@@ -264,6 +265,7 @@ class SessionConfig:
     adapter_type: Callable[[str], type[Adapter]] = adapter_type
     models: Mapping[str, ModelFacts] = field(default_factory=dict)
     memory: WorkspaceMemory = field(default_factory=WorkspaceMemory)
+    lanes: Lanes = field(default_factory=Lanes)
     summarizer: Member | None = None
     extractor: Member | None = None
     memory_judge: Member | None = None

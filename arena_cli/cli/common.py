@@ -258,6 +258,7 @@ def make_config(loaded: Workspace, *, wait_s: float, connects: bool = False) -> 
         wait_s=wait_s,
         models=loaded.file.models,
         memory=loaded.file.memory,
+        lanes=loaded.file.lanes,
         summarizer=loaded.summarizer,
         extractor=loaded.extractor,
         memory_judge=loaded.memory_judge,

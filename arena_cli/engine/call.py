@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from threading import ThreadError
 from typing import Any, NamedTuple
 
 from arena_cli.adapters.runtime import Answer, Heard
@@ -30,10 +31,12 @@ from arena_cli.protocol import AgentInput, AgentOutput, Message, ShownMessage, S
 from arena_cli.transcript.events import ReplyFinished, ReplyStarted, ReplyStatus, StatusReported
 from arena_cli.transcript.log import Stamp
 from arena_cli.transcript.state import FITS
+from arena_cli.util import tickets
 from arena_cli.util.clock import format_timestamp
+from arena_cli.util.tickets import Ticket
 from arena_cli.workspace import visible_text
 from arena_cli.workspace.mentions import Roster, parse_mentions, resolve_mentions
-from arena_cli.workspace.models import Member, Team
+from arena_cli.workspace.models import Language, Member, Team
 
 PLACEHOLDERS = (
     *("(no content)", "(no response)", "(empty response)", "(empty message)", "(empty reply)"),
@@ -168,6 +171,8 @@ def resolve_calls(
     )
 
 
+_PLACE_POLL_S = 0.05
+
 LONGEST_WAIT_S = 30.0
 _MOST_DOUBLED = 64
 LONGEST_RETRY_AFTER_S = 60.0
@@ -217,18 +222,23 @@ def announce(planned: Planned, room: Room) -> None:
 async def run(planned: Planned, room: Room) -> None:
     """Call an agent whose first attempt is announced, and write how it ended.
 
-    If cancelled, it writes `cancelled` and raises, unless a person cancelled this reply; otherwise
-    it only raises DiskRefused.
+    If the workspace bounds the replies that run at once, it waits for its place, outside of its
+    deadline, and keeps it for all attempts. If cancelled, it writes `cancelled` and raises, unless
+    a person cancelled this reply; otherwise it only raises DiskRefused.
     """
     running = room.control.running
     running[planned.agent] = asyncio.current_task()
     try:
-        await _run(planned, room)
+        if room.draw_place is None:
+            await _run(planned, room)
+        else:
+            with room.draw_place(planned.agent) as place:
+                await _run(planned, room, place)
     finally:
         del running[planned.agent]
 
 
-async def _run(planned: Planned, room: Room) -> None:
+async def _run(planned: Planned, room: Room, place: Ticket | None = None) -> None:
     began = room.clock.monotonic()
     heard = Heard(
         room.runtime.redactor,
@@ -236,6 +246,8 @@ async def _run(planned: Planned, room: Room) -> None:
         on_text=partial(room.on_text, planned.agent) if room.on_text else None,
     )
     try:
+        if place is not None and await _wait_for(place, planned, room):
+            began = room.clock.monotonic()
         ending = await _attempts(planned, room, heard, began)
     except asyncio.CancelledError:
         cancelled = _Ending("cancelled", metadata=heard.metadata(failed=True))
@@ -247,6 +259,33 @@ async def _run(planned: Planned, room: Room) -> None:
             return
         raise
     _finish(planned, room, heard, began, ending)
+
+
+async def _wait_for(place: Ticket, planned: Planned, room: Room) -> bool:
+    """Wait until a place is reached, and report each change; return True if it waited."""
+    reported = 0
+    while position := _find_position(place):
+        if position != reported:
+            detail = _describe_place(place.path.name, position, room.language)
+            _report(StatusEvent(status="waiting", detail=detail), planned, room)
+            reported = position
+        await asyncio.sleep(_PLACE_POLL_S)
+    if reported:
+        _report(StatusEvent(status="generating"), planned, room)
+    return reported > 0
+
+
+def _find_position(place: Ticket) -> int:
+    try:
+        return place.find_position()
+    except (OSError, ThreadError) as error:
+        raise tickets.refused(place.path.parent, error) from error
+
+
+def _describe_place(lane: str, position: int, language: Language) -> str:
+    if language == "zh":
+        return f"通道 {lane} 第 {position} 位"
+    return f"place {position} in lane {lane}"
 
 
 async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) -> _Ending:

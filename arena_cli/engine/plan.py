@@ -27,6 +27,7 @@ from arena_cli.transcript.events import Phase
 from arena_cli.transcript.log import Journal
 from arena_cli.transcript.state import Fold
 from arena_cli.util.clock import Clock
+from arena_cli.util.tickets import Ticket
 from arena_cli.workspace.mentions import Roster
 from arena_cli.workspace.models import AgentProfile, Language, Member, Team
 
@@ -135,7 +136,9 @@ class Room(NamedTuple):
 
     `keep` stores the attachments of a message id. `on_text` receives an agent's id and the end of
     its text so far. `summarizer`, `extractor` and `memory_judge` are agents that work for the
-    team's memory. `inbox` has the requests of people; `control` carries them out.
+    team's memory. `inbox` has the requests of people; `control` carries them out. `draw_place`
+    returns an agent's place in the lane that bounds the replies of all processes, if there is a
+    bound; it raises DiskRefused.
     """
 
     scene: Scene
@@ -151,6 +154,7 @@ class Room(NamedTuple):
     extractor: Member | None = None
     memory_judge: Member | None = None
     inbox: Inbox | None = None
+    draw_place: Callable[[str], Ticket] | None = None
 
 
 def record_own_session(

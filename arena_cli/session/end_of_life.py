@@ -28,13 +28,14 @@ from arena_cli.notes.model import Note
 from arena_cli.notes.store import Folder, NoSuchNote
 from arena_cli.session import archive, note_index, store
 from arena_cli.session.session import own_notes, shared_notes
-from arena_cli.session.store import Lock, Stored
+from arena_cli.session.store import Stored
 from arena_cli.transcript import log, queries, reader
 from arena_cli.transcript.events import Recovered, SessionEvent
 from arena_cli.transcript.log import Journal, Log
 from arena_cli.transcript.state import Fold
 from arena_cli.util import files
 from arena_cli.util.text import FILESYSTEM_NAME_BYTES, escape_line, measure_name
+from arena_cli.util.tickets import Lock
 
 _CHECKED = ".checked"  # the day on which old sessions were looked for
 _RENAMING = ".renaming.json"  # the names of a session that is being renamed

@@ -42,6 +42,7 @@ from arena_cli.transcript.events import (
 from arena_cli.transcript.log import Journal, Log
 from arena_cli.transcript.reader import Problem
 from arena_cli.util.redaction import Redactor
+from arena_cli.util.tickets import Ticket
 from arena_cli.workspace import agents, mentions
 from arena_cli.workspace.models import (
     AgentProfile,
@@ -214,12 +215,22 @@ class Session:
             extractor=config.extractor,
             memory_judge=config.memory_judge,
             inbox=Inbox(self.folder) if config.takes_requests else None,
+            draw_place=self._lane(),
         )
         self._engine = Engine(room)
         self._tell_who_talks()
         if repair:
             self.journal.write(Recovered, **repair._asdict())
         self._finish_acts(recollection)
+
+    def _lane(self) -> Callable[[str], Ticket] | None:
+        """Return how replies draw a place in the lane of people's messages, if it has a bound.
+
+        A replay calls nobody, and waits for nobody.
+        """
+        if self._config.lanes.main is None or not self._config.connects:
+            return None
+        return partial(store.draw_place, self._config, "main", self.name)
 
     def _finish_acts(self, recollection: Recollection) -> None:
         """Finish the changes of notes that a crash interrupted, in both folders."""

@@ -1,9 +1,6 @@
 """Find, name and lock the sessions of a workspace, and read which notes were approved.
 
-One process at a time has a session, first come first served. A process that waits draws a ticket: a
-file next to the lock with the next number, which the process keeps locked. The lock belongs to the
-lowest ticket. The operating system frees the tickets of a process that ended; the next process that
-finds such a ticket removes it.
+One process at a time has a session, first come first served (`tickets`).
 """
 
 from __future__ import annotations
@@ -11,20 +8,20 @@ from __future__ import annotations
 import contextlib
 import difflib
 import hashlib
+import json
 import os
 import re
 import sys
 import time
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from threading import ThreadError
 from typing import NamedTuple
 
-from fasteners import InterProcessLock
-
 from arena_cli import errors
 from arena_cli.adapters import base
+from arena_cli.adapters.base import SessionConfig
 from arena_cli.adapters.process import cleanup
 from arena_cli.adapters.process.cleanup import Stray
 from arena_cli.errors import SessionBusy, UsageError
@@ -33,127 +30,13 @@ from arena_cli.notes.staging import NOTHING, ReadTrail
 from arena_cli.notes.store import Folder
 from arena_cli.transcript import events, queries, reader
 from arena_cli.transcript.events import NoteEvent, SessionEvent
-from arena_cli.util import files, text
-from arena_cli.util.clock import Clock
+from arena_cli.util import files, text, tickets
+from arena_cli.util.clock import Clock, format_timestamp
 from arena_cli.util.text import escape_line
+from arena_cli.util.tickets import Lock, Ticket
 from arena_cli.workspace import agents
+from arena_cli.workspace.models import LaneName
 from arena_cli.workspace.workspace import Workspace
-
-_NUMBER = re.compile(r"[0-9]{6,}")
-
-_held: set[Path] = set()
-
-
-class Lock:
-    """A lock file in a session's folder, until `release`."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._lock = InterProcessLock(path)
-
-    def try_acquire(self) -> bool:
-        """Acquire the lock if it is free. Raises OSError or ThreadError if that check fails."""
-        if self.path in _held:
-            return False
-        # Whoever locks opens the path itself, through links and for everybody to read.
-        files.make_file(self.path, below=self.path.parents[2])
-        if self._lock.acquire(blocking=False):
-            _held.add(self.path)
-            return True
-        if self._lock.lockfile is not None:
-            self._lock.lockfile.close()
-        return False
-
-    def is_current(self) -> bool:
-        """Return True if the file that it holds is the one at its path."""
-        assert self._lock.lockfile is not None
-        try:
-            state = self.path.stat()
-        except FileNotFoundError:
-            return False
-        return os.path.samestat(state, os.fstat(self._lock.lockfile.fileno()))
-
-    def release(self) -> None:
-        """Release the lock."""
-        _held.discard(self.path)
-        self._lock.release()
-
-    def remove(self) -> None:
-        """Remove the file and release it."""
-        if sys.platform != "win32":  # so that nobody locks the file and then loses it
-            self.path.unlink(missing_ok=True)
-            self.release()
-            return
-        self.release()
-        with contextlib.suppress(OSError):  # another process looks at it, and removes it
-            self.path.unlink()
-
-
-class Ticket:
-    """A place in the queue for a lock."""
-
-    def __init__(self, path: Path, number: int) -> None:
-        self._path = path
-        self._number = number
-
-    def is_next(self) -> bool:
-        """Return True if no process that came earlier waits."""
-        earlier = (number for number in _read_numbers(self._path) if number < self._number)
-        return not any(_is_live(_ticket(self._path, number)) for number in earlier)
-
-
-@contextlib.contextmanager
-def draw_ticket(path: Path) -> Iterator[Ticket]:
-    """Hold the last place in the queue for the lock at a path. Raises OSError or ThreadError."""
-    while True:
-        number = max(_read_numbers(path), default=0) + 1
-        file = _ticket(path, number)
-        try:
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
-            os.close(files.open_file(file, flags, below=path.parents[2]))
-        except FileExistsError:
-            continue
-        lock = Lock(file)
-        if lock.try_acquire():
-            if lock.is_current():
-                break
-            lock.release()
-    try:
-        yield Ticket(path, number)
-    finally:
-        lock.remove()
-
-
-def has_queue(path: Path) -> bool:
-    """Return True if a process waits for the lock at a path."""
-    return any(_is_live(_ticket(path, number)) for number in _read_numbers(path))
-
-
-def _ticket(path: Path, number: int) -> Path:
-    return path.with_name(f"{path.name}.{number:06}")
-
-
-def _read_numbers(path: Path) -> list[int]:
-    """Return the numbers of the tickets for the lock at a path, the lowest first."""
-    start = f"{path.name}."
-    endings = [
-        name.removeprefix(start)
-        for name in os.listdir(path.parent)  # noqa: PTH208 - many names, of which few need a Path
-        if name.startswith(start)
-    ]
-    return sorted(int(ending) for ending in endings if _NUMBER.fullmatch(ending))
-
-
-def _is_live(ticket: Path) -> bool:
-    """Return True if the process of a ticket waits; remove the ticket of one that ended."""
-    lock = Lock(ticket)
-    if not ticket.exists():
-        return False
-    if not lock.try_acquire():
-        return True
-    lock.remove()
-    return False
-
 
 LONGEST = 64
 RESERVED = frozenset({"knowledge"})
@@ -463,18 +346,42 @@ def _acquire_in_turn(lock: Lock, wait_s: float, on_wait: Callable[[], None]) -> 
 
     Return True if it is held. Those that wait get it in the order in which they arrived.
     """
-    if not has_queue(lock.path) and lock.try_acquire():
+    if not tickets.has_queue(lock.path) and lock.try_acquire():
         return True
     if wait_s <= 0:
         return False
-    with draw_ticket(lock.path) as ticket:
+    with tickets.draw_ticket(lock.path) as ticket:
         on_wait()
         end = time.monotonic() + wait_s
         while time.monotonic() < end:
             time.sleep(_POLL_S)
-            if ticket.is_next() and lock.try_acquire():
+            if not ticket.find_position() and lock.try_acquire():
                 return True
     return False
+
+
+LANES = ".lanes"
+
+
+def lane_path(workspace: Path, lane: LaneName) -> Path:
+    """Return the path that the tickets of a lane are next to."""
+    return sessions_folder(workspace) / LANES / lane
+
+
+def draw_place(config: SessionConfig, lane: LaneName, session: str, agent: str) -> Ticket:
+    """Return the last place in a lane that has a bound. Raises DiskRefused."""
+    path = lane_path(config.workspace, lane)
+    since = format_timestamp(config.clock.now())
+    owner = {"session": session, "agent": agent, "pid": os.getpid(), "since": since}
+    try:
+        files.make_own_folder(path.parent, below=config.workspace)
+        return tickets.draw_ticket(
+            path,
+            bound=config.lanes.find_bound(lane) or 1,
+            owner=json.dumps(owner, ensure_ascii=False).encode(),
+        )
+    except (OSError, ThreadError) as error:
+        raise tickets.refused(path.parent, error) from error
 
 
 HISTORY = "history.jsonl"

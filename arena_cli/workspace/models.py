@@ -341,10 +341,32 @@ class Retention(FileShape):
     archive_after_days: int | None = Field(default=None, ge=1)
 
 
+LaneName = Literal["main", "nested", "parallel", "subagent", "planner"]
+
+
+def _bound() -> Any:
+    return Field(default=None, ge=1)
+
+
+class Lanes(FileShape):
+    """The number of replies that run at once in the workspace, by cause; None: no bound."""
+
+    main: int | None = _bound()
+    nested: int | None = _bound()
+    parallel: int | None = _bound()
+    subagent: int | None = _bound()
+    planner: int | None = _bound()
+
+    def find_bound(self, lane: LaneName) -> int | None:
+        """Return the bound of a lane; None if it has none."""
+        bounds: dict[str, int | None] = dict(self)
+        return bounds[lane]
+
+
 class WorkspaceFile(FileShape):
     """`arena.yaml`. `models` go by their names."""
 
-    not_built: ClassVar[frozenset[str]] = _LATER | {"lanes", "limits", "mcp"}
+    not_built: ClassVar[frozenset[str]] = _LATER | {"limits", "mcp"}
 
     team: str | None = None
     durability: Durability | None = None
@@ -353,6 +375,7 @@ class WorkspaceFile(FileShape):
     memory: WorkspaceMemory = Field(default_factory=WorkspaceMemory)
     models: dict[str, ModelFacts] = {}
     retention: Retention = Field(default_factory=Retention)
+    lanes: Lanes = Field(default_factory=Lanes)
     defaults: dict[str, Any] = {}
 
 

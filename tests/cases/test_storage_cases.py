@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from fasteners import InterProcessLock
 from product import session_store as store
+from product import tickets
 from program import Program, until
 
 ECHO = {"say": "heard: ${message}"}
@@ -164,7 +165,7 @@ def test_c37_a_sender_does_not_overtake_those_that_wait(program: Program) -> Non
     program.real = True
     folder = program.folder / "sessions" / "s"
     folder.mkdir(parents=True)
-    with store.draw_ticket(folder / store.NAME):
+    with tickets.draw_ticket(folder / store.NAME):
         refused = program.run("send", "-s", "s", "hello", "--wait", "0")
         assert (refused.code, refused.stdout) == (5, "")
         second = program.start("send", "-s", "s", "second")
