@@ -7,7 +7,7 @@ Deadline, retry, redaction and transcript are handled once, outside (`runtime`, 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -249,9 +249,10 @@ class SessionConfig:
     `memory_judge` are the agents that `memory` names. `lanes` bound the replies of all processes
     that run at once. Without `shared_notes` the notes of the workspace are neither read nor
     written. Unless it `connects`, no agent and no embedding server is called. It `takes_requests`
-    if people may pause, steer or decide from another process. `on_problem` is called for notes that
-    cannot be read, and for other problems of the memory, `on_progress` with the number of notes
-    that were read, and of all of them, if that takes long.
+    if people may pause, steer or decide from another process. `ask_person` asks for approval at a terminal
+    (`engine.approvals.AskPerson`). `on_problem` is called for notes that cannot be read, and for
+    other problems of the memory, `on_progress` with the number of notes that were read, and of all
+    of them, if that takes long.
     """
 
     workspace: Path
@@ -272,6 +273,7 @@ class SessionConfig:
     shared_notes: bool = True
     connects: bool = True
     takes_requests: bool = True
+    ask_person: Callable[[Any], Awaitable[Any]] | None = None
     on_problem: Callable[[Fault], None] = lambda _: None
     on_progress: Callable[[int, int], None] = lambda _, __: None
 

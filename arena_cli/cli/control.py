@@ -74,9 +74,9 @@ def pause(
 ) -> None:
     """Pause a chain once its running replies have ended, or one agent for the session."""
     if agent is None:
-        _send(context, session, wait, by, act="pause")
+        send_request(context, session, wait, by, act="pause")
     else:
-        _send(context, session, wait, by, act="agent_state", agent=agent, state="paused")
+        send_request(context, session, wait, by, act="agent_state", agent=agent, state="paused")
 
 
 def cancel(
@@ -87,7 +87,7 @@ def cancel(
     wait: Wait = 60,
 ) -> None:
     """End a chain and its running replies at once, or only the running reply of one agent."""
-    _send(context, session, wait, by, act="cancel", agent=agent)
+    send_request(context, session, wait, by, act="cancel", agent=agent)
 
 
 def steer(
@@ -102,22 +102,22 @@ def steer(
 ) -> None:
     """Send a message that joins a running or paused chain at its next turn."""
     text = common.read_message(message, None)
-    _send(context, session, wait, by, act="steer", text=text, now=now)
+    send_request(context, session, wait, by, act="steer", text=text, now=now)
 
 
 def terminate(
     context: typer.Context, session: TheSession, agent: TheAgent, by: By = None, wait: Wait = 60
 ) -> None:
     """Take an agent out of a session for good; its running reply ends."""
-    _send(context, session, wait, by, act="agent_state", agent=agent, state="terminated")
+    send_request(context, session, wait, by, act="agent_state", agent=agent, state="terminated")
 
 
 def resume_agent(context: typer.Context, session: str | None, agent: str, wait: float) -> None:
     """Let a paused agent take part again."""
-    _send(context, session, wait, None, act="agent_state", agent=agent, state="running")
+    send_request(context, session, wait, None, act="agent_state", agent=agent, state="running")
 
 
-def _send(
+def send_request(
     context: typer.Context,
     session: str | None,
     wait: float,
@@ -126,6 +126,7 @@ def _send(
     agent: str | None = None,
     **fields: object,
 ) -> None:
+    """Have a person's request carried out, and print what was done. Raises ArenaError."""
     loaded = common.load_workspace(context)
     stored = common.find_session(context, session)
     team = common.find_team(loaded, stored)

@@ -30,6 +30,10 @@ _COMMANDS = {
     "steer": ("arena_cli.cli.control", "steer", ""),
     "terminate": ("arena_cli.cli.control", "terminate", ""),
     "status": ("arena_cli.cli.status", "status", ""),
+    "approvals": ("arena_cli.cli.approvals", "approvals", ""),
+    "approve": ("arena_cli.cli.approvals", "approve", ""),
+    "reject": ("arena_cli.cli.approvals", "reject", ""),
+    "choose": ("arena_cli.cli.approvals", "choose", ""),
     "run": ("arena_cli.cli.run", "run", "RunCommand"),
     "promote": ("arena_cli.cli.promote", "promote", ""),
     "show": ("arena_cli.cli.sessions", "show", "ShowCommand"),
@@ -49,7 +53,10 @@ _COMMANDS = {
 _SECTIONS = {
     "Set up": ("init", "agents", "teams", "trust", "doctor"),
     "Converse": ("send", "resume", "show", "sessions", "export", "usage"),
-    "Control": ("status", "pause", "cancel", "steer", "terminate"),
+    "Control": (
+        *("status", "approvals", "approve", "reject", "choose"),
+        *("pause", "cancel", "steer", "terminate"),
+    ),
     "Test": ("run", "promote", "diff"),
     "Remember": ("knowledge", "context"),
     "Files": ("schema", "path"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ import typer
 
 from arena_cli import errors
 from arena_cli.adapters.base import SessionConfig
-from arena_cli.cli import command_line, common, trust
+from arena_cli.cli import command_line, common, pauses, trust
 from arena_cli.cli.streams import Printer
 from arena_cli.errors import UsageError
 from arena_cli.reports.lines import INDENT, Words, unresolved, user_words
@@ -30,8 +31,6 @@ from arena_cli.workspace.models import Member, Team
 
 if TYPE_CHECKING:
     from arena_cli.session.store import Stored
-    from arena_cli.transcript.control_events import ChainPaused
-    from arena_cli.transcript.events import ChainFinished
     from arena_cli.workspace.models import AgentProfile
     from arena_cli.workspace.workspace import Workspace
 
@@ -243,7 +242,7 @@ def send(
         sent = _with_audit(config, members, sent, audited)
         chain = opened.last(opened.send(sent))
         finished = common.run(chain, hint=_resume_hint(opened.name))
-    _exit(finished)
+    pauses.exit_by(finished, opened.name, opened.journal.fold)
 
 
 def resume(
@@ -278,7 +277,7 @@ def resume(
     if finished is None:
         common.warn(f"session {stored.name}: no chain was cut short, there is nothing to resume")
         return
-    _exit(finished)
+    pauses.exit_by(finished, stored.name, opened.journal.fold)
 
 
 def _report_unknown(
@@ -396,6 +395,7 @@ def _opened(
     """
     avatars = {member.id: member.profile.avatar for member in members.members}
     printer = Printer(as_json=as_json, quiet=quiet, avatars=avatars, live=True)
+    config = replace(config, ask_person=pauses.find_asker(printer))
     wait = f"{config.wait_s:g} s"
     with (
         contextlib.closing(printer),
@@ -415,15 +415,6 @@ def _opened(
 
 def _resume_hint(name: str) -> str:
     return f"Every completed reply is kept; `arena resume {name}` continues."
-
-
-def _exit(last: ChainFinished | ChainPaused) -> None:
-    """Exit with the code of a chain's end or pause."""
-    if last.type == "chain_paused":
-        raise typer.Exit(errors.EXIT_PAUSED)
-    codes = {"failed": errors.EXIT_FAILED, "cancelled": errors.EXIT_INTERRUPTED}
-    if last.end in codes:
-        raise typer.Exit(codes[last.end])
 
 
 def print_preview(

@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
@@ -254,6 +254,17 @@ class Screen:
         else:
             self._out.write("".join([f"{line.text}\n" for line in lines]))
 
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """Remove the live display for as long as the context lasts."""
+        is_live = self._ticker is not None
+        self.close()
+        try:
+            yield
+        finally:
+            if is_live and self._terminal:
+                self._ticker = _terminal_module().Ticker(self._terminal.tick)
+
     def close(self) -> None:
         """End the live display."""
         if self._ticker:
@@ -286,6 +297,7 @@ class Printer:
         self._as_json = as_json
         self._screen: Screen | None = None
         self._began = False
+        self._held: list[Event] | None = None
         if as_json:
             speak_utf8()
         elif not quiet:
@@ -300,9 +312,31 @@ class Printer:
         """Print one event, which is already on disk."""
         if self._as_json:
             self.out.write(escape_json(events.encode_line(event).decode("utf-8")))
+        elif self._held is not None:
+            self._held.append(event)
         elif self._screen:
             self._began = True
             self._screen.show(self._timeline.drawn(event), event)
+
+    @property
+    def is_shown(self) -> bool:
+        """True if it prints a timeline."""
+        return self._screen is not None
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keep events back, and the live display away, for as long as the context lasts."""
+        if self._screen is None:
+            yield
+            return
+        self._held = []
+        try:
+            with self._screen.pause():
+                yield
+        finally:
+            events, self._held = self._held, None
+            for event in events:
+                self.event(event)
 
     def goes_on(self, fold: Fold) -> None:
         """Print which session this is, unless its events were just printed."""

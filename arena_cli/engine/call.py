@@ -27,7 +27,16 @@ from arena_cli.errors import (
     AgentUnavailable,
     DiskRefused,
 )
-from arena_cli.protocol import AgentInput, AgentOutput, Message, ShownMessage, StatusEvent, Usage
+from arena_cli.protocol import (
+    AgentInput,
+    AgentOutput,
+    Message,
+    Permission,
+    PermissionRequest,
+    ShownMessage,
+    StatusEvent,
+    Usage,
+)
 from arena_cli.transcript.events import ReplyFinished, ReplyStarted, ReplyStatus, StatusReported
 from arena_cli.transcript.log import Stamp
 from arena_cli.transcript.state import FITS
@@ -295,11 +304,12 @@ async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) ->
     limit = plan.limit_s(planned.member, room.scene.team)
     ends_at = began + limit
     while True:
-        seconds_left = ends_at - room.clock.monotonic()
+        seconds_left = ends_at + planned.waited_s - room.clock.monotonic()
         try:
             answer = await _attempt(planned, planned.member, room, heard, seconds_left)
         except AgentError as error:
-            if not await _may_try_again(error, planned, planned.member, room, ends_at):
+            last = ends_at + planned.waited_s
+            if not await _may_try_again(error, planned, planned.member, room, last):
                 status: ReplyStatus = "timeout" if isinstance(error, AgentTimeout) else "error"
                 return _Ending(
                     status,
@@ -380,7 +390,8 @@ async def _attempt(
             update={"call": call, "deadline_s": round(limit, 3)}
         )
     try:
-        async with asyncio.timeout(limit):
+        async with asyncio.timeout(limit) as timeout:
+            heard.on_permit = _Asking(planned, room, heard, timeout).permit
             answer = await room.runtime.invoke(member, agent_input, heard)
     except TimeoutError as error:
         raise AgentTimeout(
@@ -390,6 +401,46 @@ async def _attempt(
             mend="raise its timeout_s, or the team's turn_timeout_s, if it needs longer",
         ) from error
     return _read_silence(answer, member, room, heard)
+
+
+class _Asking:
+    """The permissions of an attempt, whose deadline stands still while a person is asked."""
+
+    def __init__(
+        self, planned: Planned, room: Room, heard: Heard, timeout: asyncio.Timeout
+    ) -> None:
+        self._planned, self._room, self._heard = planned, room, heard
+        self._timeout = timeout
+        self._count = 0
+        self._began = 0.0
+        self._ends_at: float | None = None
+
+    async def permit(self, act: PermissionRequest) -> Permission:
+        """Return whether the agent may do this."""
+        approvals = self._room.control.get(self._room).approvals
+        self._stop()
+        try:
+            return await approvals.permit(self._planned, self._heard, act)
+        finally:
+            self._go_on()
+
+    def _stop(self) -> None:
+        self._count += 1
+        if self._count == 1:
+            self._began = asyncio.get_running_loop().time()
+            self._ends_at = self._timeout.when()
+            self._reschedule(None)
+
+    def _go_on(self) -> None:
+        self._count -= 1
+        if self._count == 0 and self._ends_at is not None:
+            waited_s = asyncio.get_running_loop().time() - self._began
+            self._planned.waited_s += waited_s
+            self._reschedule(self._ends_at + waited_s)
+
+    def _reschedule(self, when: float | None) -> None:
+        with contextlib.suppress(RuntimeError):  # the attempt is over
+            self._timeout.reschedule(when)
 
 
 def _read_silence(answer: Answer, member: Member, room: Room, heard: Heard) -> Answer:

@@ -13,6 +13,7 @@ from typing import assert_never
 
 from arena_cli import errors
 from arena_cli.engine import rules
+from arena_cli.engine.approvals import POLICY, ApprovalDesk
 from arena_cli.engine.inbox import ControlRequest, Outcome
 from arena_cli.engine.plan import Room
 from arena_cli.errors import UsageError
@@ -29,9 +30,7 @@ from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.events import MessageEvent, PauseReason
 from arena_cli.util.text import clean_text, escape_line
 from arena_cli.workspace import mentions
-
-NOTICE = "approval"
-"""The `notice` in the metadata of the system message that tells an agent of a decision."""
+from arena_cli.workspace.models import Team
 
 NOTHING = ControlState()
 NO_CONTROL = SessionControl()
@@ -46,11 +45,25 @@ def _pause_for(pending: Sequence[Request]) -> rules.Pause:
     return rules.Pause(reason, ", ".join(waiting))
 
 
+def _is_by_policy(message: Message) -> bool:
+    """Return True for the message about a request that the settings decided, no person."""
+    return message.author_type == "system" and message.metadata.get("by") == POLICY
+
+
+def _is_beyond_limit(
+    step: rules.Step, joining: Sequence[Message], chain: Chain, team: Team
+) -> bool:
+    """Return True if only decisions by the settings join a chain that has reached its depth."""
+    is_new = not isinstance(step, rules.StartTurn) and all(map(_is_by_policy, joining))
+    return is_new and chain.turns[-1].started.depth >= team.config.chain_depth_limit
+
+
 class Control:
     """The control of one session; `room` is the session's."""
 
     def __init__(self, room: Room) -> None:
         self._room = room
+        self.approvals = ApprovalDesk(room)
         self._pause_by: str | None = None
         self._cancel_by: str | None = None
 
@@ -78,11 +91,19 @@ class Control:
         if state.pending and (chain.turns or not isinstance(step, rules.StartTurn)):
             return _pause_for(state.pending)
         if joining := self._joining(chain, state):
+            if _is_beyond_limit(step, joining, chain, team):
+                agents = tuple(str(message.metadata["agent"]) for message in joining)
+                at_limit = rules.FinishChain("chain_limit", ())
+                return at_limit if chain.limit_told else rules.TellLimit(agents)
             step = self._join(step, joining, chain)
         return self._without_unavailable(step)
 
     def find_pause(self, chain: Chain) -> ChainPaused | None:
-        """Return the pause of the chain if it waits for a decision that is still open."""
+        """Return the pause of the chain if it waits for a decision that is still open.
+
+        Requests whose time is over are closed first. Raises DiskRefused.
+        """
+        self.approvals.expire()
         state = chain.control or NOTHING
         return state.pause if state.pending else None
 
@@ -115,19 +136,25 @@ class Control:
     def _joining(self, chain: Chain, state: ControlState) -> list[Message]:
         """Return the messages that joined the chain and that no turn has replied to yet."""
         triggers = {name for turn in chain.turns for name in turn.started.trigger}
-        decided = [request.decided.message for request in state.untold(triggers) if request.decided]
+        unavailable = self.unavailable()
+        decided = [
+            request.decided.message
+            for request in state.untold(triggers)
+            if request.decided and request.asked.agent not in unavailable
+        ]
         names = [*decided, *(name for name in state.steering if name not in triggers)]
         return [chain.messages[name] for name in names if name in chain.messages]
 
     def _join(self, step: rules.Step, joining: Sequence[Message], chain: Chain) -> rules.StartTurn:
         """Return the turn that replies to these messages, too.
 
-        The agents of decided requests come first; a decision adds no depth, so that the limit of
-        the chain cannot forbid an approved act.
+        The agents of decided requests come first. A person's decision adds no depth, so that the
+        limit of the chain cannot forbid an approved act; one by the settings does.
         """
         must: dict[str, None] = {}
         mentioned_by: dict[str, list[str]] = {}
         is_steered = False
+        is_deeper = any(map(_is_by_policy, joining))
         for message in joining:
             if message.author_type == "system":
                 must[str(message.metadata["agent"])] = None
@@ -142,8 +169,10 @@ class Control:
             must.update(dict.fromkeys((*step.must, *step.deferred)))
             mentioned_by = {**step.mentioned_by, **mentioned_by}
             trigger, depth = step.trigger, step.depth
-        elif is_steered:
-            trigger = tuple(done.message.id for done in chain.turns[-1].successes() if done.message)
+        elif is_steered or is_deeper:
+            if is_steered:
+                said = chain.turns[-1].successes()
+                trigger = tuple(done.message.id for done in said if done.message)
             depth += 1
         places = self._room.scene.team.config.max_responders
         due = tuple(must)
@@ -194,6 +223,9 @@ class Control:
                 return self._steer(request)
             case "agent_state":
                 return self._change_agent(request)
+            case "decide":
+                self._open("decide about")
+                return self.approvals.decide(request)
             case _:
                 assert_never(request.act)
 

@@ -31,6 +31,7 @@ Act = Literal[
     "cancel",
     "steer",
     "agent_state",
+    "decide",
 ]
 
 

@@ -128,6 +128,7 @@ class Engine:
                     self._choose_candidates(chain)
                 case rules.FinishTurn(called, replied, due):
                     await after_turn.after_turn(self._room)
+                    self._take_approval_requests(chain)
                     journal.write(
                         TurnFinished,
                         turn=chain.turns[-1].started.turn,
@@ -138,7 +139,8 @@ class Engine:
                 case rules.TellLimit(due):
                     _report_limit(due, team, self._room.language, journal)
                 case rules.Pause() as step:
-                    return pause_chain(step, journal)
+                    if not await self._ask_person(step, chain):
+                        return pause_chain(step, journal)
                 case rules.FinishChain(end, awaits):
                     if end != "cancelled":
                         await after_turn.before_end(self._room)
@@ -160,7 +162,10 @@ class Engine:
         self._settle()
 
     def find_pause(self, chain: Chain) -> ChainPaused | None:
-        """Return the pause of the open chain if it waits for a decision that is still open."""
+        """Return the pause of the open chain if it waits for a decision that is still open.
+
+        Requests whose time is over are closed first. Raises DiskRefused.
+        """
         control = self._room.control.find(self._room)
         return control.find_pause(chain) if control else None
 
@@ -187,6 +192,23 @@ class Engine:
             return rules.next_step(chain, room.scene.team)
         return control.next_step(chain)
 
+    def _take_approval_requests(self, chain: Chain) -> None:
+        """Write the requests for approval in the messages of the turn, and what decides them."""
+        turn = chain.turns[-1]
+        parts = [
+            part
+            for done in turn.successes()
+            for part in (done.message.structured if done.message else ())
+        ]
+        if any(part.type == "approval_request" for part in parts):
+            self._room.control.get(self._room).approvals.take_structured(turn)
+
+    async def _ask_person(self, step: rules.Pause, chain: Chain) -> bool:
+        """Ask at the terminal what the chain waits for; return False if it is not decided now."""
+        if self._room.ask_person is None or step.reason not in ("approval", "choice"):
+            return False
+        return await self._room.control.get(self._room).approvals.ask_pending(chain)
+
     def _choose_candidates(self, chain: Chain) -> None:
         room, turn = self._room, chain.turns[-1]
         control = room.control.find(room)
@@ -204,6 +226,8 @@ class Engine:
             planned.append(plan.plan(agent, phase, chain, self._room.scene))
             # Each before the next is planned, which counts the replies that were announced.
             call.announce(planned[-1], self._room)
+            if control := self._room.control.find(self._room):
+                control.approvals.start_reply(planned[-1], chain.turns[-1])
         inbox = self._room.inbox
         if inbox is None:
             await self._run_all(planned)

@@ -32,6 +32,7 @@ from arena_cli.workspace.mentions import Roster
 from arena_cli.workspace.models import AgentProfile, Language, Member, Team
 
 if TYPE_CHECKING:
+    from arena_cli.engine.approvals import AskPerson
     from arena_cli.engine.control import Control
     from arena_cli.engine.inbox import Inbox
 
@@ -136,9 +137,9 @@ class Room(NamedTuple):
 
     `keep` stores the attachments of a message id. `on_text` receives an agent's id and the end of
     its text so far. `summarizer`, `extractor` and `memory_judge` are agents that work for the
-    team's memory. `inbox` has the requests of people; `control` carries them out. `draw_place`
-    returns an agent's place in the lane that bounds the replies of all processes, if there is a
-    bound; it raises DiskRefused.
+    team's memory. `inbox` has the requests of people; `control` carries them out. `ask_person` asks
+    for approval at a terminal, if there is one. `draw_place` returns an agent's place in the lane
+    that bounds the replies of all processes, if there is a bound; it raises DiskRefused.
     """
 
     scene: Scene
@@ -155,6 +156,7 @@ class Room(NamedTuple):
     memory_judge: Member | None = None
     inbox: Inbox | None = None
     draw_place: Callable[[str], Ticket] | None = None
+    ask_person: AskPerson | None = None
 
 
 def record_own_session(
@@ -221,7 +223,8 @@ class Planned:
 
     `attempt` is the number of its next attempt, `failed` the number of attempts that failed before,
     `shrunk` the number of those whose prompt was too long; `digests` are the hashes of the input's
-    messages, `notes` the ids of the notes in it.
+    messages, `notes` the ids of the notes in it. `waited_s` is the time in which a person was asked
+    for approval.
     """
 
     agent: str
@@ -239,6 +242,7 @@ class Planned:
     attempt: int = 1
     failed: int = 0
     shrunk: int = 0
+    waited_s: float = 0.0
 
 
 def plan(

@@ -216,6 +216,7 @@ class Session:
             memory_judge=config.memory_judge,
             inbox=Inbox(self.folder) if config.takes_requests else None,
             draw_place=self._lane(),
+            ask_person=config.ask_person,
         )
         self._engine = Engine(room)
         self._tell_who_talks()

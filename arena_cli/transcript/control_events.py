@@ -46,8 +46,10 @@ class ChainPaused(ControlEvent):
 class ApprovalRequested(ControlEvent):
     """An agent asks for a person's approval, or for a choice of one of `options`.
 
-    `request` counts over the session. `digest` is the SHA-256 of the action and its arguments,
-    `diff` a unified diff, `expires` the time after which it counts as rejected.
+    `request` counts over the session. `digest` is the SHA-256 of the action and its `arguments`,
+    which are left out if they are only the `detail`. `diff` is a unified diff, `expires` the time
+    after which it counts as rejected. `structured`: the agent's message asks, and it does nothing
+    meanwhile.
     """
 
     type: Literal["approval_requested"] = "approval_requested"
@@ -56,7 +58,9 @@ class ApprovalRequested(ControlEvent):
     agent: str
     action: str
     detail: str
+    arguments: dict[str, Any] = Field(default={}, exclude_if=lambda arguments: not arguments)
     digest: str
+    structured: bool = Field(default=False, exclude_if=lambda structured: not structured)
     diff: str = Field(default="", exclude_if=lambda diff: not diff)
     options: list[str] = Field(default=[], exclude_if=lambda options: not options)
     expires: Annotated[str, Volatile]

@@ -1,0 +1,233 @@
+"""Approvals: `arena approvals` lists the requests; `approve`, `reject` and `choose` decide one."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from arena_cli.cli import command_line, common, control
+from arena_cli.cli.control import By, TheSession, Wait
+from arena_cli.errors import UsageError
+from arena_cli.reports.lines import INDENT, Words, user_words
+from arena_cli.session import store
+from arena_cli.session.store import Stored
+from arena_cli.transcript import reader
+from arena_cli.transcript.control_events import Request
+from arena_cli.transcript.conversation import Chain, follow
+from arena_cli.transcript.state import Fold
+from arena_cli.util import files
+from arena_cli.util.clock import SystemClock, format_timestamp
+from arena_cli.util.text import escape_line, escape_text
+
+OneSession = Annotated[
+    str | None,
+    typer.Argument(
+        help="List the requests of this session; by default of all.",
+        autocompletion=command_line.complete_sessions,
+    ),
+]
+_SHOWN = ("agent", "action", "detail", "arguments", "digest", "diff", "options", "structured")
+
+TheRequest = Annotated[
+    str, typer.Argument(metavar="REQUEST", help="Decide this request, such as `3`.")
+]
+Because = Annotated[
+    str, typer.Option("--because", metavar="WHY", help="Give the agent this reason.")
+]
+Decided = Annotated[bool, typer.Option("--all", help="List the decided requests, too.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def approvals(
+    context: typer.Context,
+    session: OneSession = None,
+    all_requests: Decided = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the open requests of agents for approval, or for a choice."""
+    root = common.find_root(context)
+    stored = [common.find_session(context, session)] if session else store.stored(root)
+    records = [
+        record
+        for one_session in stored
+        for record in _read_requests(one_session)
+        if all_requests or record["status"] == "open"
+    ]
+    if as_json:
+        common.print_json(records)
+        return
+    say = user_words()
+    for record in records:
+        for line in _draw(record, say):
+            common.print_line(line)
+    if not records:
+        common.print_line(say("no request" if all_requests else "no open request"))
+
+
+def approve(
+    context: typer.Context,
+    session: TheSession,
+    request: TheRequest,
+    because: Because = "",
+    by: By = None,
+    wait: Wait = 60,
+) -> None:
+    """Allow an agent what it asks for, once; `arena resume` then calls it."""
+    fields = {"decision": "approved", "request": _read_number(request), "text": because}
+    _send(context, session, wait, by, fields)
+
+
+def reject(
+    context: typer.Context,
+    session: TheSession,
+    request: TheRequest,
+    because: Because = "",
+    by: By = None,
+    wait: Wait = 60,
+) -> None:
+    """Refuse an agent what it asks for; `arena resume` then calls it."""
+    fields = {"decision": "rejected", "request": _read_number(request), "text": because}
+    _send(context, session, wait, by, fields)
+
+
+def choose(
+    context: typer.Context,
+    session: TheSession,
+    request: TheRequest,
+    option: Annotated[str, typer.Argument(help="Choose this option, or the one of that number.")],
+    because: Because = "",
+    by: By = None,
+    wait: Wait = 60,
+) -> None:
+    """Choose one of the options that an agent gives; `arena resume` then calls it."""
+    if not option:
+        raise UsageError("the option is empty", "`arena approvals` lists the options.")
+    number = _read_number(request)
+    fields = {"decision": "approved", "request": number, "text": because, "option": option}
+    _send(context, session, wait, by, fields)
+
+
+def _send(
+    context: typer.Context, session: str, wait: float, by: str | None, fields: dict[str, Any]
+) -> None:
+    control.send_request(context, session, wait, by, act="decide", **fields)
+
+
+def _read_number(request: str) -> int:
+    """Return the number of a request, `3` or `r3`. Raises UsageError."""
+    digits = request.removeprefix("r")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
+        raise UsageError(
+            f"{escape_line(request)!r} is no request",
+            "Give its number; `arena approvals` lists the open ones.",
+        )
+    return int(digits)
+
+
+def _read_requests(stored: Stored) -> Iterator[dict[str, Any]]:
+    """Yield the requests of a session as JSON; a part of them is open."""
+    with files.open_binary(stored.transcript) as file:
+        if not any(b'"approval_requested"' in line for line in file):
+            return
+    events = (event for line in reader.read_lines(stored.transcript) for event in line.events)
+    last: Chain | None = None
+    for _, chain in follow(events):
+        if chain is not last and last is not None:
+            yield from _list_requests(stored, last)
+        last = chain
+    if last is not None:
+        yield from _list_requests(stored, last)
+
+
+def _list_requests(stored: Stored, chain: Chain) -> Iterator[dict[str, Any]]:
+    now = format_timestamp(SystemClock().now())
+    for request in chain.control.requests.values() if chain.control else ():
+        yield {
+            "session": stored.name,
+            **_describe(request, is_over=chain.finished is not None, now=now),
+        }
+
+
+def _describe(request: Request, *, is_over: bool, now: str) -> dict[str, Any]:
+    """Return a request as JSON; `is_over`: its chain has ended."""
+    asked, decided = request.asked, request.decided
+    status = "closed" if is_over else "expired" if asked.expires <= now else "open"
+    record: dict[str, Any] = {
+        "request": asked.request,
+        "status": decided.decision if decided else status,
+        **{name: getattr(asked, name) for name in _SHOWN},
+        "since": asked.ts,
+        "expires": asked.expires,
+    }
+    if decided is not None:
+        record |= {"by": decided.by, "because": decided.because, "decided": decided.ts}
+        record |= {"option": decided.option} if decided.option else {}
+        record["used"] = request.is_used
+    return record
+
+
+def _draw(record: dict[str, Any], say: Words) -> Iterator[str]:
+    """Yield the lines of a request; all its texts are an agent's."""
+    text = "{session} · request {request}: {who} asks for {action}"
+    if record["options"]:
+        text = "{session} · request {request}: {who} asks to choose"
+    yield say(
+        text,
+        session=escape_line(record["session"]),
+        request=record["request"],
+        who=escape_line(record["agent"]),
+        action=escape_line(record["action"]),
+    )
+    yield from draw_text(record["detail"])
+    yield from draw_text(record["diff"])
+    for number, option in enumerate(record["options"], 1):
+        yield f"{INDENT * 2}{number}. {escape_line(option)}"
+    facts = [say("since {time}", time=record["since"])]
+    if record["status"] == "open":
+        facts.append(say("expires {time}", time=record["expires"]))
+    elif "by" in record:
+        decided = say("{decision} by {who}", decision=say.enum(record["status"]), who=record["by"])
+        facts.append(escape_line(f"{decided} {record['decided']}"))
+        facts += [escape_line(record["because"])] if record["because"] else []
+    else:
+        facts.append(say.enum(record["status"]))
+    yield INDENT + " · ".join(facts)
+    if record["status"] == "open":
+        yield from (
+            f"{INDENT}{hint}"
+            for hint in list_commands(
+                record["session"], record["request"], is_choice=bool(record["options"])
+            )
+        )
+
+
+def draw_text(text: str) -> Iterator[str]:
+    """Yield an agent's text line by line, marked so that none of it looks like arena's."""
+    for line in escape_text(text).rstrip("\n").split("\n") if text else ():
+        yield f"{INDENT}| {line}"
+
+
+def list_commands(session: str, request: int, *, is_choice: bool) -> list[str]:
+    """Return the commands that decide a request."""
+    target = f"{escape_line(shlex.quote(session))} {request}"
+    if is_choice:
+        return [f"arena choose {target} OPTION"]
+    return [f"arena approve {target}", f"arena reject {target} --because WHY"]
+
+
+def report_pause(name: str, fold: Fold) -> None:
+    """Report on stderr the commands with which a paused session continues."""
+    state = fold.open.control if fold.open else None
+    say = user_words()
+    for request in state.pending if state else ():
+        asked = request.asked
+        for command in list_commands(name, asked.request, is_choice=bool(asked.options)):
+            common.warn(f"{INDENT}{command}")
+    resume = f"arena resume {escape_line(shlex.quote(name))}"
+    text = "`{command}` continues the chain"
+    if state and state.pending:
+        text = "then `{command}` continues the chain"
+    common.warn(say(text, command=resume))
