@@ -93,6 +93,8 @@ from arena_cli.context.summary import (
 from arena_cli.context.summary_checks import Sources
 from arena_cli.context.tokens import estimate
 from arena_cli.engine import after_turn, call, rules
+from arena_cli.engine.approvals import PersonAnswer, Question
+from arena_cli.engine.inbox import ControlRequest
 from arena_cli.engine.plan import Room
 from arena_cli.errors import (
     AgentError,
@@ -320,6 +322,7 @@ from arena_cli.util.text import (
 )
 from arena_cli.util.user_pattern import PatternTimeout, UserPattern
 from arena_cli.workspace import (
+    act_patterns,
     agents,
     mentions,
     models,
@@ -329,6 +332,7 @@ from arena_cli.workspace import (
     workspace,
 )
 from arena_cli.workspace.agents import AdapterKinds
+from arena_cli.workspace.control import Approvals
 from arena_cli.workspace.mentions import Everybody, Mentions, MentionSpot, Opener, Roster, Somebody
 from arena_cli.workspace.models import (
     SILENCE,

@@ -123,6 +123,7 @@ class Talk:
     language: Any = "en"
     adapter_type: Any = base.adapter_type
     models: Mapping[str, ModelFacts] = field(default_factory=dict)
+    ask_person: Any = None
 
     @property
     def transcript(self) -> Path:
@@ -143,6 +144,7 @@ class Talk:
             language=self.language,
             adapter_type=self.adapter_type,
             models=self.models,
+            ask_person=self.ask_person,
         )
         return Session(place, self.name, self.team, on_event=heard)
 

@@ -370,7 +370,8 @@ class ApprovalDesk:
         if request is None:
             hint = f"`arena approvals {session}` lists the open ones."
             if 0 < number <= self._session_control.requests:
-                raise UsageError(f"the chain of request {number} has ended", hint)
+                all_of_them = f"`arena approvals {session} --all` lists it with its decision."
+                raise UsageError(f"the chain of request {number} has ended", all_of_them)
             raise UsageError(f"session {session} has no request {number}", hint)
         self._expire(request)
         if request.decided is not None:

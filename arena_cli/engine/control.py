@@ -224,7 +224,6 @@ class Control:
             case "agent_state":
                 return self._change_agent(request)
             case "decide":
-                self._open("decide about")
                 return self.approvals.decide(request)
             case _:
                 assert_never(request.act)
