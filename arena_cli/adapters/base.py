@@ -249,10 +249,10 @@ class SessionConfig:
     `memory_judge` are the agents that `memory` names. `lanes` bound the replies of all processes
     that run at once. Without `shared_notes` the notes of the workspace are neither read nor
     written. Unless it `connects`, no agent and no embedding server is called. It `takes_requests`
-    if people may pause, steer or decide from another process. `ask_person` asks for approval at a terminal
-    (`engine.approvals.AskPerson`). `on_problem` is called for notes that cannot be read, and for
-    other problems of the memory, `on_progress` with the number of notes that were read, and of all
-    of them, if that takes long.
+    if people may pause, steer or decide from another process. `ask_person` asks for approval at a
+    terminal (`engine.approvals.AskPerson`). `on_problem` is called for notes that cannot be read,
+    and for other problems of the memory, `on_progress` with the number of notes that were read, and
+    of all of them, if that takes long.
     """
 
     workspace: Path
