@@ -71,7 +71,7 @@ def test_a_command_is_asked_about_approved_elsewhere_and_done_once(program: Prog
         "then `arena resume s` continues the chain\n"
     )
     assert said(program) == ["I asked for permission, and wait for the decision of a person."]
-    assert " · open · " in program.run("sessions").check().stdout
+    assert " · paused · " in program.run("sessions").check().stdout
     assert "paused, an approval is needed" in program.run("show", "s").check().stdout
 
     listed = program.run("approvals").check().stdout
