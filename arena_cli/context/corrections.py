@@ -105,6 +105,13 @@ _NUMBERED = re.compile(
     re.IGNORECASE,
 )
 
+# A sentence that begins with such a word is about what the sentence before it is about.
+_REFERS = re.compile(
+    r"\W*(?:(?:so|and|but|well|ok|okay|then) )?(?:they|it|that|this|those|these|he|she)\b"
+    r"|\W*(?:所以|那|但是?|不过|而且)?[，,]?(?:[它他她]们?|这[个样家些]?|那[个样家些])",
+    re.IGNORECASE,
+)
+
 # A word in more statements than this share says little about what one is about.
 _COMMON = 0.08
 _COMMON_AT_LEAST = 6
@@ -181,6 +188,13 @@ def _kind(kind: str, folded: str) -> str:
 def changes(text: str) -> bool:
     """Return True if the words of a text announce a change."""
     return _CHANGE.search(text) is not None or _NOW.search(text) is not None
+
+
+def refers(text: str) -> bool:
+    """Return True if a sentence states a value of what the sentence before it names."""
+    return _REFERS.match(text) is not None and any(
+        kind != "name" for kind, _ in find_values(text)[0]
+    )
 
 
 def read_statement(text: str, order: int, before: str = "") -> Statement:

@@ -112,6 +112,7 @@ MOST_SENTENCES = 2_000
 
 _LONGEST = 500
 _LONGEST_GOAL = 120
+_LONGEST_PAIR = 160
 _FEWEST_WORDS = 2
 _MOST_VALUES = 4
 
@@ -234,12 +235,22 @@ def _statement(candidate: _Candidate) -> Statement:
     return corrections.read_statement(bare, candidate.order, candidate.before)
 
 
-def current_facts(
-    facts: Iterable[PinnedFact], messages: Sequence[ShownMessage], later: Sequence[ShownMessage]
-) -> list[PinnedFact]:
-    """Return the facts whose sentence no message corrects."""
-    candidates = list(_said(messages, None))
-    return _undisplaced(facts, candidates, _find_corrections(candidates, later).displaced)
+def find_corrected(
+    titles: Iterable[str], messages: Sequence[ShownMessage], later: Sequence[ShownMessage]
+) -> list[str]:
+    """Return the titles of notes that a later statement corrects.
+
+    A title that none of the messages contains was said before them.
+    """
+    said = list(_said(messages, None))
+    keys = [candidate.key for candidate in said]
+    titles = list(dict.fromkeys(titles))
+    older = [title for title in titles if not any(_comparable(title) in key for key in keys)]
+    before = (_Candidate("", title, order) for order, title in enumerate(older, -len(older)))
+    candidates = [*before, *said]
+    displaced = _find_corrections(candidates, later).displaced
+    gone = [candidate.key for candidate in candidates if candidate.order in displaced]
+    return [title for title in titles if any(_comparable(title) in key for key in gone)]
 
 
 def _undisplaced(
@@ -350,7 +361,20 @@ def _beginning(content: str) -> str:
 def _earlier(earlier: Mapping[str, Sequence[str]]) -> Iterator[_Candidate]:
     items = [(name, item) for name in earlier if name != GOAL for item in earlier[name]]
     for order, (name, item) in enumerate(items, -len(items)):
-        yield _Candidate(name, item, order, score_sentence(_bare(item)) + _OF_EARLIER)
+        score = score_sentence(_bare(item)) + _OF_EARLIER
+        yield _Candidate(name, item, order, score, _is_sure(name, item))
+
+
+@lru_cache(maxsize=4_096)
+def _is_sure(section: str, item: str) -> bool:
+    """Return True if an item of an earlier summary clearly belongs to its section.
+
+    A quoted sentence is judged again: its section may have been guessed.
+    """
+    bare = _bare(item)
+    if bare == item:
+        return True
+    return section in _noted(bare, None).values() or prefers(bare)
 
 
 def _said(
@@ -445,7 +469,14 @@ def _pieces(content: str) -> Sequence[tuple[str, bool]]:
 
     Cached: a message is first among the later ones of a summary, then among its own.
     """
-    return tuple(_iter_pieces(content))
+    pieces: list[tuple[str, bool]] = []
+    for piece, heads in _iter_pieces(content):
+        before, headed = pieces[-1] if pieces else ("", True)
+        if not headed and corrections.refers(piece) and len(before) + len(piece) <= _LONGEST_PAIR:
+            pieces[-1] = (f"{before.rstrip()} {piece}", heads)
+        else:
+            pieces.append((piece, heads))
+    return tuple(pieces)
 
 
 def _iter_pieces(content: str) -> Iterator[tuple[str, bool]]:

@@ -57,9 +57,10 @@ _OUTPUT_SHARE = 0.8
 class _Old:
     """The input of a summary: messages, oldest first, the earlier summary, facts to include.
 
-    `later` are the messages that stay, `replaced` what no longer applies. `asked_now` is the
-    request that opened the open chain, if it is among the messages. `tokens` is the estimate for
-    messages and earlier summary. `asked` is the length to request, in tokens; a summary of more
+    `later` are the messages that stay, `replaced` what no longer applies. `drafts` are the titles of
+    draft notes from messages up to here, `corrected` those of them that a later message corrects.
+    `asked_now` is the request that opened the open chain, if it is among the messages. `tokens` is
+    the estimate for messages and earlier summary. `asked` is the length to request, in tokens; a summary of more
     than `most_shown` has room in no window.
     """
 
@@ -69,6 +70,8 @@ class _Old:
     count: int
     facts: Sequence[PinnedFact]
     replaced: Sequence[Replaced]
+    drafts: Sequence[str]
+    corrected: Sequence[str]
     asked_now: str
     tokens: int
     asked: int
@@ -119,12 +122,27 @@ async def after_turn(room: Room) -> None:
 
 async def _summarize(room: Room, old: _Old, *, asks: bool) -> None:
     """Write a summary: by the summarizing agent, if `asks`, else the extractive one."""
+    old = await asyncio.to_thread(_without_corrected, old)
     if room.summarizer is not None and asks:
         attempt = await _by_agent(room, room.summarizer, old)
         _write(room, old, attempt)
         if not attempt.fault:
             return
     _write(room, old, await _extracted(room, old))
+
+
+def _without_corrected(old: _Old) -> _Old:
+    """Return the input without the facts and drafts that a later message corrects."""
+    from arena_cli.context import extractive  # noqa: PLC0415 - its patterns take time to compile
+
+    titles = [*old.drafts, *(fact.title for fact in old.facts)]
+    found = extractive.find_corrected(titles, old.messages, old.later) if titles else []
+    gone = frozenset(found)
+    return replace(
+        old,
+        facts=[fact for fact in old.facts if fact.title not in gone],
+        corrected=[*old.corrected, *(title for title in old.drafts if title in gone)],
+    )
 
 
 def _report_usage(room: Room, chain: Chain) -> list[str]:
@@ -234,6 +252,7 @@ def _old(room: Room, chain: Chain, full: Sequence[str]) -> _Old | None:
     tokens = sum(map(history.weight_of, messages))
     rooms = [scene.room_for_messages(member.id) for member in scene.team.members]
     facts = _facts(room, messages, earlier)
+    drafts = scene.drafts(upto)
     keep, pinned = scene.team.config.memory.keep, scene.memory("").pinned
     pinned_tokens = sum(history.weight_of(entry.message) for entry in pinned)
     shares = [_summary_share(space, pinned_tokens, keep) for space in rooms]
@@ -245,6 +264,8 @@ def _old(room: Room, chain: Chain, full: Sequence[str]) -> _Old | None:
         count=len(messages) + last.summarised,
         facts=facts,
         replaced=scene.replaced(),
+        drafts=drafts,
+        corrected=[title for title in scene.corrected() if title in drafts],
         asked_now=summary.now_asked(opening, room.language) if opening.seq <= upto else "",
         tokens=tokens + estimate(last.summary),
         asked=summary.asked_tokens(
@@ -337,7 +358,7 @@ async def _ask(
         summary.without_message_ids(before.text),
         most,
         room.language,
-        replaced=old.replaced,
+        replaced=[*old.replaced, *map(Replaced, old.corrected)],
         fault=before.fault,
     )
     answer = await call.ask(member, question, room)
@@ -399,11 +420,8 @@ def _checked(answer: str, sources: Sources, old: _Old | None, room: Room) -> tup
     )
     if not old or fault:
         return summary.write_summary(sections, room.language), fault
-    from arena_cli.context import extractive  # noqa: PLC0415 - its patterns take time to compile
-
     rules = room.scene.team.config.memory
-    facts = extractive.current_facts(old.facts, old.messages, old.later)
-    facts = summary.fitting_facts(facts, old.asked)
+    facts = summary.fitting_facts(old.facts, old.asked)
     fault = summary_checks.find_gap(
         sections,
         sources.messages,
@@ -452,5 +470,6 @@ def _write(room: Room, old: _Old, attempt: _Attempt) -> None:
         tokens_after=estimate(summary.without_message_ids(attempt.text)),
         usage=attempt.usage,
         rolled_back=attempt.fault,
+        corrected=[] if attempt.fault else list(old.corrected),
         metadata=attempt.metadata,
     )

@@ -94,6 +94,14 @@ class Scene(NamedTuple):
         """Return what notes of the session stated that no longer applies."""
         return self.recollection.replaced() if self.recollection else ()
 
+    def drafts(self, upto: int) -> Sequence[str]:
+        """Return the titles of the session's draft notes from messages up to that seq."""
+        return self.recollection.drafts(upto) if self.recollection else ()
+
+    def corrected(self) -> Sequence[str]:
+        """Return the titles of draft notes that later messages correct."""
+        return self.fold.summary.corrected if self.fold.summary else ()
+
     def memory(self, new: str) -> Memory:
         """Return the memory for a call that is about the text `new`."""
         if self.recollection is None:

@@ -108,12 +108,26 @@ class Recollection:
         index = self.index()
         if index is None:
             return summary
+        corrected = frozenset(fold.summary.corrected if fold.summary else ())
         return summary._replace(
             summary=without_replaced(summary.summary, self.replaced()),
-            pinned=self._pinned(index.pinning(self._session), fold, history),
-            notes=self._found(index, new),
+            pinned=self._pinned(index.pinning(self._session), fold, history, corrected),
+            notes=[
+                recalled
+                for recalled in self._found(index, new)
+                if not _is_corrected(recalled.note, corrected)
+            ],
             most_notes=self.rules.shown,
         )
+
+    def drafts(self, upto: int) -> list[str]:
+        """Return the titles of the session's draft notes from messages up to that seq."""
+        index = self.index()
+        return [
+            note.title
+            for note in (index.own(self._session) if index else ())
+            if note.status == "draft" and 0 < parse_seq(note.source or "") <= upto
+        ]
 
     def replaced(self) -> tuple[Replaced, ...]:
         """Return what archived notes of the session stated, with what replaces it."""
@@ -189,7 +203,9 @@ class Recollection:
             self._hits[new] = [RecalledNote(hit.note, hit.why) for hit in hits]
         return self._hits[new]
 
-    def _pinned(self, notes: Sequence[Note], fold: Fold, history: History) -> Sequence[Pinned]:
+    def _pinned(
+        self, notes: Sequence[Note], fold: Fold, history: History, corrected: frozenset[str]
+    ) -> Sequence[Pinned]:
         """Return each pinned message from before the open turn once, oldest first."""
         turn_seq = (
             fold.open.turns[-1].started.seq if fold.open and fold.open.turns else fold.seq + 1
@@ -198,6 +214,8 @@ class Recollection:
         for note in notes:
             source = note.source or ""
             if source in pinned or not 0 < parse_seq(source) < turn_seq or not note.is_living:
+                continue
+            if _is_corrected(note, corrected):
                 continue
             message = history.message(source) or self._message(source)
             if message is not None:
@@ -210,3 +228,8 @@ class Recollection:
             message = queries.message(self._transcript, message_id)
             self._far[message_id] = shown_to_others(message) if message else None
         return self._far[message_id]
+
+
+def _is_corrected(note: Note, corrected: frozenset[str]) -> bool:
+    """Return True if a note is a draft with a title that a later message corrects."""
+    return note.status == "draft" and note.title in corrected and not note.is_shared

@@ -166,7 +166,8 @@ def summary(events: Iterable[Event]) -> Compacted | None:
 
 def _planted_summary(event: Compacted, messages: int) -> PlantedSummary:
     by = event.by if event.by.startswith(_GIVEN) else f"{_GIVEN}{event.by})"
-    return PlantedSummary(messages, by, event.summary, event.tokens_before, event.tokens_after)
+    sizes = event.tokens_before, event.tokens_after
+    return PlantedSummary(messages, by, event.summary, *sizes, tuple(event.corrected))
 
 
 def with_content(attachment: Attachment, message_id: str, folders: Sequence[Path]) -> Attachment:

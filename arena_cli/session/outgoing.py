@@ -61,6 +61,7 @@ class PlantedSummary(NamedTuple):
     text: str
     tokens_before: int
     tokens_after: int
+    corrected: tuple[str, ...] = ()
 
 
 PastPart = Planted | PlantedSummary

@@ -279,6 +279,7 @@ class Session:
             summary=self._redactor.text(planted.text),
             tokens_before=planted.tokens_before,
             tokens_after=planted.tokens_after,
+            corrected=list(planted.corrected),
         )
 
     def plant_approval(self, note: Note) -> None:

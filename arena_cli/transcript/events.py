@@ -341,7 +341,8 @@ class Compacted(SideEvent):
     scenario. The summary replaces `messages` messages of the session, all whose seq is not greater
     than that of the id `upto`; it includes an earlier summary. `metadata` are its adapter's notes,
     as a reply's. `tokens_before` and `tokens_after` are estimates. If the summary was unusable,
-    `rolled_back` has the reason, and the summary is ignored.
+    `rolled_back` has the reason, and the summary is ignored. `corrected` are the titles of draft
+    notes that a later message corrects; they are no longer shown.
     """
 
     type: Literal["compacted"] = "compacted"
@@ -353,6 +354,7 @@ class Compacted(SideEvent):
     tokens_after: Annotated[int, Derived]
     usage: Annotated[Usage | None, Derived] = None
     rolled_back: str = ""
+    corrected: list[str] = Field(default=[], exclude_if=lambda titles: not titles)
     metadata: Annotated[dict[str, Any], Volatile] = Field(
         default={}, exclude_if=lambda notes: not notes
     )
