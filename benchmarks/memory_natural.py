@@ -8,8 +8,10 @@ Each conversation (benchmarks/data/natural) is played through a real session: pe
 messages, agents say theirs. Then each question is sent, each from the same state, and the agent's
 input is searched for the fact: its words must be in one message or in one line of the memory. A
 reversed fact is `stale` where the input has the old value and not the new one. `cut` is what the
-newest messages alone show in the same room. `prefix` is the mean share of an input that the
-preceding input of the same agent begins with, over the calls of the second half.
+newest messages alone show in the same room. `at most` is how many facts have room if the newest
+messages keep their share, and the rest of the room has nothing but these facts. `prefix` is the
+mean share of an input that the preceding input of the same agent begins with, over the calls of the
+second half.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import argparse
 import asyncio
 import itertools
 import os
+import re
 import shutil
 import statistics
 import tempfile
@@ -30,6 +33,7 @@ import yaml
 
 from arena_cli.adapters.base import Health, Settings, Setup
 from arena_cli.context import render, window
+from arena_cli.context.summary import _ASKED
 from arena_cli.context.tokens import estimate
 from arena_cli.protocol import AgentInput, AgentOutput, Emit, ShownMessage
 from arena_cli.session.outgoing import outgoing
@@ -54,6 +58,9 @@ SETS = {
 WINDOWS = (1_500, 3_000, 6_000, 9_000)
 RESERVED = 200
 SUMMARIZER = "scribe"
+
+_LIMIT = re.compile(r"(?:At most |最多 )(\d+)")
+_MISSING = re.compile(r"missing: (.+?)\. Write it again|missing: (.+?)。请改正")
 
 
 class Fact(NamedTuple):
@@ -108,9 +115,13 @@ class Conversation(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The result of one conversation: facts shown, stale ones, and those of truncation."""
+    """The result of one conversation: facts shown, stale ones, and those of truncation.
+
+    `bound` is how many facts there is room for.
+    """
 
     shown: int
+    bound: int
     cut: int
     stale: int
     cut_stale: int
@@ -161,19 +172,42 @@ class Player:
         return AgentOutput(content=text, next_mentions=list(called))
 
     def _summary(self, question: str) -> str:
-        """Return the facts of the text that a question contains, without those reversed in it."""
-        lines = [line for line in question.splitlines() if line.startswith("> ")]
-        items = []
+        """Return the facts of the text that a question contains, without those reversed in it.
+
+        It heeds the limit on its length: the oldest facts are left out. When it is asked again, it
+        adds what was missing.
+        """
+        paragraphs = question.split("\n\n")
+        outdated = {_ASKED["en"].replaced, _ASKED["zh"].replaced}
+        lines = [
+            line
+            for paragraph in paragraphs
+            for line in paragraph.splitlines()
+            if line.startswith("> ") and paragraph.partition("\n")[0] not in outdated
+        ]
+        most = int(_LIMIT.findall(question)[0])
+        items = [match[1] or match[2] for match in _MISSING.finditer(question)]
         for fact in self._conversation.facts:
             new, old = _last(lines, fact.words), _last(lines, fact.reverses)
             if new >= 0 and new >= old:
-                items.append(f"{fact.ask.rstrip('?？').lower()}: {', '.join(fact.words)}")
+                items.append(_item(fact.ask, fact.words))
             elif old >= 0:
-                items.append(f"{fact.ask.rstrip('?？').lower()}: {', '.join(fact.reverses)}")
-        listed = "\n".join(f"- {item}" for item in items)
-        goal = lines[0].lstrip("> ").partition(".")[0][:60]
+                items.append(_item(fact.ask, fact.reverses))
+        goal = lines[0].lstrip("> -").partition(".")[0][:60]
         last = lines[-1][2:60]
-        return f"# Core goal\n- {goal}\n# Important facts\n{listed}\n# Next steps\n- {last}\n"
+        while True:
+            listed = "\n".join(f"- {item}" for item in items)
+            summary = (
+                f"# Core goal\n- {goal}\n# Important facts\n{listed}\n# Next steps\n- {last}\n"
+            )
+            if len(items) < 2 or estimate(summary) <= most:
+                return summary
+            items.pop(0)
+
+
+def _item(ask: str, words: Sequence[str]) -> str:
+    """Return a fact in as few words as it can be understood in."""
+    return f"{ask.rstrip('?？').lower()}: {', '.join(words)}"
 
 
 def _last(lines: Sequence[str], words: Sequence[str]) -> int:
@@ -227,7 +261,9 @@ def play(
         shown = list(_units(player.inputs[-1]))
         counts["shown"] += _states(shown, fact.words)
         counts["stale"] += _is_stale(shown, fact)
-        newest = [message.content for message in _newest(player.inputs[-1], said, team)]
+        asked = player.inputs[-1]
+        newest = [message.content for message in _newest(asked, said, team)]
+        counts["bound"] = _bound(conversation, asked, said, team)
         counts["cut"] += _states(newest, fact.words)
         counts["cut stale"] += _is_stale(newest, fact)
         if os.environ.get("MISSES") and (not _states(shown, fact.words) or _is_stale(shown, fact)):
@@ -239,9 +275,9 @@ def play(
         print([event.rolled_back for event in compacted if event.rolled_back])  # type: ignore[attr-defined]
     refused = sum(bool(getattr(event, "rolled_back", "")) for event in compacted)
     return Result(
-        counts["shown"], counts["cut"], counts["stale"], counts["cut stale"],
-        len(conversation.facts), _prefix(calls), len(compacted) - refused, refused,
-        max(map(_tokens, calls)) / (window_tokens - RESERVED),
+        counts["shown"], max(counts["bound"], counts["shown"]), counts["cut"], counts["stale"],
+        counts["cut stale"], len(conversation.facts), _prefix(calls), len(compacted) - refused,
+        refused, max(map(_tokens, calls)) / (window_tokens - RESERVED),
     )  # fmt: skip
 
 
@@ -295,11 +331,30 @@ def _is_stale(texts: Sequence[str], fact: Fact) -> bool:
     return _states(texts, fact.reverses)
 
 
-def _newest(input: AgentInput, said: Sequence[Any], team: Team) -> list[ShownMessage]:
-    """Return the newest messages that fit into the room for messages, next to the question."""
+def _bound(conversation: Conversation, input: AgentInput, said: Sequence[Any], team: Team) -> int:
+    """Return how many facts can be shown if the newest messages keep their share of the room.
+
+    The rest of the room then has nothing but the shortest of the other facts, one a line.
+    """
+    head = window.make_head(team, input.agent_id)
+    room = head.room - head.tokens
+    newest = _newest(input, said, team, window.KEEP)
+    texts = [message.content for message in newest]
+    others = [fact for fact in conversation.facts if not _states(texts, fact.words)]
+    tokens_left = room - sum(estimate(render.frame(message)) + 1 for message in newest)
+    tokens_left -= estimate(render.memory_paragraph(render.BEFORE, ""))
+    costs = sorted(estimate(f"- {_item(fact.ask, fact.words)}\n") for fact in others)
+    fitting = sum(total <= tokens_left for total in itertools.accumulate(costs))
+    return len(conversation.facts) - len(others) + fitting
+
+
+def _newest(
+    input: AgentInput, said: Sequence[Any], team: Team, share: float = 1.0
+) -> list[ShownMessage]:
+    """Return the newest messages that fit into a share of the room, next to the question."""
     head = window.make_head(team, input.agent_id)
     question = input.messages[-1]
-    tokens_left = head.room - head.tokens - estimate(render.frame(question)) - 1
+    tokens_left = int((head.room - head.tokens) * share) - estimate(render.frame(question)) - 1
     newest: list[ShownMessage] = []
     for message in reversed(said):
         fields: Mapping[str, Any] = {**vars(message), "role": "user", "metadata": {}}
@@ -354,14 +409,15 @@ def main() -> None:
             _print(f"{window_tokens:,} {conversation.name}", result)
         if len(results) > 1:
             sums = [sum(figures) for figures in zip(*results, strict=True)]
-            mean = sums[5] / len(results), *sums[6:8], max(result.overflow for result in results)
-            _print(f"{window_tokens:,} all", Result(*sums[:5], *mean))  # type: ignore[arg-type]
+            mean = sums[6] / len(results), *sums[7:9], max(result.overflow for result in results)
+            _print(f"{window_tokens:,} all", Result(*sums[:6], *mean))  # type: ignore[arg-type]
 
 
 def _print(name: str, result: Result) -> None:
     ratio = f"{result.shown / result.cut:.2f}" if result.cut else "-"
     print(
-        f"{name:24} shown {result.shown:3} of {result.facts:3}, cut {result.cut:3} ({ratio}),"
+        f"{name:24} shown {result.shown:3} of {result.facts:3},"
+        f" at most {result.bound:3}, cut {result.cut:3} ({ratio}),"
         f" stale {result.stale} (cut {result.cut_stale}), prefix {result.prefix:.2f},"
         f" {result.compactions} summaries, {result.refused} refused, filled {result.overflow:.2f}"
     )

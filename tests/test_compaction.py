@@ -469,6 +469,37 @@ def test_a_correction_may_name_the_old_value_in_lower_case_or_first(
     assert earlier not in text
 
 
+def test_a_sentence_whose_section_was_guessed_stays_a_guess_in_the_next_summary() -> None:
+    taken = ("cakes", "bread", "knives", "tables", "chairs", "lamps")
+    guessed = "\n".join(
+        f"- We'll take {things} with us (Ops, m{number})" for number, things in enumerate(taken, 4)
+    )
+    earlier = parse_summary(
+        f"# Core goal\n- Build the shop (User, m1)\n# Key decisions\n{guessed}\n"
+        "# Important facts\n- The flour comes from a mill (Dev, m2)\n"
+    )
+    messages = [said(20, "The oven is hot again.", "dev")]
+    kept = [
+        item for items in extractive.summarize(messages, earlier, (), 50).values() for item in items
+    ]
+    assert kept[1:] == [
+        "The flour comes from a mill (Dev, m2)",
+        "The oven is hot again. (Dev, m20)",
+    ]
+
+
+def test_a_sentence_that_states_a_value_of_the_one_before_is_quoted_with_it() -> None:
+    messages = [
+        said(1, "Please plan the launch."),
+        said(2, "Bad news from the publisher. They want us on 15 October.", "dev"),
+        said(3, "We met the publisher. It went well.", "ops"),
+    ]
+    sections = extractive.summarize(messages, {}, (), 400)
+    items = [item for section in sections.values() for item in section]
+    assert "Bad news from the publisher. They want us on 15 October. (Dev, m2)" in items
+    assert not any("publisher. It went" in item for item in items)
+
+
 def test_an_abbreviation_ends_no_sentence() -> None:
     sections = extractive.summarize(
         [said(1, "The parrot belongs to Mr. Pickles, who lives in Leeds.")], {}, (), 400

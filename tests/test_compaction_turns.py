@@ -497,6 +497,49 @@ def lines_until(path: Path, kind: str) -> Iterable[bytes]:
     return lines[: last + 1]
 
 
+@pytest.mark.parametrize(
+    ("decision", "correction", "old", "new"),
+    [
+        (
+            "Decision: the fair of the town opens on 3 June.",
+            "Sorry, the fair was moved to 10 June.",
+            "3 June",
+            "10 June",
+        ),
+        (
+            "决定：集市定在 6 月 3 日开门。",
+            "抱歉，集市改到 6 月 10 日开门了。",
+            "6 月 3 日",
+            "6 月 10 日",
+        ),
+    ],
+)
+@pytest.mark.parametrize("by_agent", [False, True])
+def test_a_draft_that_a_later_message_corrects_is_no_longer_shown(
+    tmp_path: Path, decision: str, correction: str, old: str, new: str, by_agent: bool
+) -> None:
+    talk, puppets = meeting(tmp_path, (lambda _: GOOD) if by_agent else None)
+    talk.send(decision)
+    while not talk.compacted():
+        talked(talk, 1)
+    assert old in (puppets.inputs["dev"][-1].memory_context or "") + talk.compacted()[-1].summary
+    talk.send(correction)
+    while not talk.compacted()[-1].corrected:
+        assert len(talk.compacted()) < 9
+        talked(talk, 1)
+    (title,) = talk.compacted()[-1].corrected
+    assert old in title
+    talked(talk, 3)
+    talk.send(f"@dev when does the fair open, {decision.partition(' ')[2] or decision[3:]}?")
+    memory = puppets.inputs["dev"][-1].memory_context or ""
+    assert old not in memory
+    if not by_agent:
+        assert new in memory
+    else:
+        questions = [shown.messages[-1].content for shown in puppets.inputs["scribe"]]
+        assert any(f"> - {title}" in question for question in questions)
+
+
 def test_a_crash_after_a_summary_makes_no_second_one(tmp_path: Path) -> None:
     talk, puppets = meeting(tmp_path, lambda _: "nothing")
     while not talk.compacted():

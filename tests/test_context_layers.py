@@ -366,6 +366,24 @@ def test_of_many_titles_the_newest_are_shown_and_the_rest_are_counted() -> None:
         assert listed[-1] == f"- and {left} more; a search of the notes finds them"
 
 
+def test_a_title_that_the_summary_quotes_is_not_listed_again() -> None:
+    text = "A decision with all of its reasons. " * 30
+    pins = [pinned(number, text) for number in range(1, 41)]
+    told = a_history(40, text)
+    for number in range(41, 400):
+        told.append(message(number))
+    quoted = [entry.note.title for entry in pins[-3:]]
+    lines = "\n".join(f"- {title} (Dev)" for title in quoted)
+    memory = Memory(f"# Core goal\n- A shop\n# Key decisions\n{lines}", 6, 6, pinned=pins)
+    built = build(told, memory, head=a_head(2_500))
+    shown = (built.input.memory_context or "").splitlines()
+    for title in quoted:
+        assert sum(title in line for line in shown) == 1
+    listed = [note.title for note in built.chosen.titles]
+    assert listed
+    assert not set(listed) & set(quoted)
+
+
 def test_of_pinned_messages_approved_ones_come_first() -> None:
     text = "A decision with all of its reasons. " * 20
     approved = {3, 40}

@@ -259,7 +259,7 @@ USUAL_SHARE = 0.25
 """The share of new messages that a summary adds if windows have room."""
 
 _FEWEST_TOKENS = 60
-_FACTS_SHARE = 0.5
+_FACTS_SHARE = 0.25
 _HELD = 0.8
 _LONGEST_ASKED = 500
 _NOW_ASKED: dict[Language, str] = {"en": "Asked now: ", "zh": "当前的要求："}
@@ -360,6 +360,7 @@ def fitting_facts(facts: Iterable[PinnedFact], most: int) -> list[PinnedFact]:
 def shorten_summary(text: str, most: int) -> str:
     """Return a summary with as many of its items as fit into `most` tokens; "" if none does.
 
+    Each line costs what it does where agents are shown it, after `> `.
     Goal and decisions are kept first, then what is open, then the newest of the other items.
     """
     sections = parse_summary(text)
@@ -371,8 +372,8 @@ def shorten_summary(text: str, most: int) -> str:
     for name in _KEPT_FIRST:
         items = sections.get(name, [])
         for index in range(len(items) - 1, -1, -1):
-            heading = 0 if name in kept else estimate(f"# {SECTIONS[name][column]}\n")
-            cost = heading + estimate(items[index]) + 2
+            heading = 0 if name in kept else estimate(f"> # {SECTIONS[name][column]}\n")
+            cost = heading + estimate(f"> - {items[index]}\n")
             if cost <= most:
                 most -= cost
                 kept.setdefault(name, set()).add(index)
@@ -518,6 +519,11 @@ def completed(sections: Sections, facts: Iterable[PinnedFact]) -> Sections:
             result.setdefault(fact.section, []).append(title)
             words |= frozenset(of_note(title))
     return {name: result[name] for name in SECTIONS if result.get(name)}
+
+
+def quotes(text: str, title: str) -> bool:
+    """Return True if a summary has the title of a note word by word."""
+    return bool(title) and harmless(title).rstrip("…") in text
 
 
 def holds(words: frozenset[str], fact: str) -> bool:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from arena_cli.context import history as history_module
 from arena_cli.context import render
 from arena_cli.context.history import NOTHING, History, Memory, Pinned, RecalledNote, Selection
-from arena_cli.context.summary import shorten_summary
+from arena_cli.context.summary import quotes, shorten_summary
 from arena_cli.context.tokens import estimate
 from arena_cli.notes.model import Note
 from arena_cli.protocol import AgentInput, Invocation, MemberInfo, Message, ShownMessage
@@ -31,10 +31,16 @@ _LEAST_SUMMARY = 40
 NOTES_LEFT = 0.125
 """The share of the room that the summary and pinned messages leave to notes."""
 
+SMALL_ROOM = 1_000
+"""A room of fewer tokens is small."""
+
 # The tokens of the lines around titles.
 _TITLES_FRAME = 36
 # The share of their room that pinned messages take in full if others are listed by title.
 _IN_FULL = 0.6
+
+SUMMARY_FRAME = estimate(render.memory_paragraph(render.BEFORE, f"{render.SUMMARISED}\n")) + 2
+"""The tokens of the lines around a summary."""
 
 _NOTES_FRAME = estimate(render.NOTES) + 2
 
@@ -138,17 +144,26 @@ def fit_summary(memory: Memory, room: int, new: int = 0, keep: float = KEEP) -> 
     """
     if not memory.summary:
         return memory
-    share = min(_LARGEST_SUMMARY, 1 - keep)
-    share -= NOTES_LEFT if memory.pinned or memory.notes else 0.0
-    most = int(min(room * share, room - new))
+    has_others = bool(memory.pinned or memory.notes)
+    most = min(summary_limit(room, keep, has_others=has_others), room - new)
     tokens = _summary_tokens(memory)
     if tokens <= most:
         return memory
-    most -= tokens - estimate(memory.summary)
+    most -= SUMMARY_FRAME
     summary = shorten_summary(memory.summary, most) if most >= _LEAST_SUMMARY else ""
     if summary:
         return memory._replace(summary=summary)
     return memory._replace(summary="", upto=0, summarised=0)
+
+
+def summary_limit(room: int, keep: float, *, has_others: bool) -> int:
+    """Return the tokens of the longest summary that is shown as it is, with the lines around it.
+
+    `has_others` is True if there are pinned messages or notes, which have room too: in a small room
+    half as much, since a summary that is cut there loses most.
+    """
+    left = NOTES_LEFT * (0.5 if room < SMALL_ROOM else 1.0) if has_others else 0.0
+    return int(room * (min(_LARGEST_SUMMARY, 1 - keep) - left))
 
 
 def _widen(memory: Memory, history: History, room: int) -> Memory:
@@ -202,6 +217,7 @@ def _choose_pins(
     beside: list[Pinned] = []
     while True:
         chosen, titles, title_room = _within(beside, history, most)
+        titles = [note for note in titles if not quotes(memory.summary, note.title)]
         stable, listed = _stable(memory, titles, title_room)
         tokens = estimate(render.memory_paragraph(render.BEFORE, stable))
         used = _weight_of((entry.message for entry in chosen), history)

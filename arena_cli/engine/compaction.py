@@ -43,7 +43,6 @@ _TOLERANCE = 1.25
 _ALMOST = 0.05
 # The tokens of headings in an extractive summary.
 _HEADINGS = 16
-_SMALL_ROOM = 1_000
 _SMALL_ROOM_SHARE = 0.4
 # In a room narrower than this, less than the share of the newest messages stays: summaries, which
 # change the beginning of the input, are made less often. A small room has no such reserve.
@@ -57,11 +56,11 @@ _OUTPUT_SHARE = 0.8
 class _Old:
     """The input of a summary: messages, oldest first, the earlier summary, facts to include.
 
-    `later` are the messages that stay, `replaced` what no longer applies. `drafts` are the titles of
-    draft notes from messages up to here, `corrected` those of them that a later message corrects.
-    `asked_now` is the request that opened the open chain, if it is among the messages. `tokens` is
-    the estimate for messages and earlier summary. `asked` is the length to request, in tokens; a summary of more
-    than `most_shown` has room in no window.
+    `later` are the messages that stay, `replaced` what no longer applies. `drafts` are the titles
+    of draft notes from messages up to here, `corrected` those that later messages correct,
+    `outdated` what these messages correct. `asked_now` is the request that opened the open chain,
+    if it is among the messages. `tokens` is the estimate for messages and earlier summary. `asked`
+    is the length to request, in tokens; a summary of more than `most_shown` has room in no window.
     """
 
     messages: Sequence[ShownMessage]
@@ -76,6 +75,7 @@ class _Old:
     tokens: int
     asked: int
     most_shown: int
+    outdated: Sequence[str] = ()
 
     def too_long(self, text: str) -> str:
         """Explain why a summary is too long; return "" if it is not."""
@@ -135,13 +135,15 @@ def _without_corrected(old: _Old) -> _Old:
     """Return the input without the facts and drafts that a later message corrects."""
     from arena_cli.context import extractive  # noqa: PLC0415 - its patterns take time to compile
 
+    known = frozenset(old.corrected)
     titles = [*old.drafts, *(fact.title for fact in old.facts)]
+    titles = [title for title in titles if title not in known]
     found = extractive.find_corrected(titles, old.messages, old.later) if titles else []
-    gone = frozenset(found)
     return replace(
         old,
-        facts=[fact for fact in old.facts if fact.title not in gone],
-        corrected=[*old.corrected, *(title for title in old.drafts if title in gone)],
+        facts=[fact for fact in old.facts if fact.title not in found],
+        outdated=found,
+        corrected=[*old.corrected, *(title for title in found if title in old.drafts)],
     )
 
 
@@ -239,7 +241,7 @@ def _old(room: Room, chain: Chain, full: Sequence[str]) -> _Old | None:
         most = (
             space
             * scene.team.config.memory.keep
-            * (_LOWER_MARK if _SMALL_ROOM <= space < _NARROW else 1)
+            * (_LOWER_MARK if window.SMALL_ROOM <= space < _NARROW else 1)
         )
         messages = summary.oldest(newer, int(most), history.weight_of)
     else:
@@ -284,7 +286,7 @@ def _summary_share(room_tokens: int, pinned_tokens: int, keep: float) -> int:
     In a small room it may use what pinned messages do not take. In a larger one the free room is
     worth more: the beginning of the input stays the same for more calls.
     """
-    if room_tokens >= _SMALL_ROOM:
+    if room_tokens >= window.SMALL_ROOM:
         return int(room_tokens * window.SHARE)
     left = room_tokens * (1 - keep) - pinned_tokens
     return int(max(room_tokens * window.SHARE, min(left, room_tokens * _SMALL_ROOM_SHARE)))
@@ -358,7 +360,7 @@ async def _ask(
         summary.without_message_ids(before.text),
         most,
         room.language,
-        replaced=[*old.replaced, *map(Replaced, old.corrected)],
+        replaced=[*old.replaced, *map(Replaced, old.outdated)],
         fault=before.fault,
     )
     answer = await call.ask(member, question, room)
