@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from arena_cli.adapters.openai import presets
 from arena_cli.protocol import Usage
@@ -185,6 +185,47 @@ def _price_from(adapter: Mapping[str, Any], facts: ModelFacts | None) -> str:
     return LIST if _find_in_list(adapter, _model(adapter)) is not None else ""
 
 
+def estimate_cost(
+    usage: Usage, adapter: Mapping[str, Any], models: Mapping[str, ModelFacts]
+) -> float | None:
+    """Return the cost in US dollars of a usage, also of an estimated one, by an agent's settings.
+
+    None if no price is known.
+    """
+    usage = usage.model_copy(update={"estimated": False})
+    model = _model(adapter)
+    pricing = given_pricing(_read_pricing(adapter), models.get(model))
+    if pricing is None and _is_free(adapter):
+        pricing = "free"
+    if pricing is not None:
+        return cost_usd(usage, model=model, pricing=pricing)
+    if not model or _find_in_list(adapter, model) is None:
+        return None
+    return _by_list(usage, model, _find_provider(adapter))
+
+
+def offers_model(adapter: Mapping[str, Any], model: str, models: Mapping[str, ModelFacts]) -> bool:
+    """Return True if an agent can be called with that model: its settings name one.
+
+    A provider of the public list must have it there, or `arena.yaml` must name it.
+    """
+    if not _model(adapter):
+        return "model" in adapter
+    if model in models or _find_provider(adapter) is None:
+        return True
+    return _find_in_list(adapter, model) is not None
+
+
+def _read_pricing(adapter: Mapping[str, Any]) -> Pricing | None:
+    given = adapter.get("pricing")
+    if given is None or given == "free":
+        return given
+    try:
+        return Rates.model_validate(given)
+    except ValidationError:  # the adapter reports it when it starts
+        return None
+
+
 def _model(adapter: Mapping[str, Any]) -> str:
     """Return the model that an adapter names; "" for kinds that the price list does not cover."""
     model = adapter.get("model")
@@ -197,19 +238,27 @@ def _is_free(adapter: Mapping[str, Any]) -> bool:
     return adapter.get("type") == "openai" and preset.local
 
 
+def _is_at_provider(adapter: Mapping[str, Any]) -> bool:
+    """Return True if an `openai` agent calls the server of a known provider."""
+    return bool(presets.key_variable(adapter.get("preset"), adapter.get("base_url")))
+
+
+def _find_provider(adapter: Mapping[str, Any]) -> str | None:
+    """Return the id in the price list of the provider of an agent's models; None for any."""
+    if adapter["type"] == "openai" and _is_at_provider(adapter):
+        return presets.find_preset(adapter.get("preset")).provider
+    return _PROVIDERS[str(adapter["type"])]
+
+
 def _find_in_list(adapter: Mapping[str, Any], model: str) -> Any:
     """Return the model in the public list; None if it is not listed.
 
     A model on a third-party server is not looked up either: its window and price depend on that
     server.
     """
-    kind = str(adapter["type"])
-    provider = _PROVIDERS[kind]
-    if kind == "openai":
-        preset = adapter.get("preset")
-        if not presets.key_variable(preset, adapter.get("base_url")):
-            return None
-        provider = presets.find_preset(preset).provider
+    if adapter["type"] == "openai" and not _is_at_provider(adapter):
+        return None
+    provider = _find_provider(adapter)
     from genai_prices import data_snapshot  # noqa: PLC0415 - a sixth of a second; few need it
 
     try:

@@ -135,6 +135,10 @@ class Heard:
         self._text.clear()
         self._growing = None
 
+    def list_usage(self) -> list[Usage]:
+        """Return the usage of the attempts so far, where it is known."""
+        return [*self.earlier_usage, *([self.usage] if self.usage else [])]
+
     def metadata(self, *, failed: bool) -> dict[str, Any]:
         """Return the notes; of a failed call with the text received so far (`partial`).
 
@@ -192,7 +196,7 @@ class Runtime:
         self._records = records
         self._renderer = renderer
         self._used = used
-        self._running: dict[tuple[str, int], Adapter] = {}
+        self._running: dict[tuple[str, int, str], Adapter] = {}
 
     async def invoke(self, member: Member, input: AgentInput, heard: Heard) -> Answer:
         """Call an agent once, or its fallbacks (`fallback`).
@@ -262,7 +266,9 @@ class Runtime:
         await asyncio.gather(*(_stop(adapter) for adapter in running.values()))
 
     async def _adapter(self, member: Member, number: int) -> Adapter:
-        adapter = self._running.get((member.id, number))
+        # A team that works with less may call the same agent with another model.
+        key = (member.id, number, str(member.profile.adapter.get("model", "")))
+        adapter = self._running.get(key)
         if adapter is None:
             if not self._config.connects:
                 raise AgentUnavailable(member.id, "this command calls no agent")
@@ -272,7 +278,7 @@ class Runtime:
             except BaseException:
                 await _stop(adapter)
                 raise
-            self._running[member.id, number] = adapter
+            self._running[key] = adapter
         return adapter
 
     def _made(self, member: Member, number: int) -> Adapter:

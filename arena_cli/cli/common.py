@@ -72,6 +72,15 @@ NoPager = Annotated[
 ]
 
 # These call agents; before they do, what a killed arena left running is ended.
+Raise = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--budget",
+        metavar="+2usd|+10000tokens",
+        help="Raise the bounds that stopped it by this much first; repeatable.",
+    ),
+]
+
 _CALLING = frozenset({"send", "resume", "run", "promote", "test"})
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -14,6 +15,7 @@ from arena_cli.cli.sessions import OneSession
 from arena_cli.cli.streams import Screen
 from arena_cli.context import render
 from arena_cli.reports import lines
+from arena_cli.reports.budgets import BudgetRow, BudgetTally
 from arena_cli.reports.lines import user_words
 from arena_cli.reports.usage import Ledger, draw_usage
 from arena_cli.session import doctor, preview, store
@@ -224,38 +226,45 @@ def usage(
     """
     root = common.find_root(context)
     ledger = Ledger(by)
+    tally = BudgetTally(today="" if session else f"{datetime.now(UTC):%Y-%m-%d}")
     if session is not None:
-        _read(common.find_session(context, session, or_archived=True), ledger)
+        _read(common.find_session(context, session, or_archived=True), ledger, tally)
     else:
         for stored in (*store.stored(root), *common.read_archived(context)):
             try:
-                _read(stored, ledger)
+                _read(stored, ledger, tally)
             except FileNotFoundError:
                 continue  # removed a moment ago, as sessions of scenarios are
             except OSError as error:
                 common.warn(f"{stored.transcript}: not counted: {error.strerror or error}")
+    rows = tally.rows(("turn", "chain", "session") if session else ("day",))
     if as_json:
-        common.print_json(ledger.document())
+        budget = {"budget": [row.document() for row in rows]} if rows else {}
+        common.print_json({**ledger.document(), **budget})
     elif not ledger.total.calls:
         common.warn("no agent was called yet")
     else:
-        _print(ledger)
+        _print(ledger, rows)
 
 
-def _read(stored: Stored, ledger: Ledger) -> None:
-    """Add a session to the ledger; report unreadable lines. Raises OSError."""
+def _read(stored: Stored, ledger: Ledger, tally: BudgetTally) -> None:
+    """Add a session to the ledger and the tally; report unreadable lines. Raises OSError."""
     ledger.session()
+    tally.session()
     spent = doctor.spending(
         stored.transcript, lambda problem: common.warn_of_problems(stored.transcript, [problem])
     )
     for event in spent:
         ledger.apply(event)
+        tally.apply(event)
 
 
-def _print(ledger: Ledger) -> None:
+def _print(ledger: Ledger, rows: Sequence[BudgetRow]) -> None:
 
     out = streams.Stdout()
     say = lines.user_words()
     width = shutil.get_terminal_size((_WIDTH, 0)).columns
-    Screen(out, say).show(draw_usage(ledger, say, width))
+    screen = Screen(out, say)
+    screen.show(draw_usage(ledger, say, width))
+    screen.show(lines.line(say("budget of the {row}", row=row.describe(say))) for row in rows)
     out.check()

@@ -18,6 +18,7 @@ from arena_cli import errors
 from arena_cli.adapters.base import SessionConfig
 from arena_cli.cli import command_line, common, pauses, trust
 from arena_cli.cli.streams import Printer
+from arena_cli.engine.inbox import read_allowance
 from arena_cli.errors import UsageError
 from arena_cli.reports.lines import INDENT, Words, unresolved, user_words
 from arena_cli.session import outgoing, store
@@ -249,6 +250,7 @@ def resume(
     context: typer.Context,
     session: CutShort = None,
     agent: OneAgent = None,
+    budget: common.Raise = None,
     as_json: EventsAsJson = False,
     quiet: Quiet = False,
     wait: Wait = 600,
@@ -263,6 +265,7 @@ def resume(
 
         control.resume_agent(context, session, agent, wait)
         return
+    allowed = read_allowance(budget) if budget else None
     loaded = common.load_workspace(context)
     stored = _stored(loaded, session, go_on=session is None, must_exist=True)
     assert stored is not None
@@ -272,6 +275,8 @@ def resume(
     with _opened(config, stored.name, members, as_json=as_json, quiet=quiet) as (opened, printer):
         if opened.open_chain:
             printer.goes_on(opened.journal.fold)
+        if allowed is not None:
+            opened.carry_out(allowed)
         chain = opened.last(opened.resume())
         finished = common.run(chain, hint=_resume_hint(stored.name))
     if finished is None:

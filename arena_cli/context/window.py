@@ -381,6 +381,12 @@ class Head(NamedTuple):
             ),
         )
 
+    def halve_output(self) -> Head:
+        """Return the head for an answer of half the length."""
+        most = max(self.max_output_tokens // 2, 1)
+        digest = render.HeadDigest(self.agent_id, self.role_prompt, self.members, most)
+        return self._replace(max_output_tokens=most, digest=digest)
+
 
 class CallContext(NamedTuple):
     """The part of the input that belongs to one call (see `AgentInput`)."""

@@ -181,6 +181,8 @@ def resolve_calls(
 
 
 _PLACE_POLL_S = 0.05
+BUDGET = "budget"
+"""The `error_code` of a reply whose call alone exceeds a bound of the team's budget."""
 
 LONGEST_WAIT_S = 30.0
 _MOST_DOUBLED = 64
@@ -245,6 +247,8 @@ async def run(planned: Planned, room: Room) -> None:
                 await _run(planned, room, place)
     finally:
         del running[planned.agent]
+        if (budget := room.control.budget) is not None:
+            budget.release(planned.agent)
 
 
 async def _run(planned: Planned, room: Room, place: Ticket | None = None) -> None:
@@ -301,6 +305,8 @@ async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) ->
     if planned.member is None:
         problem = f"{planned.agent} is no longer in the team"
         return _Ending("error", problem, error_code=AgentUnavailable.kind, retryable=False)
+    if planned.refused:
+        return _refuse(planned)
     limit = plan.limit_s(planned.member, room.scene.team)
     ends_at = began + limit
     while True:
@@ -318,6 +324,13 @@ async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) ->
                     error_code=error.kind,
                     retryable=error.again and not isinstance(error, AgentRefused),
                 )
+            if (budget := room.control.budget) and not budget.admit(planned, heard.list_usage()):
+                if planned.refused:
+                    return _refuse(planned, heard)
+                # The chain pauses, and the reply continues when the budget allows it.
+                metadata = {**heard.metadata(failed=True), **error.metadata}
+                problem = f"no further attempt, the budget is used up: {error}"
+                return _Ending("cancelled", problem, metadata=metadata)
             planned.failed += 1
             planned.attempt += 1
             announce(planned, room)
@@ -338,6 +351,12 @@ async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) ->
             else None,
             metadata=metadata,
         )
+
+
+def _refuse(planned: Planned, heard: Heard | None = None) -> _Ending:
+    """Return the end of a reply that the team's budget never allows."""
+    metadata = heard.metadata(failed=True) if heard else {}
+    return _Ending("error", planned.refused, metadata=metadata, error_code=BUDGET, retryable=False)
 
 
 async def _may_try_again(
@@ -363,12 +382,12 @@ def _smaller(planned: Planned, room: Room) -> bool:
     if chain is None:
         return False
     most = round(planned.input_tokens * _SHRINK / room.scene.limits(planned.agent).factor)
-    again = plan.plan(planned.agent, planned.phase, chain, room.scene, most=most)
+    again = plan.plan(
+        planned.agent, planned.phase, chain, room.scene, most=most, is_concise=planned.is_concise
+    )
     if again.input_tokens >= planned.input_tokens:
         return False
-    planned.input, planned.input_hash = again.input, again.input_hash
-    planned.input_tokens, planned.digests = again.input_tokens, again.digests
-    planned.notes = again.notes
+    planned.take_input(again)
     planned.shrunk += 1
     return True
 
@@ -576,8 +595,26 @@ class AgentAnswer(NamedTuple):
 async def ask(member: Member, text: str, room: Room) -> AgentAnswer:
     """Ask an agent once, within its `timeout_s`, else the team's `turn_timeout_s`.
 
-    It raises only CancelledError and DiskRefused.
+    It raises only CancelledError and DiskRefused. An agent that the team's budget does not allow
+    to be asked has no answer.
     """
+    budget = room.control.budget
+    if budget is None:
+        return await _ask(member, text, room)
+    if excess := budget.admit_question(member, text):
+        kind = {"adapter": str(member.profile.adapter["type"])}
+        problem = f"{member.id} is not asked, the budget is used up: {excess}"
+        return AgentAnswer("", problem, Usage(cost_usd=0.0), kind)
+    usage: Usage | None = None
+    try:
+        answer = await _ask(member, text, room)
+        usage = answer.usage
+        return answer
+    finally:
+        budget.settle_question(member, usage)
+
+
+async def _ask(member: Member, text: str, room: Room) -> AgentAnswer:
     question = ShownMessage(
         id="m0",
         author_id="arena",

@@ -14,6 +14,7 @@ from typing import assert_never
 from arena_cli import errors
 from arena_cli.engine import rules
 from arena_cli.engine.approvals import POLICY, ApprovalDesk
+from arena_cli.engine.budget import Budget
 from arena_cli.engine.inbox import ControlRequest, Outcome
 from arena_cli.engine.plan import Room
 from arena_cli.errors import UsageError
@@ -66,8 +67,15 @@ class Control:
         self.approvals = ApprovalDesk(room)
         self._pause_by: str | None = None
         self._cancel_by: str | None = None
+        limits = room.scene.team.config.budget
+        self._budget = room.control.budget = Budget(room, limits) if limits else None
 
     # Called by the loop.
+
+    def check(self) -> None:
+        """Check that the rules of the team can be applied. Raises UsageError."""
+        if self._budget is not None:
+            self._budget.check_prices()
 
     @property
     def is_stopping(self) -> bool:
@@ -79,6 +87,7 @@ class Control:
         team = self._room.scene.team
         state = chain.control or NOTHING
         step = rules.next_step(chain, team)
+        excess = self._budget.take_excess() if self._budget else ""
         opens_or_ends = isinstance(step, (rules.StartTurn, rules.TellLimit, rules.FinishChain))
         if self._cancel_by is not None:
             self._cancel_by = None
@@ -86,6 +95,8 @@ class Control:
         if self._pause_by is not None:
             by, self._pause_by = self._pause_by, None
             return rules.Pause("asked", f"by {by}", by)
+        if excess and isinstance(step, rules.CallPhase):
+            return rules.Pause("budget", excess)
         if not opens_or_ends:
             return self._without_unavailable(step)
         if state.pending and (chain.turns or not isinstance(step, rules.StartTurn)):
@@ -225,6 +236,8 @@ class Control:
                 return self._change_agent(request)
             case "decide":
                 return self.approvals.decide(request)
+            case "raise_budget":
+                return self._raise_budget(request)
             case _:
                 assert_never(request.act)
 
@@ -315,6 +328,13 @@ class Control:
         if request.state == "terminated":
             self._stop_reply(request.agent, request.by)
         return f"{request.agent} is {request.state} from now on"
+
+    def _raise_budget(self, request: ControlRequest) -> str:
+        chain = self._open("raise the budget of")
+        if self._budget is None:
+            raise UsageError("this team has no budget", "`budget` of its config sets one.")
+        self._budget.raise_by(request)
+        return f"the budget of chain {chain.number} is raised"
 
     def _check_member(self, agent: str) -> None:
         members = [member.id for member in self._room.scene.team.members]

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, NamedTuple
 from uuid import uuid4
@@ -19,10 +21,12 @@ from pydantic import ValidationError
 from arena_cli.errors import ArenaError, UsageError
 from arena_cli.protocol import Shape
 from arena_cli.util import files
+from arena_cli.util.text import escape_line
 
 FOLDER = "control"
 _DONE = ".done"
 _REQUEST = ".json"
+_MOST = 1e12
 _KEPT_S = 3_600.0
 """Answers that no command has read by then are removed."""
 
@@ -32,6 +36,7 @@ Act = Literal[
     "steer",
     "agent_state",
     "decide",
+    "raise_budget",
 ]
 
 
@@ -47,6 +52,30 @@ class ControlRequest(Shape):
     decision: Literal["approved", "rejected"] = "rejected"
     option: str = ""
     state: Literal["running", "paused", "terminated"] = "running"
+    tokens: int = 0
+    usd: float = 0.0
+
+
+_ALLOWANCE = re.compile(r"\+(\d+(?:\.\d+)?)\s*(usd|tokens)", re.IGNORECASE)
+
+
+def read_allowance(texts: Iterable[str]) -> ControlRequest:
+    """Return the request that raises a budget by these texts (`+2usd`, `+10000tokens`).
+
+    Raises UsageError if one has another form.
+    """
+    amounts = {"usd": 0.0, "tokens": 0.0}
+    for text in texts:
+        match = _ALLOWANCE.fullmatch(text.replace(",", "").replace("_", "").strip())
+        amount = float(match[1]) if match else 0.0
+        unit = match[2].lower() if match else ""
+        if not 0 < amount <= _MOST or (unit == "tokens" and amount % 1):
+            raise UsageError(
+                f"--budget: `{escape_line(text)}` is no amount",
+                "Write +2usd, +0.5usd or +10000tokens.",
+            )
+        amounts[unit] += amount
+    return ControlRequest(act="raise_budget", tokens=int(amounts["tokens"]), usd=amounts["usd"])
 
 
 class Outcome(Shape):

@@ -147,6 +147,12 @@ class Engine:
                     return finish_chain(end, awaits, journal)
         raise ValueError("no chain is open")
 
+    def check(self) -> None:
+        """Check that the team's rules can be applied. Raises UsageError."""
+        control = self._room.control.find(self._room)
+        if control is not None:
+            control.check()
+
     def carry_out(self, request: ControlRequest) -> str:
         """Carry out a person's request while no chain runs; return what was done.
 
@@ -215,6 +221,8 @@ class Engine:
         asked, passed_over = rules.choose_candidates(
             turn, chain, room.scene.team, room.roster, control.unavailable() if control else {}
         )
+        if (budget := room.control.budget) is not None:
+            asked, passed_over = budget.limit_candidates(asked, passed_over, chain)
         number = turn.started.turn
         room.journal.write(Candidates, turn=number, asked=asked, passed_over=passed_over)
 
@@ -222,12 +230,20 @@ class Engine:
         """Call the agents of a phase concurrently; write each reply as it arrives."""
         await self._recall(phase, agents, chain)
         planned = []
+        budget = self._room.control.budget
         for agent in agents:
-            planned.append(plan.plan(agent, phase, chain, self._room.scene))
+            reply = plan.plan(agent, phase, chain, self._room.scene)
+            if budget is not None and not budget.admit(reply):
+                continue
+            planned.append(reply)
             # Each before the next is planned, which counts the replies that were announced.
-            call.announce(planned[-1], self._room)
+            call.announce(reply, self._room)
             if control := self._room.control.find(self._room):
-                control.approvals.start_reply(planned[-1], chain.turns[-1])
+                control.approvals.start_reply(reply, chain.turns[-1])
+        if not planned:
+            return
+        if budget is not None:
+            budget.take_excess()  # the others may fit when these have ended
         inbox = self._room.inbox
         if inbox is None:
             await self._run_all(planned)

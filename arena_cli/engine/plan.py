@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,10 +30,11 @@ from arena_cli.transcript.state import Fold
 from arena_cli.util.clock import Clock
 from arena_cli.util.tickets import Ticket
 from arena_cli.workspace.mentions import Roster
-from arena_cli.workspace.models import AgentProfile, Language, Member, Team
+from arena_cli.workspace.models import AgentProfile, Language, Member, ModelFacts, Team
 
 if TYPE_CHECKING:
     from arena_cli.engine.approvals import AskPerson
+    from arena_cli.engine.budget import Budget
     from arena_cli.engine.control import Control
     from arena_cli.engine.inbox import Inbox
 
@@ -112,12 +114,14 @@ class Scene(NamedTuple):
 class ControlHolder:
     """The control of a session's chains, which is imported when it is first needed.
 
-    `current` is None as long as the session is not controlled. `running` are the tasks of the
-    running replies by agent; `cancelled` the persons that ended some of them.
+    `current` is None as long as the session is not controlled; `budget` is None without one.
+    `running` are the tasks of the running replies by agent; `cancelled` the persons that ended some
+    of them.
     """
 
     def __init__(self) -> None:
         self.current: Control | None = None
+        self.budget: Budget | None = None
         self.running: dict[str, asyncio.Task[Any] | None] = {}
         self.cancelled: dict[str, str] = {}
 
@@ -147,7 +151,9 @@ class Room(NamedTuple):
     its text so far. `summarizer`, `extractor` and `memory_judge` are agents that work for the
     team's memory. `inbox` has the requests of people; `control` carries them out. `ask_person` asks
     for approval at a terminal, if there is one. `draw_place` returns an agent's place in the lane
-    that bounds the replies of all processes, if there is a bound; it raises DiskRefused.
+    that bounds the replies of all processes, if there is a bound; it raises DiskRefused. `models`
+    are the entries of `arena.yaml` for models; `sessions` is the folder of all sessions, whose
+    spending counts for the budget of a day, if it does.
     """
 
     scene: Scene
@@ -165,6 +171,14 @@ class Room(NamedTuple):
     inbox: Inbox | None = None
     draw_place: Callable[[str], Ticket] | None = None
     ask_person: AskPerson | None = None
+    models: Mapping[str, ModelFacts] = MappingProxyType({})
+    sessions: Path | None = None
+
+    @property
+    def memory_agents(self) -> list[Member]:
+        """The agents that work for the team's memory."""
+        agents = (self.summarizer, self.extractor, self.memory_judge)
+        return [agent for agent in agents if agent is not None]
 
 
 def record_own_session(
@@ -232,7 +246,8 @@ class Planned:
     `attempt` is the number of its next attempt, `failed` the number of attempts that failed before,
     `shrunk` the number of those whose prompt was too long; `digests` are the hashes of the input's
     messages, `notes` the ids of the notes in it. `waited_s` is the time in which a person was asked
-    for approval.
+    for approval. `most` and `is_concise` are limits as in `plan`; `refused` is the reason why it is
+    not called, if the team's budget never allows it.
     """
 
     agent: str
@@ -251,14 +266,31 @@ class Planned:
     failed: int = 0
     shrunk: int = 0
     waited_s: float = 0.0
+    most: int | None = None
+    is_concise: bool = False
+    refused: str = ""
+
+    def take_input(self, other: Planned) -> None:
+        """Call the agent with the input of another plan."""
+        self.input, self.input_hash = other.input, other.input_hash
+        self.input_tokens, self.digests = other.input_tokens, other.digests
+        self.notes = other.notes
+        self.most, self.is_concise = other.most, other.is_concise
 
 
 def plan(
-    agent: str, phase: Phase, chain: Chain, scene: Scene, *, most: int | None = None
+    agent: str,
+    phase: Phase,
+    chain: Chain,
+    scene: Scene,
+    *,
+    most: int | None = None,
+    is_concise: bool = False,
 ) -> Planned:
     """Plan the next call of an agent in the last turn of the open chain.
 
-    `most`, in estimated tokens, is a limit of its input that is lower than its window.
+    `most`, in estimated tokens, is a limit of its input that is lower than its window. If it
+    `is_concise`, the agent is asked for half of its usual length.
     """
     turn = chain.turns[-1]
     earlier = turn.replies.get(agent)
@@ -267,10 +299,13 @@ def plan(
     trigger = chain.trigger_for(agent, phase)
     limits = scene.limits(agent)
     if most is not None:
-        limits = limits._replace(most=most)
+        limits = limits._replace(most=most if limits.most is None else min(most, limits.most))
+    if is_concise:
+        limits = limits._replace(concise_from=0.0)
     memory = scene.memory(_said(trigger, chain))
+    head = scene.head(agent) if member else window.Head.of(team, _gone(agent))
     built = window.build(
-        scene.head(agent) if member else window.Head.of(team, _gone(agent)),
+        head.halve_output() if is_concise else head,
         scene.history,
         window.CallContext(
             session_id=scene.session_id,
@@ -306,6 +341,8 @@ def plan(
         reply_to=_reply_to(agent, trigger, chain),
         attempt=earlier.attempt + 1 if earlier else 1,
         failed=earlier.failed_attempts if earlier else 0,
+        most=most,
+        is_concise=is_concise,
     )
 
 

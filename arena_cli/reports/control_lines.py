@@ -143,8 +143,12 @@ def _render_raise(event: BudgetRaised, say: Words, who: Who) -> Line:
 
 
 def _render_degrading(event: Degraded, say: Words, _: Who) -> Line:
+    model = event.step.removeprefix("model: ")
     text = "the budget runs low: {step}"
-    spans = list(say.spans(text, "warned", step=say.enum(escape_line(event.step))))
+    step = say.enum(escape_line(event.step))
+    if model != event.step:
+        step = say("model {model}", model=escape_line(model))
+    spans = list(say.spans(text, "warned", step=step))
     return line(INDENT, [*spans, Span(f" ({escape_line(event.detail)})", "dim")], hang=4)
 
 

@@ -15,7 +15,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from arena_cli.notes.model import RULES
 from arena_cli.protocol import Message, Position, Volatile
@@ -45,6 +45,9 @@ from arena_cli.transcript.events import (
     list_fields,
 )
 from arena_cli.util.text import escape_line
+
+if TYPE_CHECKING:
+    from arena_cli.reports.budgets import BudgetTally
 
 Who = Callable[[str], "list[Span] | str"]
 """The name of an agent, or of somebody else, by id, as a report shows it."""
@@ -210,6 +213,7 @@ class Timeline:
         self._styles: dict[str, str] = {}
         self._config: dict[str, object] = {}
         self._session_name: str | None = None
+        self._budget: BudgetTally | None = None
         self._new_chain()
 
     def _new_chain(self) -> None:
@@ -235,6 +239,8 @@ class Timeline:
         """Return the lines for one event; none for an event that is not shown."""
         is_apart = self._is_loose and isinstance(event, (MessageEvent, ChainFinished))
         self._is_loose = self._is_loose and not is_apart
+        if self._budget is not None:
+            self._budget.apply(event)
         return [*([EMPTY] if is_apart else ()), *self._drawn(event)]
 
     def _drawn(self, event: Event) -> Iterator[Line]:
@@ -274,12 +280,16 @@ class Timeline:
     def _session(self, event: SessionEvent) -> Iterator[Line]:
         if event.session != self._session_name:  # each session counts its replies from 1
             self._session_name = event.session
+            self._budget = None
             self._new_chain()
         self._names = {member.id: member.name for member in event.members}
         self._styles = {
             member.id: f"agent{index % AGENT_STYLES}" for index, member in enumerate(event.members)
         }
         self._config = event.config
+        if event.config.get("budget"):
+            self._budget = self._budget or import_module("arena_cli.reports.budgets").BudgetTally()
+            self._budget.apply(event)
         team = (
             self._say("team {name}", name=escape_line(event.team))
             if event.team
@@ -441,6 +451,8 @@ class Timeline:
             cost = say("{cost} + unknown", cost=f"${self._known_cost:.4f}")
             tokens.append(Span(f" · {cost}", "dim"))
         self._known_cost = 0.0
+        for row in self._budget.end_rows(event) if self._budget else ():
+            tokens.append(Span(f" · {row.describe(say)}", "dim"))
         yield line(Span("══ ", "rule"), ended, BETWEEN, counts, BETWEEN, tokens, hang=_HEADING)
         for human in event.awaits if self._is_live else ():
             author = "" if human == "user" else f" --from {lines.quote(human)}"

@@ -131,7 +131,10 @@ def _fault(attachment: Attachment, workspace: Path) -> str:
 
 
 TYPES = frozenset(
-    {"session", "reply_started", "reply_finished", "compacted", "extracted", "heed_judged"}
+    {
+        *("session", "turn_started", "reply_started", "reply_finished", "chain_finished"),
+        *("compacted", "extracted", "heed_judged", "supervised", "budget"),
+    }
 )
 
 

@@ -217,6 +217,8 @@ class Session:
             inbox=Inbox(self.folder) if config.takes_requests else None,
             draw_place=self._lane(),
             ask_person=config.ask_person,
+            models=config.models,
+            sessions=self.folder.parent if config.connects else None,
         )
         self._engine = Engine(room)
         self._tell_who_talks()
@@ -251,8 +253,10 @@ class Session:
     async def send(self, message: Outgoing) -> ChainFinished | ChainPaused:
         """Write a human's message and run its chain to the end, or until it pauses.
 
-        A chain that was interrupted is closed as `interrupted` first. Raises DiskRefused.
+        A chain that was interrupted is closed as `interrupted` first. Raises DiskRefused, or
+        UsageError if the team's rules cannot be applied.
         """
+        self._engine.check()
         sent = outgoing.redacted(message, self._redactor)
         if self.journal.fold.open:
             loop.finish_chain("interrupted", (), self.journal)
@@ -318,8 +322,10 @@ class Session:
     async def resume(self) -> ChainFinished | ChainPaused | None:
         """Continue the chain that was interrupted or paused; return None if there is none.
 
-        A chain that still waits for a decision stays as it is.
+        A chain that still waits for a decision stays as it is. Raises DiskRefused, or UsageError
+        if the team's rules cannot be applied.
         """
+        self._engine.check()
         chain = self.journal.fold.open
         if chain is None:
             return None

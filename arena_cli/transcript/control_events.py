@@ -228,8 +228,14 @@ class BudgetRaised(ControlEvent):
     usd: float = 0.0
 
     def change_chain(self, chain: Chain) -> None:
-        """Add it to the bounds of the chain."""
+        """Add it to the bounds of the chain and its turns."""
         control_of(chain).raised.append(self)
+
+    def change_fold(self, fold: Fold) -> None:
+        """Add it to the bounds of the session and the day, in this session."""
+        control = session_control_of(fold)
+        control.raised_tokens += self.tokens
+        control.raised_usd = round(control.raised_usd + self.usd, 10)
 
 
 class Degraded(ControlEvent):
@@ -294,7 +300,7 @@ class SessionControl:
 
     `agents` are the states that people gave to agents; `always` are acts that need no approval in
     this session, as agent and digest. `decisions` counts decisions by agent: all, and those that
-    were rejected.
+    were rejected. `raised_...` is what people added to the session's budget.
     """
 
     requests: int = 0
@@ -302,6 +308,8 @@ class SessionControl:
     always: set[tuple[str, str]] = field(default_factory=set)
     breakers: dict[str, BreakerChanged] = field(default_factory=dict)
     decisions: dict[str, list[int]] = field(default_factory=dict)
+    raised_tokens: int = 0
+    raised_usd: float = 0.0
 
     def count_decision(self, decision: Decision) -> None:
         """Count a decision of an agent."""
@@ -322,12 +330,14 @@ class SessionControl:
             "always": sorted(self.always),
             "breakers": {agent: event.model_dump() for agent, event in self.breakers.items()},
             "decisions": self.decisions,
+            "raised": [self.raised_tokens, self.raised_usd],
         }
 
     @classmethod
     def restore(cls, record: Mapping[str, Any]) -> SessionControl:
         """Return the recorded state. Raises KeyError, TypeError or ValueError."""
         breakers = record["breakers"].items()
+        raised_tokens, raised_usd = record["raised"]
         return cls(
             requests=int(record["requests"]),
             agents=dict(record["agents"]),
@@ -336,6 +346,8 @@ class SessionControl:
             decisions={
                 agent: [int(n) for n in counts] for agent, counts in record["decisions"].items()
             },
+            raised_tokens=int(raised_tokens),
+            raised_usd=float(raised_usd),
         )
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from arena_cli.workspace import act_patterns
 from arena_cli.workspace.file_shape import FileShape
 
 ApprovalPolicy = Literal["ask", "allow", "deny"]
+BudgetScope = Literal["turn", "chain", "session", "day"]
+BudgetUnit = Literal["tokens", "usd"]
 
 APPROVAL_ACTIONS = ("execute_command", "modify_file", "external_api_call", "deploy")
 """The actions that a person approves unless the settings say otherwise."""
@@ -71,3 +73,74 @@ def _matches(pattern: str, action: str, detail: str) -> bool:
     if action == "external_api_call":
         return act_patterns.matches_text(pattern, detail)
     return act_patterns.matches_command(pattern, detail)
+
+
+def _count() -> Any:
+    return Field(default=None, gt=0)
+
+
+class TokenBounds(FileShape):
+    """The most tokens that calls may use, cached ones included."""
+
+    turn: int | None = _count()
+    chain: int | None = _count()
+    session: int | None = _count()
+    day: int | None = _count()
+
+
+class UsdBounds(FileShape):
+    """The most US dollars that calls may cost."""
+
+    turn: float | None = _count()
+    chain: float | None = _count()
+    session: float | None = _count()
+    day: float | None = _count()
+
+
+class AgentBudget(FileShape):
+    """The bounds of one agent's calls in a turn, a chain, a session, and a day (UTC)."""
+
+    tokens: TokenBounds = Field(default_factory=TokenBounds)
+    usd: UsdBounds = Field(default_factory=UsdBounds)
+
+    def list_bounds(self) -> list[tuple[BudgetScope, BudgetUnit, float]]:
+        """Return the bounds that are set: where each holds, its unit, and the bound."""
+        rows: list[tuple[BudgetScope, BudgetUnit, float | None]] = []
+        for scope in get_args(BudgetScope):
+            rows.append((scope, "tokens", getattr(self.tokens, scope)))
+            rows.append((scope, "usd", getattr(self.usd, scope)))
+        return [(scope, unit, bound) for scope, unit, bound in rows if bound is not None]
+
+
+class ModelStep(FileShape):
+    """A step of degrading: agents whose adapter has a `model` are called with this one."""
+
+    model: str = Field(min_length=1)
+
+
+DegradeStep = Literal["no_may_reply", "smaller_context", "concise"]
+
+
+class Budget(AgentBudget):
+    """The bounds of the calls of a team; `agents` have bounds of their own besides.
+
+    A call that would pass a bound is not made: the chain pauses, or the team first works with less,
+    step by step (`degrade`).
+    """
+
+    agents: dict[str, AgentBudget] = {}
+    on_exceed: Literal["pause", "degrade"] = "pause"
+    degrade: list[DegradeStep | ModelStep] = ["no_may_reply", "smaller_context", "concise"]
+
+    @model_validator(mode="after")
+    def _bounds_something(self) -> Budget:
+        if not self.list_bounds() and not any(own.list_bounds() for own in self.agents.values()):
+            raise ValueError("has no bound; write one, such as `tokens: {session: 100000}`")
+        if "degrade" in self.model_fields_set and self.on_exceed != "degrade":
+            raise ValueError("has steps in `degrade`, but not `on_exceed: degrade`")
+        return self
+
+    def has_unit(self, unit: BudgetUnit) -> bool:
+        """Return True if there is a bound in that unit."""
+        rules = (self, *self.agents.values())
+        return any(unit == bound[1] for own in rules for bound in own.list_bounds())

@@ -17,7 +17,7 @@ from arena_cli.protocol import MemberInfo
 from arena_cli.util import language
 from arena_cli.util.text import explain_unfilled
 from arena_cli.util.user_pattern import UserPattern
-from arena_cli.workspace.control import Approvals
+from arena_cli.workspace.control import Approvals, Budget
 from arena_cli.workspace.file_shape import FileShape, read_keys
 
 
@@ -33,7 +33,7 @@ Spoken = Annotated[str, AfterValidator(_check_spoken)]
 
 # Keys of the format that are not built yet: control, agents that act, exchanges, learning.
 _LATER = read_keys(
-    "breaker budget corrections exchange failures goals intent learning "
+    "breaker corrections exchange failures goals intent learning "
     "pause_s rejection_rate rules simple"
 )
 _LATER_OF_AGENT = _LATER | read_keys("inputs lane may_ask mcp output query run tools workdir")
@@ -243,11 +243,12 @@ class TeamConfig(FileShape):
         default_factory=MemoryRules, exclude_if=lambda rules: rules == MemoryRules()
     )
     approvals: Approvals | None = Field(default=None, exclude_if=lambda rules: rules is None)
+    budget: Budget | None = Field(default=None, exclude_if=lambda budget: budget is None)
 
     @property
     def is_controlled(self) -> bool:
         """True if the steps of its chains differ from the free rules."""
-        return False
+        return self.budget is not None
 
 
 class MemberRef(FileShape):

@@ -84,7 +84,9 @@ def build_team(
     is_complete = len(members) == len(draft.agents)
     rules, setters = _merge_rules(draft.rules, findings)
     if is_complete:
-        _check_responders(rules, setters, [member.id for member in members], loaded, findings)
+        ids = [member.id for member in members]
+        _check_responders(rules, setters, ids, loaded, findings)
+        _check_budget(rules, setters, ids, loaded, findings)
     _check_humans(draft, [member.id for member in members], findings)
     if is_complete and len(findings.faults) == fault_count:
         errors, warnings = mentions.find_name_conflicts(members, draft.humans)
@@ -221,6 +223,28 @@ def _check_responders(
                 (key, index), f"`{name}` {problem}", suggest_nearest(name, members)
             )
             findings.faults.append(fault)
+
+
+def _check_budget(
+    rules: dict[str, Any],
+    setters: Mapping[str, Fragment],
+    members: Sequence[str],
+    loaded: Mapping[str, LoadedProfile],
+    findings: TeamFindings,
+) -> None:
+    """Check the agents with bounds of their own, and normalize their ids."""
+    budget = rules.get("budget")
+    if budget is None:
+        return
+    for name in budget.agents:
+        if (agent_id := models.normalize_id(name)) not in members:
+            problem = "is not a member of this team" if agent_id in loaded else "is not an agent"
+            fault = setters["budget"].fault(
+                ("budget", "agents", name), f"`{name}` {problem}", suggest_nearest(name, members)
+            )
+            findings.faults.append(fault)
+    agents = {models.normalize_id(name): own for name, own in budget.agents.items()}
+    rules["budget"] = budget.model_copy(update={"agents": agents})
 
 
 def _check_humans(draft: TeamDraft, members: Collection[str], findings: TeamFindings) -> None:

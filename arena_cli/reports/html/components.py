@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from arena_cli.protocol import Message, Usage
 from arena_cli.reports import lines, timeline
+from arena_cli.reports.budgets import make_tally
 from arena_cli.reports.lines import INDENT, Line, Span, Words, avatar
 from arena_cli.reports.timeline import AGENT_STYLES
 from arena_cli.transcript.conversation import Chain, Reply, Turn
@@ -435,9 +436,12 @@ class _Table:
         self._cast = cast
         self._lanes = lanes
         self._say = say
+        self._budget = make_tally(cast.config)
 
     def rows(self, item: Chain | Event) -> Iterator[Row]:
         """Yield the rows of a chain, or of an event between chains."""
+        if self._budget is not None:
+            self._budget.apply_item(item)
         if not isinstance(item, Chain):
             yield from self._event(item)
             return
@@ -584,10 +588,11 @@ class _Table:
         )
         turns = say("1 turn") if event.turns == 1 else say("{count} turns", count=event.turns)
         counts = say("{replies} in {turns}", replies=replies, turns=turns)
+        budget = self._budget.end_rows(event) if self._budget else ()
         return EndRow(
             end=event.end,
             awaits=[escape_line(human) for human in event.awaits],
-            facts=[counts, lines.tokens(event.usage)],
+            facts=[counts, lines.tokens(event.usage), *(row.describe(say) for row in budget)],
             notes=notes,
         )
 

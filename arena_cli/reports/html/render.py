@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from arena_cli import __version__, errors
 from arena_cli.protocol import Usage
-from arena_cli.reports import drift, lines
+from arena_cli.reports import budgets, drift, lines
 from arena_cli.reports.html import components, results
 from arena_cli.reports.html.components import Cast, Talk
 from arena_cli.reports.lines import Words
@@ -100,10 +100,21 @@ def session_page(
         scenario=escape_line(opening.scenario or "") if opening else "",
         began=_date(first.ts if first else ""),
         tokens=_sum_tokens(used),
+        budget=_describe_budget(conversation.events, cast, say),
         replies=sum(done.status == "success" for done in replies),
         lanes=list(lanes.values()),
         chains=parts,
     )
+
+
+def _describe_budget(events: Iterable[Event], cast: Cast, say: Words) -> list[str]:
+    """Return what is used of the bounds of the session, if its team has a budget."""
+    tally = budgets.make_tally(cast.config)
+    if tally is None:
+        return []
+    for event in events:
+        tally.apply(event)
+    return [row.describe(say) for row in tally.rows(("session",))]
 
 
 def _sum_tokens(usages: Iterable[Usage | None]) -> str:
