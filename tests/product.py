@@ -94,7 +94,7 @@ from arena_cli.context.summary_checks import Sources
 from arena_cli.context.tokens import estimate
 from arena_cli.engine import after_turn, call, rules
 from arena_cli.engine.approvals import PersonAnswer, Question
-from arena_cli.engine.inbox import ControlRequest
+from arena_cli.engine.inbox import ControlRequest, read_allowance
 from arena_cli.engine.plan import Room
 from arena_cli.errors import (
     AgentError,
@@ -170,6 +170,7 @@ from arena_cli.reports import audit as reports_audit
 from arena_cli.reports import ci, columns, explain, lines, terminal, timeline
 from arena_cli.reports import results as reports_results
 from arena_cli.reports.audit import AuditRecord, write_json
+from arena_cli.reports.budgets import budget_rows
 from arena_cli.reports.diff import compare as diff_compare
 from arena_cli.reports.diff import model as diff_model
 from arena_cli.reports.diff import text as diff_text

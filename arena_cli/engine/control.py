@@ -89,12 +89,8 @@ class Control:
         step = rules.next_step(chain, team)
         excess = self._budget.take_excess() if self._budget else ""
         opens_or_ends = isinstance(step, (rules.StartTurn, rules.TellLimit, rules.FinishChain))
-        if self._cancel_by is not None:
-            self._cancel_by = None
-            return rules.FinishChain("cancelled", ())
-        if self._pause_by is not None:
-            by, self._pause_by = self._pause_by, None
-            return rules.Pause("asked", f"by {by}", by)
+        if (stop := self._take_stop()) is not None:
+            return stop
         if excess and isinstance(step, rules.CallPhase):
             return rules.Pause("budget", excess)
         if not opens_or_ends:
@@ -108,6 +104,16 @@ class Control:
                 return at_limit if chain.limit_told else rules.TellLimit(agents)
             step = self._join(step, joining, chain)
         return self._without_unavailable(step)
+
+    def _take_stop(self) -> rules.Step | None:
+        """Return the end or the pause that a person asked for, once."""
+        if self._cancel_by is not None:
+            self._cancel_by = None
+            return rules.FinishChain("cancelled", ())
+        if self._pause_by is not None:
+            by, self._pause_by = self._pause_by, None
+            return rules.Pause("asked", f"by {by}", by)
+        return None
 
     def find_pause(self, chain: Chain) -> ChainPaused | None:
         """Return the pause of the chain if it waits for a decision that is still open.
