@@ -447,6 +447,10 @@ def diff(path: str, old: str | None, new: str) -> dict[str, Any]:
     return {"type": "diff", "path": path, "oldText": old, "newText": new}
 
 
+def text(text: str) -> dict[str, Any]:
+    return {"type": "content", "content": {"type": "text", "text": text}}
+
+
 MAKE = permit(kind="execute", title="ls", rawInput={"command": "make", "description": "list"})
 
 
@@ -484,6 +488,30 @@ def test_each_request_of_an_agent_is_an_action(
     [request] = heard.requests
     assert (request.action, request.detail) == (action, detail)
     assert agent.logged("answer") == ["o-allow_once"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "detail"),
+    [
+        (
+            [
+                'raw:{"sessionUpdate": "tool_call", "toolCallId": "p", "title": "bash",'
+                ' "rawInput": {"command": "ls", "cwd": "/"}}',
+                MAKE,
+            ],
+            "cd / && make",
+        ),
+        ([permit(kind="execute", title="make", content=[text("[in sub] (build it)")])], "cd sub"),
+        ([permit(kind="execute", title="make", content=[text("build [in sub]")])], "make"),
+    ],
+)
+def test_a_command_is_shown_with_its_folder(tmp_path: Path, steps: list[str], detail: str) -> None:
+    heard = Heard(lambda _: ALLOWED)
+    Acp(tmp_path, *steps, "say:x").invoke(heard)
+    [request] = heard.requests
+    assert request.detail.startswith(detail)
+    assert request.detail.endswith("make")
+    assert request.arguments == {"command": request.detail}
 
 
 @pytest.mark.parametrize("permission", [DENIED, ASKED])

@@ -319,6 +319,28 @@ def test_a_command_is_run_only_where_it_is_permitted(agent: Real) -> None:
     assert [action.by for action in denied.refused] == ["approvals"]
 
 
+@pytest.mark.parametrize(
+    ("preset", "key"), [("codex", "workdir"), ("gemini", "dir_path"), ("opencode", "workdir")]
+)
+def test_a_command_in_another_folder_is_another_command(
+    tmp_path: Path, preset: str, key: str
+) -> None:
+    from llmock.scenarios import Match, Reply, ToolCall
+
+    agent = real(preset, tmp_path)
+    sub = tmp_path / "work" / "sub"
+    sub.mkdir()
+    tool, command, more = _RUNS[preset]
+    where = "sub" if preset == "gemini" else str(sub)
+    call = ToolCall(tool, {command: "touch made", key: where, **more})
+    agent.api.add(Reply("I try.", (call,), match=Match(tools=True)))
+    agent.api.reply("Alright then.", times=None)
+    heard = Heard(lambda _: Permission("allowed"))
+    using(agent.adapter(permissions="ask"), lambda one: one.invoke(an_input(), heard))
+    assert [request.detail for request in heard.requests] == ["cd sub && touch made"]
+    assert (sub / "made").exists()
+
+
 @pytest.mark.parametrize("preset", sorted(_WRITES))
 @pytest.mark.parametrize("verdict", ["allowed", "asked"])
 def test_a_change_of_a_file_is_shown_and_made_with_permission(

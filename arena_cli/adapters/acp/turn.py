@@ -118,7 +118,10 @@ class PromptTurn:
         known = self._tools.get(told.tool_call_id)
         if known is None:
             known = schema.ToolCallUpdate(tool_call_id=told.tool_call_id)
-        self._tools[told.tool_call_id] = known = known.model_copy(update=_set_fields(told))
+        fields = _set_fields(told)
+        if "raw_input" in fields:
+            fields["raw_input"] = _with_folder(fields["raw_input"], known.raw_input)
+        self._tools[told.tool_call_id] = known = known.model_copy(update=fields)
         is_new = known.tool_call_id not in self._announced
         is_over = known.status in ("completed", "failed")
         # Some agents announce a call under a general title, and its input a moment later.
@@ -252,6 +255,18 @@ def _set_fields(tool: BaseModel) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
+_FOLDER_KEYS = frozenset({"cwd", "workdir"})
+
+
+def _with_folder(arguments: Any, earlier: Any) -> Any:
+    """Return the arguments with the working folder that only earlier ones name, as of opencode."""
+    if not isinstance(arguments, dict) or not isinstance(earlier, dict):
+        return arguments
+    if arguments.keys() & _FOLDER_KEYS:
+        return arguments
+    return {**{key: earlier[key] for key in _FOLDER_KEYS & earlier.keys()}, **arguments}
+
+
 def describe_acp_tool(tool: schema.ToolCallUpdate, folder: Path) -> ToolUse:
     """Return the use of a tool by its title, and its command or path if the title lacks it.
 
@@ -287,6 +302,19 @@ def list_changes(tool: schema.ToolCallUpdate) -> list[Change]:
     return [Change(part.path, part.old_text or "", part.new_text) for part in parts]
 
 
+# Gemini names a command's folder in a text only, before the description.
+_FOLDER = re.compile(r"\[(?:in|current working directory) (.+?)\](?: \(|$)")
+
+
+def _read_folder(tool: schema.ToolCallUpdate) -> dict[str, str]:
+    """Return the working folder that the content of a tool call names, as an argument."""
+    for part in tool.content or []:
+        text = getattr(getattr(part, "content", None), "text", "")
+        if isinstance(text, str) and (match := _FOLDER.match(text)):
+            return {"cwd": match[1]}
+    return {}
+
+
 def describe_acp_act(tool: schema.ToolCallUpdate, folder: Path) -> PermissionRequest:
     """Return what an agent wants to do with a tool, by its arguments before its title."""
     given = tool.raw_input if isinstance(tool.raw_input, dict) else {}
@@ -297,6 +325,7 @@ def describe_acp_act(tool: schema.ToolCallUpdate, folder: Path) -> PermissionReq
     target = given.get("url") or given.get("query") or ("" if given else title)
     changes = list_changes(tool)
     if command or (kind == "execute" and not given):
+        given = given or _read_folder(tool)
         return permission_requests.describe_command(kind, command or title, given, folder)
     if changes or (kind in _CHANGES and paths):
         return permission_requests.describe_edit(kind, paths, changes, given, folder)
