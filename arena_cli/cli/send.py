@@ -9,6 +9,7 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +19,6 @@ from arena_cli import errors
 from arena_cli.adapters.base import SessionConfig
 from arena_cli.cli import command_line, common, pauses, trust
 from arena_cli.cli.streams import Printer
-from arena_cli.engine.inbox import read_allowance
 from arena_cli.errors import UsageError
 from arena_cli.reports.lines import INDENT, Words, unresolved, user_words
 from arena_cli.session import outgoing, store
@@ -265,7 +265,7 @@ def resume(
 
         control.resume_agent(context, session, agent, wait)
         return
-    allowed = read_allowance(budget) if budget else None
+    allowed = import_module("arena_cli.engine.inbox").read_allowance(budget) if budget else None
     loaded = common.load_workspace(context)
     stored = _stored(loaded, session, go_on=session is None, must_exist=True)
     assert stored is not None

@@ -15,7 +15,7 @@ from arena_cli import errors
 from arena_cli.engine import rules
 from arena_cli.engine.approvals import POLICY, ApprovalDesk
 from arena_cli.engine.budget import Budget
-from arena_cli.engine.inbox import ControlRequest, Outcome
+from arena_cli.engine.inbox import ControlRequest, Inbox, Outcome
 from arena_cli.engine.plan import Room
 from arena_cli.errors import UsageError
 from arena_cli.protocol import Message
@@ -217,8 +217,8 @@ class Control:
 
     def take_requests(self) -> None:
         """Carry out the requests that wait, and answer them. Raises DiskRefused."""
-        inbox = self._room.inbox
-        assert inbox is not None
+        assert self._room.inbox is not None
+        inbox = Inbox(self._room.inbox.parent)
         for path, request in inbox.take():
             if request is None:
                 outcome = Outcome(text=f"{path.name} is not a request", is_error=True)

@@ -8,7 +8,6 @@ takes the lock and does it itself. Both files are gone when the answer was read.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import time
 from collections.abc import Iterable
@@ -109,11 +108,6 @@ class Inbox:
 
     def __init__(self, session: Path) -> None:
         self._folder = session / FOLDER
-        self._name = str(self._folder)
-
-    def is_waiting(self) -> bool:
-        """Return True if there may be a request."""
-        return os.path.lexists(self._name)
 
     def put(self, request: ControlRequest) -> Path:
         """Write a request; return its file. Raises OSError."""

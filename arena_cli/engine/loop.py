@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from arena_cli.engine import after_turn, call, plan, rules
-from arena_cli.engine.inbox import ControlRequest, Inbox
 from arena_cli.engine.plan import Room
 from arena_cli.protocol import Message, Usage
 from arena_cli.transcript.conversation import LIMIT_NOTICE, Chain
@@ -28,6 +27,7 @@ from arena_cli.transcript.log import Journal
 from arena_cli.workspace.models import Language, Team
 
 if TYPE_CHECKING:
+    from arena_cli.engine.inbox import ControlRequest
     from arena_cli.transcript.control_events import ChainPaused
 
 WATCH_S = 0.2
@@ -191,7 +191,7 @@ class Engine:
 
     def _next_step(self, chain: Chain) -> rules.Step:
         room = self._room
-        if room.inbox is not None and room.inbox.is_waiting():
+        if room.has_requests():
             room.control.get(room).take_requests()
         control = room.control.find(room)
         if control is None:
@@ -244,16 +244,13 @@ class Engine:
             return
         if budget is not None:
             budget.take_excess()  # the others may fit when these have ended
-        inbox = self._room.inbox
-        if inbox is None:
+        if self._room.inbox is None:
             await self._run_all(planned)
             return
         loop = asyncio.get_running_loop()
         watching: list[asyncio.Task[None]] = []
         # Most replies of scripts end before anybody could ask for something.
-        timer = loop.call_later(
-            WATCH_S, lambda: watching.append(loop.create_task(self._watch(inbox)))
-        )
+        timer = loop.call_later(WATCH_S, lambda: watching.append(loop.create_task(self._watch())))
         try:
             await self._run_all(planned)
         finally:
@@ -261,10 +258,10 @@ class Engine:
             for task in watching:
                 task.cancel()
 
-    async def _watch(self, inbox: Inbox) -> None:
+    async def _watch(self) -> None:
         """Carry out the requests of people while agents are called."""
         while True:
-            if inbox.is_waiting():
+            if self._room.has_requests():
                 self._room.control.get(self._room).take_requests()
             await asyncio.sleep(WATCH_S)
 

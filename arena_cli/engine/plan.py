@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from arena_cli.engine.approvals import AskPerson
     from arena_cli.engine.budget import Budget
     from arena_cli.engine.control import Control
-    from arena_cli.engine.inbox import Inbox
 
 NO_WINDOWS: Mapping[str, int] = MappingProxyType({})
 
@@ -149,11 +149,11 @@ class Room(NamedTuple):
 
     `keep` stores the attachments of a message id. `on_text` receives an agent's id and the end of
     its text so far. `summarizer`, `extractor` and `memory_judge` are agents that work for the
-    team's memory. `inbox` has the requests of people; `control` carries them out. `ask_person` asks
-    for approval at a terminal, if there is one. `draw_place` returns an agent's place in the lane
-    that bounds the replies of all processes, if there is a bound; it raises DiskRefused. `models`
-    are the entries of `arena.yaml` for models; `sessions` is the folder of all sessions, whose
-    spending counts for the budget of a day, if it does.
+    team's memory. `inbox` is the folder with the requests of people, and `control` carries them
+    out. `ask_person` asks for approval at a terminal, if there is one. `draw_place` returns an
+    agent's place in the lane that bounds the replies of all processes, if there is a bound; it
+    raises DiskRefused. `models` are the entries of `arena.yaml` for models; `sessions` is the
+    folder of all sessions, whose spending counts for the budget of a day, if it does.
     """
 
     scene: Scene
@@ -168,7 +168,7 @@ class Room(NamedTuple):
     summarizer: Member | None = None
     extractor: Member | None = None
     memory_judge: Member | None = None
-    inbox: Inbox | None = None
+    inbox: Path | None = None
     draw_place: Callable[[str], Ticket] | None = None
     ask_person: AskPerson | None = None
     models: Mapping[str, ModelFacts] = MappingProxyType({})
@@ -179,6 +179,10 @@ class Room(NamedTuple):
         """The agents that work for the team's memory."""
         agents = (self.summarizer, self.extractor, self.memory_judge)
         return [agent for agent in agents if agent is not None]
+
+    def has_requests(self) -> bool:
+        """Return True if a person may have left a request."""
+        return self.inbox is not None and os.path.lexists(self.inbox)
 
 
 def record_own_session(

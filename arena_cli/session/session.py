@@ -17,7 +17,6 @@ from arena_cli.adapters.process import cleanup
 from arena_cli.adapters.runtime import CallPipeline, Middleware, Runtime
 from arena_cli.context import history, render, window
 from arena_cli.engine import after_turn, loop
-from arena_cli.engine.inbox import ControlRequest, Inbox
 from arena_cli.engine.loop import Engine
 from arena_cli.engine.plan import ControlHolder, Room, Scene
 from arena_cli.engine.recall import Recollection
@@ -51,6 +50,7 @@ from arena_cli.workspace.models import (
 )
 
 if TYPE_CHECKING:
+    from arena_cli.engine.inbox import ControlRequest
     from arena_cli.notes.index import Index
     from arena_cli.transcript.control_events import ChainPaused
 
@@ -214,7 +214,7 @@ class Session:
             summarizer=config.summarizer,
             extractor=config.extractor,
             memory_judge=config.memory_judge,
-            inbox=Inbox(self.folder) if config.takes_requests else None,
+            inbox=self.folder / store.CONTROL if config.takes_requests else None,
             draw_place=self._lane(),
             ask_person=config.ask_person,
             models=config.models,

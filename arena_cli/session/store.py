@@ -116,6 +116,8 @@ def _folded(name: str) -> str:
 
 
 TRANSCRIPT = "transcript.jsonl"
+CONTROL = "control"
+"""The folder of requests of people, in the session's folder (`engine.inbox`)."""
 
 # What is told of a session that was there a moment ago, such as one of a scenario that passed;
 # Windows refuses a file that is being removed.
