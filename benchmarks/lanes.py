@@ -70,6 +70,7 @@ class Load:
         self.folder = folder
         self.sent: dict[str, Run] = {}
         self.killed: set[str] = set()
+        self.stopped: set[str] = set()
         self.failed: list[str] = []
         self._numbers = itertools.count(1)
         self._sessions = sessions
@@ -81,10 +82,20 @@ class Load:
             thread.start()
 
     def stop(self) -> None:
-        """Wait for the runs that began; none begins after it."""
+        """Wait for the runs that began; none begins after it. Those that hang are killed."""
         self._stopping.set()
+        end = time.monotonic() + LIMIT_S
         for thread in self._threads:
-            thread.join(LIMIT_S)
+            thread.join(max(end - time.monotonic(), 0))
+        for run in list(self._running.values()):
+            run.process.kill()
+
+    def wait_for_replies(self) -> None:
+        """Wait until the first agent began: the senders take a while to start."""
+        end = time.monotonic() + LIMIT_S
+        while not (self.folder / LOG).exists():
+            assert time.monotonic() < end, "no agent began"
+            time.sleep(0.05)
 
     def pick(self, chance: random.Random, *, holds: bool) -> Run | None:
         """Return a run that has a place in the lane, or any that runs, if there is one."""
@@ -195,19 +206,26 @@ def count_overtakers(waits: list[tuple[float, float]]) -> list[int]:
     ]
 
 
-def list_waits_in_lane(events_of: dict[str, list[dict[str, Any]]]) -> list[tuple[float, float]]:
-    """Return when each reply came to the lane, and when it had its place."""
+def list_waits_in_lane(
+    events_of: dict[str, list[dict[str, Any]]], stopped: set[str]
+) -> list[tuple[float, float]]:
+    """Return when each reply had its number in the lane, and when it saw that it had its place.
+
+    Those of processes that were stopped are left out: they look late.
+    """
     waits = []
     for events in events_of.values():
         arrived: dict[int, float] = {}
+        message = ""
         for event in events:
-            if event["type"] == "reply_started":
-                arrived[event["reply"]] = parse_time(event)
+            if event["type"] == "message":
+                message = event["message"]["content"]
+            elif message in stopped:
+                continue
+            elif event["type"] == "status" and event["status"] == "waiting":
+                arrived.setdefault(event["reply"], parse_time(event))
             elif event["type"] == "status" and event["status"] == "generating":
-                waits.append((arrived.pop(event["reply"]), parse_time(event)))
-            elif event["type"] == "reply_finished" and event["reply"] in arrived:
-                came = arrived.pop(event["reply"])  # it did not wait
-                waits.append((came, came))
+                waits.append((arrived[event["reply"]], parse_time(event)))
     return waits
 
 
@@ -243,15 +261,23 @@ def find_lost(events_of: dict[str, list[dict[str, Any]]], load: Load) -> list[st
 
 
 def play(folder: Path, args: argparse.Namespace) -> Load:
-    """Send for some time; kill a run now and then, stop and continue one."""
-    chance = random.Random(args.seed)
-    began = time.monotonic()
+    """Send for some time after the first agent began, with disturbances."""
     load = Load(folder, args.senders, args.sessions)
+    try:
+        load.wait_for_replies()
+        disturb(load, random.Random(args.seed), args.seconds)
+    finally:
+        load.stop()
+    return load
+
+
+def disturb(load: Load, chance: random.Random, seconds: float) -> None:
+    """Kill a run now and then, and stop and continue one, for a number of seconds."""
+    began = next_kill = time.monotonic()
     stopped: Run | None = None
     stopped_at = 0.0
     kills = 0
-    next_kill = began + args.seconds / 3
-    while (now := time.monotonic()) < began + args.seconds:
+    while (now := time.monotonic()) < began + seconds:
         time.sleep(0.05)
         if now > next_kill and (run := load.pick(chance, holds=bool(kills % 2))):
             kills += 1
@@ -261,13 +287,12 @@ def play(folder: Path, args: argparse.Namespace) -> Load:
         if kills == 1 and not stopped_at and (run := load.pick(chance, holds=True)):
             run.process.send_signal(signal.SIGSTOP)
             stopped, stopped_at = run, now
+            load.stopped.add(run.message)
         if stopped and now > stopped_at + STOPPED_S:
             stopped.process.send_signal(signal.SIGCONT)
             stopped = None
     if stopped:
         stopped.process.send_signal(signal.SIGCONT)
-    load.stop()
-    return load
 
 
 def main() -> None:
@@ -286,7 +311,7 @@ def main() -> None:
         events_of = read_transcripts(folder)
         most = count_at_once(folder)
         lost = find_lost(events_of, load) + load.failed
-        in_lane = count_overtakers(list_waits_in_lane(events_of))
+        in_lane = count_overtakers(list_waits_in_lane(events_of, load.stopped))
         in_sessions = [
             count
             for waits in list_waits_for_sessions(events_of, load.sent).values()
@@ -298,8 +323,10 @@ def main() -> None:
         for lock in (folder / "sessions").glob("s*/transcript.lock"):
             left += [lock] * tickets.has_queue(lock)  # removes the tickets of those killed
             left += lock.parent.glob(f"{lock.name}.*")
+    done = sum(e["type"] == "reply_finished" for events in events_of.values() for e in events)
     print(f"replies at once, at most    {most:6}   allowed {args.bound}")
     print(f"messages sent               {len(load.sent):6}   killed {len(load.killed)}")
+    print(f"replies                     {done:6}")
     print(f"lost or failed              {len(lost):6}   {'; '.join(lost[:5])}")
     print(f"overtaken in the lane       {max(in_lane, default=0):6}   places, of {len(in_lane)}")
     places = max(in_sessions, default=0)

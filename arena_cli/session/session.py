@@ -229,7 +229,7 @@ class Session:
     def _lane(self) -> Callable[[str], Ticket] | None:
         """Return how replies draw a place in the lane of people's messages, if it has a bound.
 
-        A replay calls nobody, and waits for nobody.
+        A replay calls no agent, so it takes no place.
         """
         if self._config.lanes.main is None or not self._config.connects:
             return None
