@@ -35,7 +35,6 @@ from arena_cli.session import lanes, store
 from arena_cli.util import tickets
 from arena_cli.workspace.workspace import load_workspace
 
-SLACK_S = 0.15  # waiting processes look every 0.05 s, on a machine that is busy
 LIMIT_S = 120.0
 KILLED_EVERY_S = 2.0
 STOPPED_S = 3.0
@@ -195,11 +194,14 @@ def parse_time(event: dict[str, Any]) -> float:
     return datetime.fromisoformat(event["ts"]).timestamp()
 
 
-def count_overtakers(waits: list[tuple[float, float]]) -> list[int]:
-    """Return for each (arrived, served), both in seconds, how many later ones were served first."""
+def count_overtakers(waits: list[tuple[float, float]], slack_s: float) -> list[int]:
+    """Return for each (arrived, served), both in seconds, how many later ones were served first.
+
+    Times that differ by less than `slack_s` are the same: waiting processes look every 0.05 s.
+    """
     return [
         sum(
-            other_arrived > arrived + SLACK_S and other_served < served - SLACK_S
+            other_arrived > arrived + slack_s and other_served < served - slack_s
             for other_arrived, other_served in waits
         )
         for arrived, served in waits
@@ -302,6 +304,7 @@ def main() -> None:
     parser.add_argument("--bound", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--reply-seconds", type=float, default=1.0)
+    parser.add_argument("--slack", type=float, default=0.15)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -311,11 +314,11 @@ def main() -> None:
         events_of = read_transcripts(folder)
         most = count_at_once(folder)
         lost = find_lost(events_of, load) + load.failed
-        in_lane = count_overtakers(list_waits_in_lane(events_of, load.stopped))
+        in_lane = count_overtakers(list_waits_in_lane(events_of, load.stopped), args.slack)
         in_sessions = [
             count
             for waits in list_waits_for_sessions(events_of, load.sent).values()
-            for count in count_overtakers(waits)
+            for count in count_overtakers(waits, args.slack)
         ]
         state = read_lane(folder)
         left: list[object] = [*state.holders, *state.waiting]
