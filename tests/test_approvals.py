@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import csv
 import json
 import os
 import sys
@@ -285,6 +286,27 @@ def test_texts_of_a_request_draw_no_approval_of_their_own(program: Program) -> N
     assert of(program, "approval_decided") == []
 
 
+def test_the_audit_begins_with_who_approved_what(program: Program) -> None:
+    program.run("send", "-s", "s", "push it")
+    program.run("approve", "s", "1", "--by", "maya", "--because", "*tested*").check(stdout=None)
+    program.run("resume", "s").check(stdout=None)
+    done = program.run("export", "s", "--audit").check()
+    text = done.normal(done.stdout)
+    line = (
+        "- request 1: dev asks for execute_command: git push origin main · approved by maya TIME · "
+        "\\*tested\\* · done\n"
+    )
+    assert f"\n## Approvals\n\n{line}\n## session" in text
+    document = json.loads(program.run("export", "s", "--audit", "--format", "json").stdout)
+    assert list(document).index("approvals") < list(document).index("entries")
+    (approval,) = document["approvals"]
+    assert (approval["agent"], approval["status"], approval["by"]) == ("dev", "approved", "maya")
+    table = program.run("export", "s", "--audit", "--format", "csv").stdout.lstrip("\ufeff")
+    first = next(csv.DictReader(table.splitlines()))
+    assert (first["entry"], first["agent"], first["status"]) == ("approval", "dev", "approved")
+    assert json.loads(first["detail"])["detail"] == "git push origin main"
+
+
 # Requests in messages.
 
 
@@ -296,7 +318,7 @@ def test_a_request_in_a_message_is_used_up_by_the_reply_that_learns_of_it(
     program.agent("dev", done, {"say": "May I?", "structured": [part]})
     assert program.run("send", "-s", "s", "deploy").code == 4
     (request,) = of(program, "approval_requested")
-    assert (request["structured"], request["arguments"]) == (True, {"version": 2})
+    assert (request["in_message"], request["arguments"]) == (True, {"version": 2})
     program.run("approve", "s", "1").check(stdout=None)
     assert program.run("resume", "s").code == 4  # the same act again is asked about anew
     assert of(program, "approval_used") == [{"request": 1, "reply": 2}]

@@ -102,7 +102,7 @@ def _discard_input() -> None:
 
 
 async def _read_line() -> str:
-    """Read a line, while other tasks go on; return "" at the end of the input."""
+    """Read a line, while other tasks run; return "" at the end of the input."""
     loop = asyncio.get_running_loop()
     line: asyncio.Future[str] = loop.create_future()
 

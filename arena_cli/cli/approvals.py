@@ -11,12 +11,11 @@ import typer
 from arena_cli.cli import command_line, common, control
 from arena_cli.cli.control import By, TheSession, Wait
 from arena_cli.errors import UsageError
+from arena_cli.reports.approvals import MARK, list_requests
 from arena_cli.reports.lines import INDENT, Words, user_words
 from arena_cli.session import store
 from arena_cli.session.store import Stored
 from arena_cli.transcript import reader
-from arena_cli.transcript.control_events import Request
-from arena_cli.transcript.conversation import Chain, follow
 from arena_cli.transcript.state import Fold
 from arena_cli.util import files
 from arena_cli.util.clock import SystemClock, format_timestamp
@@ -29,8 +28,6 @@ OneSession = Annotated[
         autocompletion=command_line.complete_sessions,
     ),
 ]
-_SHOWN = ("agent", "action", "detail", "arguments", "digest", "diff", "options", "structured")
-
 TheRequest = Annotated[
     str, typer.Argument(metavar="REQUEST", help="Decide this request, such as `3`.")
 ]
@@ -128,45 +125,13 @@ def _read_number(request: str) -> int:
 
 
 def _read_requests(stored: Stored) -> Iterator[dict[str, Any]]:
-    """Yield the requests of a session as JSON; a part of them is open."""
+    """Yield the requests of a session as JSON."""
     with files.open_binary(stored.transcript) as file:
-        if not any(b'"approval_requested"' in line for line in file):
+        if not any(MARK in line for line in file):
             return
     events = (event for line in reader.read_lines(stored.transcript) for event in line.events)
-    last: Chain | None = None
-    for _, chain in follow(events):
-        if chain is not last and last is not None:
-            yield from _list_requests(stored, last)
-        last = chain
-    if last is not None:
-        yield from _list_requests(stored, last)
-
-
-def _list_requests(stored: Stored, chain: Chain) -> Iterator[dict[str, Any]]:
-    now = format_timestamp(SystemClock().now())
-    for request in chain.control.requests.values() if chain.control else ():
-        yield {
-            "session": stored.name,
-            **_describe(request, is_over=chain.finished is not None, now=now),
-        }
-
-
-def _describe(request: Request, *, is_over: bool, now: str) -> dict[str, Any]:
-    """Return a request as JSON; `is_over`: its chain has ended."""
-    asked, decided = request.asked, request.decided
-    status = "closed" if is_over else "expired" if asked.expires <= now else "open"
-    record: dict[str, Any] = {
-        "request": asked.request,
-        "status": decided.decision if decided else status,
-        **{name: getattr(asked, name) for name in _SHOWN},
-        "since": asked.ts,
-        "expires": asked.expires,
-    }
-    if decided is not None:
-        record |= {"by": decided.by, "because": decided.because, "decided": decided.ts}
-        record |= {"option": decided.option} if decided.option else {}
-        record["used"] = request.is_used
-    return record
+    for record in list_requests(events, format_timestamp(SystemClock().now())):
+        yield {"session": stored.name, **record}
 
 
 def _draw(record: dict[str, Any], say: Words) -> Iterator[str]:

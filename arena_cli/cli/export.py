@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Literal, get_args
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
@@ -19,6 +19,7 @@ from arena_cli.adapters.http import MOST_TEXT_BYTES
 from arena_cli.cli import command_line, common, streams, trust
 from arena_cli.errors import DiskRefused, UsageError
 from arena_cli.protocol import Attachment
+from arena_cli.reports.approvals import MARK, list_requests
 from arena_cli.reports.audit import (
     AuditRecord,
     write_json,
@@ -208,7 +209,20 @@ def _record(
 
     opening = queries.read_session_event(stored.transcript)
     record = AuditRecord(stored.name, opening, events(), audit=audit)
+    if audit:
+        record.approvals = _read_approvals(stored, redactor)
     return record
+
+
+def _read_approvals(stored: Stored, redactor: Redactor | None) -> list[dict[str, Any]]:
+    """Return the requests of a session for approval, which are looked for in all of it first."""
+    with files.open_binary(stored.transcript) as file:
+        if not any(MARK in line for line in file):
+            return []
+    events = (event for line in reader.read_lines(stored.transcript) for event in line.events)
+    return list(
+        list_requests(_redacted(event, redactor) if redactor else event for event in events)
+    )
 
 
 def _redacted(event: Event, redactor: Redactor) -> Event:

@@ -244,7 +244,7 @@ class ApprovalDesk:
         if any(request.decided is None or request.asked.reply == done.reply for request in earlier):
             return
         request = self._write_request(
-            done.agent, done.reply, digest=digest, structured=True, **asked.model_dump()
+            done.agent, done.reply, digest=digest, in_message=True, **asked.model_dump()
         )
         if asked.options:
             return
@@ -276,7 +276,7 @@ class ApprovalDesk:
         for request in list(self._requests().values()):
             asked, decided = request.asked, request.decided
             is_told = decided is not None and decided.message in trigger
-            is_own = asked.agent == planned.agent and asked.structured and not asked.options
+            is_own = asked.agent == planned.agent and asked.in_message and not asked.options
             if is_told and is_own and request.is_granted:
                 self._use(request, planned.reply)
 

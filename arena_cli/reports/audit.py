@@ -18,13 +18,15 @@ import hashlib
 import io
 import json
 import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from arena_cli.context import tokens
 from arena_cli.protocol import Message, Usage
+from arena_cli.reports.approvals import describe_approval
+from arena_cli.reports.audit_totals import TOKENS, Totals
 from arena_cli.reports.lines import Words
 from arena_cli.transcript.conversation import Chain, follow
 from arena_cli.transcript.events import (
@@ -46,7 +48,6 @@ MESSAGE = "message"
 UNFINISHED = "unfinished"
 
 _APART = {"seq", "ts", "type", "metadata", "usage", "session_usage"}
-_TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
 def conversation(events: Iterable[Event]) -> Iterator[Entry]:
@@ -125,6 +126,8 @@ def _call(done: ReplyFinished, chain: Chain | None) -> Entry:
     }
     if done.refused_actions:
         entry["refused"] = [str(action) for action in done.refused_actions]
+    if done.metadata.get("allowed"):
+        entry["allowed"] = done.metadata["allowed"]
     if done.message is not None:
         entry |= _content(done.message, done.next_mentions)
     partial = done.metadata.get("partial")
@@ -196,84 +199,27 @@ def _content(message: Message, to: Sequence[str]) -> Entry:
 def _usage(usage: Usage | None, *, free: bool) -> Entry:
     """Return the token counts and the cost; None if unknown, 0 for a `free` call without a cost."""
     if usage is None and not free:
-        return {**dict.fromkeys(_TOKENS), "tokens_estimated": None, "cost_usd": None}
+        return {**dict.fromkeys(TOKENS), "tokens_estimated": None, "cost_usd": None}
     used = usage or Usage()
     cost = 0.0 if free and used.cost_usd is None else used.cost_usd
-    counts = {name: getattr(used, name) for name in _TOKENS}
+    counts = {name: getattr(used, name) for name in TOKENS}
     return {**counts, "tokens_estimated": used.estimated, "cost_usd": cost}
-
-
-_SUMS = (*_TOKENS, "latency_ms")
-
-
-class Totals:
-    """Sums over the entries that passed. An unknown cost is counted as unknown, not as free."""
-
-    def __init__(self) -> None:
-        self._agents: dict[str, Counter[str]] = {}
-        self._costs: dict[str, float] = {}
-
-    def passing(self, entries: Iterable[Entry]) -> Iterator[Entry]:
-        """Yield the same entries and add each call to the totals."""
-        for entry in entries:
-            kind = entry["entry"]
-            if kind == CALL:
-                self._add(entry["agent"], entry, ("calls", entry["status"]))
-            elif "cost_usd" in entry:
-                self._add(entry.get("by") or entry["agent"], entry, (kind,))
-            yield entry
-
-    def _add(self, agent: str, entry: Entry, counted: Iterable[str]) -> None:
-        sums = self._agents.setdefault(agent, Counter())
-        sums.update(counted)
-        for name in _SUMS:
-            sums[name] += entry.get(name) or 0
-        if entry["cost_usd"] is None:
-            sums["cost_unknown"] += 1
-        else:
-            self._costs[agent] = self._costs.get(agent, 0.0) + entry["cost_usd"]
-
-    def agents(self) -> dict[str, dict[str, Any]]:
-        """Return the figures by agent, in the order of their first calls."""
-        return {
-            agent: _make_figures(sums, self._costs.get(agent))
-            for agent, sums in self._agents.items()
-        }
-
-    def total(self) -> dict[str, Any]:
-        """Return the figures summed over all agents."""
-        counts: Counter[str] = Counter()
-        for sums in self._agents.values():
-            counts.update(sums)
-        return _make_figures(counts, sum(self._costs.values()) if self._costs else None)
-
-
-def _make_figures(sums: Counter[str], cost: float | None) -> dict[str, Any]:
-    """Return the figures of a sum.
-
-    `cost_usd` is the sum of the known costs, None if none is known; `cost_unknown` is the number of
-    calls with an unknown cost.
-    """
-    figures: dict[str, Any] = {name: count for name, count in sums.items() if name not in _SUMS}
-    unknown = figures.pop("cost_unknown", 0)
-    figures |= {name: sums[name] for name in _SUMS}
-    figures["cost_usd"] = None if cost is None else round(cost, 10)
-    figures["cost_unknown"] = unknown
-    return figures
 
 
 @dataclass
 class AuditRecord:
     """The record of a session: its name, its current members, and its events, read once.
 
-    With `audit` it has every call, not only the conversation. `totals` and `unreadable`, the number
-    of unreadable lines of the transcript, are known once all entries have passed.
+    With `audit` it has every call, not only the conversation, and `approvals`, which come first:
+    the requests of agents with their decisions (`reports.approvals`). `totals` and `unreadable`,
+    the number of unreadable lines of the transcript, are known once all entries have passed.
     """
 
     session: str
     opening: SessionEvent | None
     events: Iterable[Event]
     audit: bool = False
+    approvals: Sequence[dict[str, Any]] = ()
     totals: Totals = field(default_factory=Totals)
     unreadable: int = 0
 
@@ -306,6 +252,8 @@ VERSION = 1
 def write_json(record: AuditRecord) -> Iterator[str]:
     """Yield the JSON document, piece by piece; texts are kept unchanged."""
     facts = {"version": VERSION, **record.facts()}
+    if record.audit:
+        facts["approvals"] = list(record.approvals)
     yield "{" + "".join(f"{_json(name)}: {_json(value)},\n" for name, value in facts.items())
     yield '"entries": ['
     mark = "\n"
@@ -346,7 +294,7 @@ _CALL = (
     *("invocation", "mentioned_by", "trigger", "notes_shown", "status", "attempts"),
     *("input_hash", "input_tokens_estimated", "input_tokens", "output_tokens"),
     *("cache_read_tokens", "cache_write_tokens", "tokens_estimated", "cost_usd"),
-    *("latency_ms", "error", "refused", "text_sha256"),
+    *("latency_ms", "error", "refused", "allowed", "text_sha256"),
 )
 
 CONVERSATION = (*_SAID, "planted", *_CONTENT)
@@ -359,7 +307,7 @@ _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 def write_table(record: AuditRecord) -> Iterator[str]:
     """Yield the table, row by row."""
     columns = AUDIT if record.audit else CONVERSATION
-    rows = (_row(entry, columns) for entry in record.entries())
+    rows = (_row(entry, columns) for entry in _all_entries(record))
     return _written_rows(columns, rows)
 
 
@@ -369,9 +317,16 @@ def write_tables(records: Iterable[AuditRecord], *, audit: bool) -> Iterator[str
     rows = (
         [_cell("session", record.session), *_row(entry, columns)]
         for record in records
-        for entry in record.entries()
+        for entry in _all_entries(record)
     )
     return _written_rows(("session", *columns), rows)
+
+
+def _all_entries(record: AuditRecord) -> Iterator[Entry]:
+    """Yield the approvals as entries, then the entries of the record."""
+    for approval in record.approvals:
+        yield {"entry": "approval", **approval, "time": approval.get("decided", approval["since"])}
+    yield from record.entries()
 
 
 def _written_rows(
@@ -393,7 +348,11 @@ def _row(entry: Entry, columns: tuple[str, ...]) -> list[str | int | float]:
     row = dict(entry)
     if entry["entry"] == CALL and entry["cost_usd"] is None:
         row["cost_usd"] = UNKNOWN
-    other_fields = {name: value for name, value in entry.items() if name not in columns and value}
+    other_fields = {
+        name: value
+        for name, value in entry.items()
+        if value and (name not in columns or name == "detail")
+    }
     if entry["entry"] != "message" and other_fields:
         row["detail"] = other_fields
     return [_cell(name, row.get(name)) for name in columns]
@@ -497,6 +456,9 @@ def _facts(record: AuditRecord, say: Words) -> Iterator[str]:
     if "scenario" in facts:
         lines.append(f"- scenario: {_plain(facts['scenario'])}")
     yield "\n".join(lines) + "\n\n"
+    if record.approvals:
+        approvals = [describe_approval(approval, _plain, say) for approval in record.approvals]
+        yield f"## {say('Approvals')}\n\n" + "".join(f"- {line}\n" for line in approvals) + "\n"
 
 
 def _said(entry: Entry, say: Words) -> str:

@@ -48,8 +48,8 @@ class ApprovalRequested(ControlEvent):
 
     `request` counts over the session. `digest` is the SHA-256 of the action and its `arguments`,
     which are left out if they are only the `detail`. `diff` is a unified diff, `expires` the time
-    after which it counts as rejected. `structured`: the agent's message asks, and it does nothing
-    meanwhile.
+    after which it counts as rejected. `in_message`: the agent asks in its message, and has ended
+    its reply.
     """
 
     type: Literal["approval_requested"] = "approval_requested"
@@ -60,7 +60,7 @@ class ApprovalRequested(ControlEvent):
     detail: str
     arguments: dict[str, Any] = Field(default={}, exclude_if=lambda arguments: not arguments)
     digest: str
-    structured: bool = Field(default=False, exclude_if=lambda structured: not structured)
+    in_message: bool = Field(default=False, exclude_if=lambda in_message: not in_message)
     diff: str = Field(default="", exclude_if=lambda diff: not diff)
     options: list[str] = Field(default=[], exclude_if=lambda options: not options)
     expires: Annotated[str, Volatile]

@@ -94,7 +94,7 @@ def _match_all(patterns: Sequence[str], words: Sequence[str], any_words: str) ->
 
 
 def _match(pattern: str, word: str) -> bool:
-    """Return True if the word matches; `*` stands for any text without `..`."""
+    """Return True if the word matches; `*` is any text without `..`."""
     first, *rest = pattern.split("*")
     if not rest:
         return word == pattern
