@@ -311,7 +311,7 @@ def test_rows_tell_what_is_used_of_each_bound(tmp_path: Path) -> None:
         "agents": {"b": {"tokens": {"chain": 1_000}}},
     }
     puppets = Puppets(answers)
-    free = {"type": "puppet", "pricing": "free"}
+    free = {"type": "scripted"}
     members = team(agent("a", adapter=free), agent("b", adapter=free), budget=budget)
     talk = Talk(tmp_path, members, adapter_type=puppets)
     talk.send("@a @b go")
