@@ -535,3 +535,72 @@ def test_a_paused_chain_goes_on_in_another_process(tmp_path: Path) -> None:
     assert "chain: 6,000 of 7,000 · 85 %" in done.stdout
     done = program.run("resume", "s", "--budget", "+2usd")
     assert done.code == 2
+
+
+PAUSED = """\
+scenario: x
+team: crew
+config: {{budget: {{tokens: {{chain: 2500}}}}}}
+steps:
+  - send: "@dev @ops go"
+    expect: {expect}
+"""
+
+
+@pytest.mark.parametrize(
+    ("expect", "code", "told"),
+    [
+        ("{paused: budget}", 0, ""),
+        ("{paused: [asked, budget], spent: {tokens: 2010, usd: 0.5}}", 0, ""),
+        ("{end: [quiet, budget]}", 0, ""),
+        ("{replied: [dev]}", 3, "the chain waits (budget: chain: "),
+        ("{paused: approval}", 1, "budget: chain: "),
+        ("{end: quiet}", 1, "budget"),
+        ("{paused: budget, spent: {tokens: {max: 100}}}", 1, "2010 tokens"),
+        ("{paused: budget, spent: {usd: {max: 0.1}}}", 1, "0.5 USD"),
+        ("{paused: budget, spent: {}}", 2, "spent: needs `tokens` or `usd`"),
+        ("{paused: money}", 2, "paused: must be one of budget, approval, choice, asked"),
+    ],
+)
+def test_a_scenario_expects_a_pause_and_what_was_spent(
+    tmp_path: Path, expect: str, code: int, told: str
+) -> None:
+    program = Program(tmp_path)
+    for name in ("dev", "ops"):
+        usage = {"input_tokens": 10, "output_tokens": 2_000, "cost_usd": 0.5}
+        program.agent(name, {"say": "ok", "usage": usage})
+    program.team()
+    program.file("scenarios/s.yaml", PAUSED.format(expect=expect))
+    done = program.run("run", "scenarios/s.yaml")
+    assert told in done.stdout + done.stderr
+    assert done.code == code
+
+
+def test_a_scenario_goes_on_after_a_pause_that_it_expects(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("dev", {"say": "ok", "usage": {"output_tokens": 2_000}})
+    program.agent("ops", {"say": "ok", "usage": {"output_tokens": 2_000}})
+    program.team()
+    text = PAUSED.format(expect="{paused: budget}")
+    program.file("scenarios/s.yaml", f'{text}  - send: "@dev go"\n    expect: {{end: quiet}}\n')
+    assert program.run("run", "scenarios/s.yaml").code == 0
+    program.file("scenarios/s.yaml", f"{text}expect: {{paused: asked}}\n")
+    assert program.run("run", "scenarios/s.yaml").code == 1
+
+
+def test_work_for_the_memory_that_does_not_fit_is_done_without_an_agent(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("dev", {"say": "Noted. " + "We decided to use Postgres. " * 30})
+    program.agent("scribe", {"say": "## Decisions\n- Postgres"}, member=False)
+    program.team(budget={"tokens": {"session": 3_400}}, auto_summary_interval=2)
+    program.file("arena.yaml", "team: crew\nmemory: {summarizer: scribe, extractor: scribe}\n")
+    for _ in range(2):
+        program.run("send", "-s", "s", "@dev what do we use?")
+    records = program.records("s")
+    compacted = [one for one in records if one["type"] == "compacted"]
+    refused = [one["rolled_back"] for one in compacted if one["by"] == "scribe"]
+    assert refused
+    assert refused[0].startswith("scribe is not asked, the budget is used up: session: ")
+    assert any(one["by"].startswith("extractive") for one in compacted)
+    extracted = [one for one in records if one["type"] == "extracted"]
+    assert "the budget is used up" in extracted[-1]["error"]

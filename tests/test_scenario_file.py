@@ -16,7 +16,7 @@ NOT_BUILT = {
     "step": "simulate id needs when agent python shell http sql each repeat choose container flow "
     "on_failure retries timeout_s parallel kind reply_to group inputs output until max approve "
     "reject steer pause after feedback reflect work thread priority key",
-    "expect": "files changed unchanged command supervised approvals rules paused spent tool ended "
+    "expect": "files changed unchanged command supervised approvals rules tool ended "
     "output exchanges plan tasks flow reactions unread learned conflict",
     "config": "supervisor planner lanes rules workdir",
     "memory": "limit_per_type expiration_days",
@@ -76,7 +76,7 @@ def test_values_that_are_not_built_say_so(stage: Stage) -> None:
     text = """scenario: x
 steps:
   - send: hi
-    expect: {end: budget}
+config: {selection: relevance_if_unnamed}
 """
     told = faults(stage, text)
     assert [fault.split(":")[1] for fault in told] == ["4"]

@@ -510,7 +510,7 @@ def test_fill_leaves_the_fields_of_scripted_texts_alone() -> None:
     ]
 
 
-CONTROL = "approvals budget rules corrections breaker rejection_rate failures pause_s"
+CONTROL = "approvals rules corrections breaker rejection_rate failures pause_s"
 LATER = f"{CONTROL} intent simple goals exchange learning"
 ACTING = "inputs query output tools mcp run workdir may_ask lane"
 LEADING = (

@@ -451,12 +451,20 @@ class Playing:
         if any(
             earlier_step.kind == "send" for earlier_step in self._scenario.file.steps[index + 1 :]
         ):
-            expectation = expectation.model_copy(update={"end": []})  # which is the last chain's
+            # Both are the last chain's.
+            expectation = expectation.model_copy(update={"end": [], "paused": []})
         failures = evaluate.unnamed(talk, step.expect, expectation, self._rows, self._turns)
         self._turns += len(talk.turns)
         status = _step_status(evaluate.status_of(results, failures))
+        error = evaluate.find_unnamed_pause(talk, step.expect, expectation) or None
         return self._result(
-            index, status, end=talk.end, checks=results, failures=failures, events=events
+            index,
+            "error" if error else status,
+            end=talk.end,
+            checks=results,
+            failures=failures,
+            error=error,
+            events=events,
         )
 
     async def _checked(

@@ -19,10 +19,12 @@ from arena_cli.transcript.events import (
     ReplyFinished,
     SideEvent,
 )
+from arena_cli.transcript.spending import read_spent
 from arena_cli.util import files
 
 if TYPE_CHECKING:
     from arena_cli.scenarios.expect.snapshots import Snapshots
+    from arena_cli.transcript.control_events import ChainPaused
 
 
 class Folders(NamedTuple):
@@ -133,8 +135,22 @@ class CheckContext:
 
     @property
     def end(self) -> str:
-        """The end of the last chain that ended."""
-        return self._ends[-1].end if self._ends else ""
+        """The reason why the last chain waits, else the end of the last chain that ended."""
+        return self.pause or (self._ends[-1].end if self._ends else "")
+
+    @property
+    def pause(self) -> str:
+        """The reason why the last chain waits; empty if it does not."""
+        pause = self.last_pause
+        return pause.reason if pause else ""
+
+    @property
+    def last_pause(self) -> ChainPaused | None:
+        """The pause of the last chain, if it waits."""
+        chain = next(reversed(self.conversation.chains), None)
+        if chain is None or chain.finished or chain.control is None:
+            return None
+        return chain.control.pause
 
     @property
     def awaits(self) -> list[str]:
@@ -238,6 +254,28 @@ class CheckContext:
         total = Usage.total(used)
         cached = total.cache_read_tokens + total.cache_write_tokens
         return total.input_tokens + total.output_tokens + cached
+
+    def spent_tokens(self) -> int:
+        """Return the tokens of all calls, cancelled ones and those for memory and control too."""
+        spent = (read_spent(event) for event in self.conversation.events)
+        return sum(used[1].tokens for used in spent if used)
+
+    def spent_usd(self) -> float | None:
+        """Return the cost of all these calls in US dollars; None if that of a live one is unknown.
+
+        A reply whose usage is not known counts as one of unknown cost.
+        """
+        costs: list[float | None] = []
+        for turn in self.turns:
+            for reply in turn.replies.values():
+                costs += [Call(0, done, reply.adapter).cost_usd for done in reply.ends]
+        for event in self._side_events:
+            if call := event.agent_call:
+                free = 0.0 if call.is_free else None
+                cost = call.usage.cost_usd if call.usage else None
+                costs.append(free if cost is None else cost)
+        known_costs = [cost for cost in costs if cost is not None]
+        return round(sum(known_costs), 10) if len(known_costs) == len(costs) else None
 
     def cost_usd(self) -> float | None:
         """Return the cost of all calls; None if that of a live one is unknown."""

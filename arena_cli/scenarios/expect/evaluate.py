@@ -32,6 +32,7 @@ from arena_cli.scenarios.expect.model import (
     Range,
     Replied,
     ReplyRow,
+    SpentAmounts,
 )
 from arena_cli.scenarios.expect.text_checks import Check, NoVerdict, Verdict
 from arena_cli.scenarios.result import CheckResult, Failure, Status
@@ -302,13 +303,33 @@ def _count(expected: float | Range, actual: float | None, unit: str) -> Verdict:
     return Verdict(model.within(expected, actual), text, f"{actual:g}{unit}")
 
 
-def _cost(expected: float | Cost) -> Checks:
+def _cost(
+    expected: float | Cost, count: Callable[[CheckContext], float | None] = CheckContext.cost_usd
+) -> Checks:
     def check(conversation: CheckContext) -> Verdict:
-        text, actual = f"{model.describe_limit(expected)} USD", conversation.cost_usd()
+        text, actual = f"{model.describe_limit(expected)} USD", count(conversation)
         if actual is None:
             passes = isinstance(expected, Cost) and expected.unknown == "pass"
             return Verdict(passes, text, "unknown: an agent did not report its cost")
         return Verdict(model.within(expected, actual), text, f"{actual:g} USD")
+
+    yield Check((), check)
+
+
+def _spent(expected: SpentAmounts) -> Checks:
+    if "tokens" in expected.model_fields_set:
+        for check in _counted(CheckContext.spent_tokens, " tokens", expected.tokens):
+            yield check._replace(loc=("tokens",))
+    if "usd" in expected.model_fields_set:
+        for check in _cost(expected.usd, CheckContext.spent_usd):
+            yield check._replace(loc=("usd",))
+
+
+def _paused(expected: list[str]) -> Checks:
+    def check(conversation: CheckContext) -> Verdict:
+        pause = conversation.last_pause
+        actual = f"{pause.reason}: {pause.detail}" if pause else "the last chain does not wait"
+        return Verdict(conversation.pause in expected, " or ".join(expected), actual)
 
     yield Check((), check)
 
@@ -377,6 +398,8 @@ _KEYS: dict[str, Callable[[Any], Checks]] = {
     "cost_usd": _cost,
     "latency_s": functools.partial(_counted, CheckContext.live_s, " s"),
     "end": _end,
+    "paused": _paused,
+    "spent": _spent,
     "awaits": _awaits,
     "unresolved": _unresolved,
     "refused": _refused,
@@ -519,6 +542,21 @@ def unnamed(
         and call.done.status
         not in (expectation.outcome.get(call.agent) for expectation in (step, scenario))
     ]
+
+
+def find_unnamed_pause(conversation: CheckContext, step: Expect, scenario: Expect) -> str:
+    """Describe the pause of a step's chain, if neither `expect` says how the chain is left.
+
+    `scenario` has no `end` and no `paused` if the step's chain is not the last.
+    """
+    pause = conversation.last_pause
+    keys = step.model_fields_set | {key for key in ("end", "paused") if getattr(scenario, key)}
+    if pause is None or keys & {"end", "paused"}:
+        return ""
+    return (
+        f"the chain waits ({pause.reason}: {pause.detail}); "
+        f"if that is expected, write `paused: {pause.reason}`"
+    )
 
 
 def status_of(checks: Sequence[CheckResult], failures: Sequence[Failure]) -> Status:

@@ -15,7 +15,7 @@ from arena_cli.scenarios.expect.json_checks import JsonCheck
 from arena_cli.scenarios.expect.judge_checks import Judged
 from arena_cli.scenarios.expect.python_checks import Target
 from arena_cli.scenarios.expect.text_checks import Similar
-from arena_cli.transcript.events import End, Phase, ReplyStatus, Severity
+from arena_cli.transcript.events import End, PauseReason, Phase, ReplyStatus, Severity
 from arena_cli.workspace import models
 from arena_cli.workspace.file_shape import FileShape, read_keys
 from arena_cli.yamlio.nodes import Loc
@@ -224,8 +224,12 @@ def _once(value: Any) -> Any:
     return value
 
 
-def _not_all(ends: list[End]) -> list[End]:
-    if set(ends) == set(get_args(End)):
+EndOrPause = End | PauseReason
+"""The end of a chain, or the reason why it waits."""
+
+
+def _not_all(ends: list[EndOrPause]) -> list[EndOrPause]:
+    if set(ends) >= set(get_args(End)):
         raise ValueError("it lists all ends, so it cannot fail; name only those that are right")
     return ends
 
@@ -245,9 +249,16 @@ Agents = Annotated[list[AgentId], AfterValidator(_distinct)]
 """Agents of which each can be there once."""
 
 Ends = Annotated[
-    list[End],
-    BeforeValidator(as_list, json_schema_input_type=End | list[End]),
+    list[EndOrPause],
+    BeforeValidator(as_list, json_schema_input_type=EndOrPause | list[EndOrPause]),
     AfterValidator(_not_all),
+    Field(min_length=1),
+]
+
+Pauses = Annotated[
+    list[PauseReason],
+    BeforeValidator(as_list, json_schema_input_type=PauseReason | list[PauseReason]),
+    AfterValidator(_distinct),
     Field(min_length=1),
 ]
 
@@ -440,13 +451,26 @@ class DeviationRow(Sparse):
         return self
 
 
+class SpentAmounts(Sparse):
+    """What all calls used: tokens, cached ones included, and US dollars."""
+
+    tokens: Count = 0
+    usd: Annotated[float, Field(ge=0)] | Cost = 0
+
+    @model_validator(mode="after")
+    def _is_something(self) -> SpentAmounts:
+        if not self.model_fields_set:
+            raise ValueError("needs `tokens` or `usd`")
+        return self
+
+
 class Expect(Sparse):
     """The expectations of a step, or of all steps."""
 
     not_built: ClassVar[frozenset[str]] = read_keys(
-        "approvals changed command conflict ended exchanges files flow learned output paused plan "
-        "reactions rules spent supervised tasks tool unchanged unread"
-    ) | {"end: approval", "end: asked", "end: budget", "end: cancelled", "end: choice"}
+        "approvals changed command conflict ended exchanges files flow learned output plan "
+        "reactions rules supervised tasks tool unchanged unread"
+    )
 
     replied: list[AgentId] | Replied = Field(default_factory=list)
     must: list[list[AgentId]] = Field(default_factory=list)
@@ -460,6 +484,8 @@ class Expect(Sparse):
     cost_usd: Annotated[float, Field(ge=0)] | Cost = 0
     latency_s: Amount = 0
     end: Ends = Field(default_factory=list)
+    paused: Pauses = Field(default_factory=list)
+    spent: SpentAmounts = Field(default=None)  # type: ignore[assignment]  # Sparse
     awaits: Agents = Field(default_factory=list)
     unresolved: Annotated[list[str], AfterValidator(_distinct)] = Field(default_factory=list)
     refused: ByAgent[Count] = Field(default_factory=dict, min_length=1)
