@@ -591,10 +591,11 @@ def test_a_scenario_goes_on_after_a_pause_that_it_expects(tmp_path: Path) -> Non
 def test_work_for_the_memory_that_does_not_fit_is_done_without_an_agent(tmp_path: Path) -> None:
     program = Program(tmp_path)
     program.agent("dev", {"say": "Noted. " + "We decided to use Postgres. " * 30})
-    program.agent("scribe", {"say": "## Decisions\n- Postgres"}, member=False)
-    program.team(budget={"tokens": {"session": 3_400}}, auto_summary_interval=2)
+    context = {"max_output_tokens": 8_000}
+    program.agent("scribe", {"say": "## Decisions\n- Postgres"}, member=False, context=context)
+    program.team(budget={"tokens": {"session": 8_000}}, auto_summary_interval=2)
     program.file("arena.yaml", "team: crew\nmemory: {summarizer: scribe, extractor: scribe}\n")
-    for _ in range(2):
+    for _ in range(4):
         program.run("send", "-s", "s", "@dev what do we use?")
     records = program.records("s")
     compacted = [one for one in records if one["type"] == "compacted"]
