@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Protocol
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 AuthorType = Literal["human", "agent", "system"]
-Invocation = Literal["must_reply", "may_reply"]
+Invocation = Literal["must_reply", "may_reply", "supervise"]
 MessageKind = Literal["chat", "task", "system", "file", "code"]
 Role = Literal["user", "assistant", "system"]
 Status = Literal[
@@ -258,15 +258,43 @@ class AgentSession(Shape):
     state: dict[str, Any] = {}
 
 
+class MemberState(Shape):
+    """The state of a member in the open chain; `relevance` is that to the new messages.
+
+    `reason` is the class of the error of a `failed` one, or why it is `unavailable`.
+    """
+
+    id: str
+    state: Literal[
+        "not_called", "called", "declined", "failed", "cancelled", "deferred", "unavailable"
+    ]
+    reason: str = ""
+    relevance: float = 0
+
+
+class Supervision(Shape):
+    """The state of the open chain, for the supervisor that decides about its next turn.
+
+    `due` are the agents that would be called without it; `problems` are failures and ignored notes
+    of the last turn, if another plan is asked for.
+    """
+
+    members: list[MemberState]
+    due: list[str] = []
+    problems: list[str] = []
+
+
 class AgentInput(Shape):
     """A call of an agent.
 
     `turn` counts the chain's turns from 1. `call` is 1 + the agent's finished calls in the session.
     `trigger` names the turn's new messages. `deadline_s` is the time left, in seconds.
 
-    `memory_context` is the team's memory: first the summary of earlier messages, which seldom
-    changes, then the notes that are relevant to this call. `memory_stable` is the length of the
-    first part, in characters. `own_session` is the session that the agent may continue; None if it
+    `brief` is what the supervisor says to this agent alone. `supervision` is for a supervisor only
+    (invocation `supervise`). `memory_context` is the team's memory: first the summary of earlier
+    messages, which seldom changes, then the notes that are relevant to this call. `memory_stable`
+    is the length of the first part, in characters. `own_session` is the session that the agent may
+    continue; None if it
     must begin a new one. `input_hash` is the hash of the complete input
     (`context.render.input_digest`). These last three are excluded from dumps, and so from hashes
     and recordings.
@@ -287,6 +315,8 @@ class AgentInput(Shape):
     max_output_tokens: int = 2000
     prefer_concise: bool = False
     deadline_s: float | None = None
+    brief: str = Field(default="", exclude_if=lambda brief: not brief)
+    supervision: Supervision | None = Field(default=None, exclude_if=lambda state: state is None)
     memory_stable: int = Field(default=0, exclude=True)
     own_session: AgentSession | None = Field(default=None, exclude=True)
     input_hash: str = Field(default="", exclude=True)

@@ -57,8 +57,6 @@ class Condition(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
-    not_built: ClassVar[frozenset[str]] = frozenset({"invocation: supervise"})
-
     contains: str | None = None
     regex: str | None = None
     invocation: Invocation | None = None

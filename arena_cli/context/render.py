@@ -25,8 +25,19 @@ from arena_cli.protocol import (
     MemberInfo,
     Shape,
     ShownMessage,
+    Supervision,
 )
 from arena_cli.util.language import Language, Texts
+
+_STATES: Mapping[str, str] = {
+    "not_called": "not called yet",
+    "called": "replied",
+    "declined": "declined",
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "deferred": "waits for its turn",
+    "unavailable": "cannot be called now",
+}
 
 _RAW_IN_JSON = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _PLAIN_ID = re.compile(r"[\w.-]+")
@@ -57,6 +68,21 @@ OPTIONAL = (
     "You need not reply. Do so if you have something to add that the others need. If not,"
     " pass: {passing}"
 )
+
+BRIEF = "The supervisor of the team tells you, and you alone, for this reply:"
+
+SUPERVISING = "You are {name}, the supervisor of a team: you decide which of its agents reply."
+DECISION = """\
+Decide which agents reply in this turn. Answer with one JSON object and nothing else:
+{"should_reply": ["id", ...], "reason": "...", "order": "parallel" or "sequence", "briefs": {"id": \
+"..."}, "done": false}
+- "should_reply": the ids of the agents to call, in order.
+- "reason": one sentence that says why.
+- "order": in a "sequence" each is called after the one before, and is shown its reply.
+- "briefs": for some of them, what is expected of it; it is shown to that agent alone.
+- "done": true if the task is done, or waits for the human: then no agent is called."""
+STATES = "The agents, in this chain of replies:"
+FAILED = "Another plan is needed, since this failed:"
 
 PASS_BY_TEXT = (
     "answer with <pass/> and nothing else, or, if you answer in JSON, with"
@@ -90,8 +116,8 @@ def render(input: AgentInput, language: Language = "en") -> tuple[str, str]:
         paragraphs += [frame(message, language) for message in unseen]
     elif input.own_session is None:
         paragraphs.append(say(NOBODY))
-    if notes:
-        paragraphs.append(notes)
+    paragraphs += [notes] if notes else []
+    paragraphs += _control(input, say)
     length = say("Your answer may have at most {count} tokens.", count=input.max_output_tokens)
     paragraphs.append(f"{_question(input, unseen, say(PASS_BY_TEXT), say)}\n{length}")
     return _system(input, language), "\n\n".join(paragraphs) + "\n"
@@ -118,7 +144,8 @@ def chat(input: AgentInput, *, pass_tool: str = "", language: Language = "en") -
         turns.append(ChatTurn("user", []))
     passing = say(PASS_BY_TOOL).format(pass_tool) if pass_tool else say(PASS_BY_TEXT)
     question = _question(input, input.messages, passing, say)
-    turns[-1].parts.append(f"{notes}\n\n{question}" if notes else question)
+    paragraphs = [*([notes] if notes else []), *_control(input, say), question]
+    turns[-1].parts.append("\n\n".join(paragraphs))
     return Chat(_system(input, language), turns)
 
 
@@ -143,6 +170,42 @@ def system_text(
         paragraphs.append(f"{say('# Notes')}\n{say(extraction.HOW).strip()}")
     paragraphs.append(say(READING))
     return "\n\n".join(paragraphs)
+
+
+def supervisor_text(
+    agent_id: str, role_prompt: str, members: Sequence[MemberInfo], language: Language = "en"
+) -> str:
+    """Return the system prompt of a supervisor: its role, the team, how messages are framed."""
+    say = _texts(language)
+    paragraphs = [say(SUPERVISING, name=_author_label(agent_id, ""))]
+    if role_prompt.strip():
+        paragraphs.append(role_prompt.strip())
+    paragraphs.append("\n".join([say("# The team"), *_member_lines(agent_id, members)]))
+    paragraphs.append(say(READING))
+    return "\n\n".join(paragraphs)
+
+
+def brief_paragraph(brief: str, say: Texts) -> str:
+    """Return what the supervisor says to one agent, framed; empty if it says nothing."""
+    return memory_paragraph(say(BRIEF), brief)
+
+
+def supervision_paragraph(supervision: Supervision | None, say: Texts) -> str:
+    """Return the state of the chain for the supervisor; empty for other agents."""
+    if supervision is None:
+        return ""
+    lines = [say(STATES)]
+    for member in supervision.members:
+        state = say(_STATES[member.state])
+        reason = f" ({_json(member.reason)})" if member.reason else ""
+        relevance = say("relevance {number}", number=f"{member.relevance:g}")
+        lines.append(f"- {_author_label(member.id, '')}: {state}{reason}, {relevance}")
+    if supervision.due:
+        names = ", ".join(f"@{agent}" for agent in supervision.due)
+        lines.append(say("Without your decision, these are called: {names}.", names=names))
+    if supervision.problems:
+        lines += [say(FAILED), *(_lines_after("> ", text) for text in supervision.problems)]
+    return "\n".join(lines)
 
 
 def frame(message: ShownMessage, language: Language = "en") -> str:
@@ -171,17 +234,32 @@ def _part_lines(message: ShownMessage, say: Texts) -> list[str]:
 
 def _team(agent_id: str, members: Sequence[MemberInfo], say: Texts) -> str:
     colleagues = [member for member in members if member.id != agent_id]
-    lines = [say("# The team")]
-    for member in colleagues:
-        role = f": {_json(member.role)}" if member.role else ""
-        lines.append(f"- {_author_label(member.id, member.name)}{role}")
+    lines = [say("# The team"), *_member_lines(agent_id, members)]
     if colleagues:
         lines.append(say(CALLING, name=colleagues[0].id))
     lines.append(say("To ask the human, write @user."))
     return "\n".join(lines)
 
 
+def _member_lines(agent_id: str, members: Sequence[MemberInfo]) -> list[str]:
+    """Return a line for each member but the agent itself."""
+    lines = []
+    for member in members:
+        role = f": {_json(member.role)}" if member.role else ""
+        if member.id != agent_id:
+            lines.append(f"- {_author_label(member.id, member.name)}{role}")
+    return lines
+
+
+def _control(input: AgentInput, say: Texts) -> list[str]:
+    """Return what the supervisor says to the agent, or what it is told itself."""
+    paragraphs = (brief_paragraph(input.brief, say), supervision_paragraph(input.supervision, say))
+    return [paragraph for paragraph in paragraphs if paragraph]
+
+
 def _system(input: AgentInput, language: Language) -> str:
+    if input.invocation == "supervise":
+        return supervisor_text(input.agent_id, input.role_prompt, input.members, language)
     return system_text(input.agent_id, input.role_prompt, input.members, language)
 
 
@@ -232,7 +310,9 @@ def _question(input: AgentInput, messages: Sequence[ShownMessage], passing: str,
     if input.mentioned_by:
         callers = ", ".join(f"@{caller}" for caller in input.mentioned_by)
         lines.append(say("You were called by {names}.", names=callers))
-    if input.invocation == "must_reply":
+    if input.invocation == "supervise":
+        lines.append(say(DECISION))
+    elif input.invocation == "must_reply":
         lines.append(say("Write your reply."))
     else:
         lines.append(say(OPTIONAL, passing=passing))
@@ -349,6 +429,8 @@ class HeadDigest:
         mentioned_by: Sequence[str] = (),
         memory_context: str | None = None,
         prefer_concise: bool = False,
+        brief: str = "",
+        supervision: Supervision | None = None,
     ) -> str:
         """Return the hash of one input, in hexadecimal."""
         fields = {**self._common, "invocation": _canonical(invocation), "turn": str(turn)}
@@ -356,6 +438,10 @@ class HeadDigest:
             fields["memory_context"] = _canonical_memory(memory_context)
         if prefer_concise:
             fields["prefer_concise"] = "true"
+        if brief:
+            fields["brief"] = _canonical(brief)
+        if supervision is not None:
+            fields["supervision"] = _canonical(supervision.model_dump(mode="json"))
         if mentioned_by:
             fields["mentioned_by"] = _canonical(list(mentioned_by))
         if message_digests:
@@ -374,6 +460,8 @@ def input_digest(input: AgentInput) -> str:
         mentioned_by=input.mentioned_by,
         memory_context=input.memory_context,
         prefer_concise=input.prefer_concise,
+        brief=input.brief,
+        supervision=input.supervision,
     )
 
 

@@ -15,7 +15,15 @@ from arena_cli.context.history import NOTHING, History, Memory, Pinned, Recalled
 from arena_cli.context.summary import quotes, shorten_summary
 from arena_cli.context.tokens import estimate
 from arena_cli.notes.model import Note
-from arena_cli.protocol import AgentInput, Invocation, MemberInfo, Message, ShownMessage
+from arena_cli.protocol import (
+    AgentInput,
+    Invocation,
+    MemberInfo,
+    Message,
+    ShownMessage,
+    Supervision,
+)
+from arena_cli.util.language import Texts
 from arena_cli.workspace.models import ContextSettings, Member, Team
 
 KEEP = 0.5
@@ -399,6 +407,19 @@ class CallContext(NamedTuple):
     invocation: Invocation
     mentioned_by: Sequence[str] = ()
     deadline_s: float | None = None
+    brief: str = ""
+    supervision: Supervision | None = None
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of what the supervisor says, or is told; an estimate."""
+        say, tokens = Texts(), 0
+        if self.brief:
+            tokens += estimate(render.brief_paragraph(self.brief, say))
+        if self.supervision is not None:
+            asked = render.supervision_paragraph(self.supervision, say)
+            tokens += estimate(asked) + estimate(render.DECISION)
+        return tokens
 
 
 class Limits(NamedTuple):
@@ -437,8 +458,8 @@ def make_history(team: Team) -> History:
 
 @lru_cache(maxsize=256)
 def make_head(team: Team, agent_id: str, model_window: int | None = None) -> Head:
-    """Return the head for a member of the team, from a cache."""
-    member = team.member(agent_id)
+    """Return the head for a member or the supervisor of the team, from a cache."""
+    member = team.agent(agent_id)
     if member is None:
         raise KeyError(agent_id)
     return Head.of(team, member, model_window)
@@ -452,7 +473,8 @@ def build(
     limits: Limits = UNLIMITED,
 ) -> Built:
     """Build the input of one call of an agent."""
-    room = room_for_messages(head, limits)
+    extra = call.tokens if call.brief or call.supervision else 0
+    room = room_for_messages(head, limits) - extra
     chosen = choose_context(
         head.agent_id, history, call.trigger, memory, room, limits.keep, widens=limits.widens
     )
@@ -470,6 +492,8 @@ def build(
         mentioned_by=call.mentioned_by,
         memory_context=memory_context,
         prefer_concise=is_concise,
+        brief=call.brief,
+        supervision=call.supervision,
     )
     # Its values are arena's own: checking each message again would cost more the more there are.
     built = AgentInput.model_construct(
@@ -488,10 +512,12 @@ def build(
         max_output_tokens=head.max_output_tokens,
         prefer_concise=is_concise,
         deadline_s=call.deadline_s,
+        brief=call.brief,
+        supervision=call.supervision,
         memory_stable=len(chosen.stable),
         input_hash=input_hash,
     )
-    used = head.tokens + chosen.stable_tokens + chosen.noted_tokens + selection.tokens
+    used = head.tokens + chosen.stable_tokens + chosen.noted_tokens + selection.tokens + extra
     return Built(built, input_hash, round(used * limits.factor), digests, chosen)
 
 
@@ -552,8 +578,8 @@ def sizes(settings: ContextSettings, model_window: int | None = None) -> tuple[i
 
 
 def history_budget(team: Team) -> int:
-    """Return the widest window of the team's members, in tokens."""
-    return max((member.profile.context.window_tokens for member in team.members), default=0)
+    """Return the widest window of the team's agents, in tokens."""
+    return max((member.profile.context.window_tokens for member in team.agents), default=0)
 
 
 def weigh(message: Message) -> int:

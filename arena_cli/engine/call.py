@@ -401,10 +401,21 @@ def _attached(planned: Planned) -> str:
 async def _attempt(
     planned: Planned, member: Member, room: Room, heard: Heard, seconds_left: float
 ) -> Answer:
+    return await _invoke(member, planned.input, planned.failed, room, heard, seconds_left)
+
+
+async def _invoke(
+    member: Member,
+    agent_input: AgentInput,
+    failed: int,
+    room: Room,
+    heard: Heard,
+    seconds_left: float,
+) -> Answer:
+    """Call an agent once, after `failed` attempts that failed. Raises AgentError."""
     limit = plan.attempt_limit_s(seconds_left, room.scene.team)
-    agent_input = planned.input
-    if planned.failed:
-        call = agent_input.call + planned.failed
+    if failed:
+        call = agent_input.call + failed
         agent_input = agent_input.afresh().model_copy(
             update={"call": call, "deadline_s": round(limit, 3)}
         )
@@ -590,6 +601,45 @@ class AgentAnswer(NamedTuple):
     error: str
     usage: Usage | None
     metadata: dict[str, Any]
+    attempts: int = 1
+
+
+async def consult(
+    member: Member, agent_input: AgentInput, input_tokens: int, room: Room
+) -> AgentAnswer:
+    """Call an agent for an answer that is no reply, with the time limit and retries of a reply.
+
+    `input_tokens` is the estimate for its input. It raises only CancelledError and DiskRefused.
+    """
+    heard = Heard(room.runtime.redactor, lambda _: None)
+    kind = {"adapter": str(member.profile.adapter["type"])}
+    ends_at = room.clock.monotonic() + plan.limit_s(member, room.scene.team)
+    failed = 0
+    while True:
+        seconds_left = ends_at - room.clock.monotonic()
+        try:
+            answer = await _invoke(member, agent_input, failed, room, heard, seconds_left)
+        except AgentError as error:
+            wait = None
+            if rules.choose_strategy(member, room.scene.team, error.kind) == "retry":
+                wait = _wait_before_retry(error, failed, member, room)
+            failed += 1
+            if wait is None or wait >= ends_at - room.clock.monotonic():
+                used = [*heard.earlier_usage, *([heard.usage] if heard.usage else [])]
+                usage = Usage.total(used) if used else None
+                notes = {**kind, **heard.metadata(failed=True), **error.metadata}
+                return AgentAnswer("", str(error), usage, notes, failed)
+            heard.forget()
+            await room.clock.sleep(wait)
+            continue
+        content = answer.output.content
+        usage = answer.output.usage or Usage(
+            input_tokens=input_tokens, output_tokens=tokens.estimate(content), estimated=True
+        )
+        usage = Usage.total([*heard.earlier_usage, usage]) if heard.earlier_usage else usage
+        problem = f"{member.id} declined" if answer.declined else ""
+        notes = {**kind, **heard.metadata(failed=False)}
+        return AgentAnswer("" if problem else content, problem, usage, notes, failed + 1)
 
 
 async def ask(member: Member, text: str, room: Room) -> AgentAnswer:

@@ -17,6 +17,7 @@ from arena_cli.engine.approvals import POLICY, ApprovalDesk
 from arena_cli.engine.budget import Budget
 from arena_cli.engine.inbox import ControlRequest, Inbox, Outcome
 from arena_cli.engine.plan import Room
+from arena_cli.engine.supervisor import Supervisor
 from arena_cli.errors import UsageError
 from arena_cli.protocol import Message
 from arena_cli.transcript.control_events import (
@@ -65,6 +66,7 @@ class Control:
     def __init__(self, room: Room) -> None:
         self._room = room
         self.approvals = ApprovalDesk(room)
+        self._supervisor = Supervisor(room)
         self._pause_by: str | None = None
         self._cancel_by: str | None = None
         limits = room.scene.team.config.budget
@@ -103,6 +105,8 @@ class Control:
                 at_limit = rules.FinishChain("chain_limit", ())
                 return at_limit if chain.limit_told else rules.TellLimit(agents)
             step = self._join(step, joining, chain)
+        told = [str(one.metadata["agent"]) for one in joining if one.author_type == "system"]
+        step = self._supervisor.next_step(step, chain, state, told, self.unavailable())
         return self._without_unavailable(step)
 
     def _take_stop(self) -> rules.Step | None:
@@ -188,8 +192,7 @@ class Control:
             trigger, depth = step.trigger, step.depth
         elif is_steered or is_deeper:
             if is_steered:
-                said = chain.turns[-1].successes()
-                trigger = tuple(done.message.id for done in said if done.message)
+                trigger = rules.list_new_replies(chain)
             depth += 1
         places = self._room.scene.team.config.max_responders
         due = tuple(must)

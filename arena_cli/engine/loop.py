@@ -6,7 +6,7 @@ The state of the chain is only in the transcript's fold: to continue after a cra
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING
 
 from arena_cli.engine import after_turn, call, plan, rules
@@ -46,6 +46,7 @@ def start_turn(step: rules.StartTurn, journal: Journal) -> TurnStarted:
         deferred=list(step.deferred),
         mentioned_by=step.mentioned_by,
         passed_over=step.passed_over,
+        order=step.order,
     )
 
 
@@ -138,6 +139,8 @@ class Engine:
                     )
                 case rules.TellLimit(due):
                     _report_limit(due, team, self._room.language, journal)
+                case rules.Prepare(act):
+                    await self._watched(act())
                 case rules.Pause() as step:
                     if not await self._ask_person(step, chain):
                         return pause_chain(step, journal)
@@ -244,15 +247,19 @@ class Engine:
             return
         if budget is not None:
             budget.take_excess()  # the others may fit when these have ended
+        await self._watched(self._run_all(planned))
+
+    async def _watched(self, calls: Awaitable[None]) -> None:
+        """Await calls of agents; meanwhile carry out the requests of people."""
         if self._room.inbox is None:
-            await self._run_all(planned)
+            await calls
             return
         loop = asyncio.get_running_loop()
         watching: list[asyncio.Task[None]] = []
         # Most replies of scripts end before anybody could ask for something.
         timer = loop.call_later(WATCH_S, lambda: watching.append(loop.create_task(self._watch())))
         try:
-            await self._run_all(planned)
+            await calls
         finally:
             timer.cancel()
             for task in watching:

@@ -23,13 +23,22 @@ from arena_cli.context.history import NOTHING, History, Memory
 from arena_cli.context.summary import Replaced
 from arena_cli.engine import recall
 from arena_cli.engine.recall import Recollection
-from arena_cli.protocol import AgentInput, AgentSession, Attachment, Message, SessionId
+from arena_cli.protocol import (
+    AgentInput,
+    AgentSession,
+    Attachment,
+    MemberState,
+    Message,
+    SessionId,
+    Supervision,
+)
 from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.events import Phase
 from arena_cli.transcript.log import Journal
 from arena_cli.transcript.state import Fold
 from arena_cli.util.clock import Clock
 from arena_cli.util.tickets import Ticket
+from arena_cli.workspace import mentions, relevance
 from arena_cli.workspace.mentions import Roster
 from arena_cli.workspace.models import AgentProfile, Language, Member, ModelFacts, Team
 
@@ -111,6 +120,11 @@ class Scene(NamedTuple):
         return self.recollection.memory(new, self.fold, self.history)
 
 
+def _is_replan_required(chain: Chain | None) -> bool:
+    """Return True if a reply of the last turn ignored a note that requires another plan."""
+    return chain is not None and bool(chain.turns) and chain.turns[-1].is_replan_required
+
+
 class ControlHolder:
     """The control of a session's chains, which is imported when it is first needed.
 
@@ -138,7 +152,8 @@ class ControlHolder:
         if self.current is None and (
             scene.fold.control
             or (scene.fold.open and scene.fold.open.control)
-            or scene.team.config.is_controlled
+            or scene.team.is_controlled
+            or _is_replan_required(scene.fold.open)
         ):
             self.get(room)
         return self.current
@@ -320,6 +335,7 @@ def plan(
             invocation="must_reply" if phase == "A" else "may_reply",
             mentioned_by=turn.started.mentioned_by.get(agent, []) if phase == "A" else [],
             deadline_s=attempt_limit_s(limit_s(member, team), team),
+            brief=_brief(agent, phase, chain),
         ),
         memory,
         limits,
@@ -350,6 +366,72 @@ def plan(
     )
 
 
+def plan_supervision(
+    chain: Chain, scene: Scene, trigger: Sequence[str], supervision: Supervision
+) -> window.Built:
+    """Plan the call of the supervisor that decides about the next turn of the open chain.
+
+    `trigger` are the ids of the new messages.
+    """
+    supervisor = scene.team.supervisor
+    assert supervisor is not None
+    return window.build(
+        scene.head(supervisor.id),
+        scene.history,
+        window.CallContext(
+            session_id=scene.session_id,
+            turn_id=f"t{scene.fold.turn + 1}",
+            turn=len(chain.turns) + 1,
+            call=scene.fold.calls.get(supervisor.id, 0) + 1,
+            trigger=trigger,
+            invocation="supervise",
+            deadline_s=attempt_limit_s(limit_s(supervisor, scene.team), scene.team),
+            supervision=supervision,
+        ),
+        scene.memory(_said(trigger, chain)),
+        scene.limits(supervisor.id),
+    )
+
+
+def describe_chain(
+    chain: Chain,
+    team: Team,
+    trigger: Sequence[str],
+    *,
+    due: Sequence[str] = (),
+    problems: Sequence[str] = (),
+    unavailable: Mapping[str, str] = MappingProxyType({}),
+) -> Supervision:
+    """Return the state of the open chain as the supervisor is told."""
+    texts = [chain.messages[name].content for name in trigger]
+    haystack = relevance.Haystack(texts, mentions.build_roster(team))
+    states = []
+    for member in team.members:
+        if team.supervisor is not None and member.id == team.supervisor.id:
+            continue
+        score = relevance.score_relevance(haystack, member)
+        state = _describe_member(member.id, chain, unavailable)
+        states.append(state.model_copy(update={"relevance": score}))
+    return Supervision(members=states, due=list(due), problems=list(problems))
+
+
+def _describe_member(agent: str, chain: Chain, unavailable: Mapping[str, str]) -> MemberState:
+    if agent in unavailable:
+        return MemberState(id=agent, state="unavailable", reason=unavailable[agent])
+    if chain.turns and agent in chain.turns[-1].started.deferred:
+        return MemberState(id=agent, state="deferred")
+    ends = [done for turn in chain.turns if (done := turn.result(agent))]
+    match ends[-1].status if ends else None:
+        case None:
+            return MemberState(id=agent, state="not_called")
+        case "success":
+            return MemberState(id=agent, state="called")
+        case "declined" | "cancelled" as status:
+            return MemberState(id=agent, state=status)
+        case status:
+            return MemberState(id=agent, state="failed", reason=ends[-1].error_code or status)
+
+
 def about(agent: str, phase: Phase, chain: Chain) -> str:
     """Return the text of the messages that are new to an agent at its next call."""
     return _said(chain.trigger_for(agent, phase), chain)
@@ -368,6 +450,14 @@ def attempt_limit_s(seconds_left: float, team: Team) -> float:
     """Return the time limit of an attempt in seconds; its reply has `seconds_left`."""
     limit = team.config.attempt_timeout_s
     return seconds_left if limit is None else min(seconds_left, limit)
+
+
+def _brief(agent: str, phase: Phase, chain: Chain) -> str:
+    """Return what the supervisor says to an agent that it calls in the last turn."""
+    if chain.control is None or phase != "A":
+        return ""
+    decision = chain.control.supervised.get(chain.turns[-1].started.turn)
+    return decision.briefs.get(agent, "") if decision else ""
 
 
 def _gone(agent: str) -> Member:

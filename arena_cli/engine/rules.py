@@ -6,13 +6,13 @@ or was interrupted by a crash.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from arena_cli.protocol import Message
 from arena_cli.transcript.conversation import Chain, Turn
-from arena_cli.transcript.events import End, PassedOver, PauseReason, Phase
+from arena_cli.transcript.events import End, Order, PassedOver, PauseReason, Phase
 from arena_cli.workspace import relevance
 from arena_cli.workspace.mentions import Roster
 from arena_cli.workspace.models import FailureRules, FailureStrategy, Member, Team
@@ -21,7 +21,7 @@ NO_PLACE = "no place left"
 
 
 class CallPhase(NamedTuple):
-    """Call these agents of a phase, all at once; the others of the phase have ended."""
+    """Call these agents of a phase, all at once; the others of the phase have ended, or wait."""
 
     phase: Phase
     agents: tuple[str, ...]
@@ -50,7 +50,8 @@ class TellLimit(NamedTuple):
 class StartTurn:
     """Open a turn in which these agents must reply; those beyond `max_responders` are deferred.
 
-    `passed_over` are agents that were due and may not be called now, with the reasons.
+    `passed_over` are agents that were due and may not be called now, with the reasons. `order` is
+    that of the calls.
     """
 
     depth: int
@@ -59,6 +60,13 @@ class StartTurn:
     trigger: tuple[str, ...]
     mentioned_by: dict[str, list[str]] = field(default_factory=dict)
     passed_over: dict[str, str] = field(default_factory=dict)
+    order: Order = "parallel"
+
+
+class Prepare(NamedTuple):
+    """Do something before the next step is known, such as asking the supervisor."""
+
+    act: Callable[[], Awaitable[None]]
 
 
 class Pause(NamedTuple):
@@ -76,7 +84,16 @@ class FinishChain(NamedTuple):
     awaits: tuple[str, ...]
 
 
-Step = CallPhase | ChooseCandidates | FinishTurn | TellLimit | StartTurn | Pause | FinishChain
+Step = (
+    CallPhase
+    | ChooseCandidates
+    | FinishTurn
+    | TellLimit
+    | StartTurn
+    | Prepare
+    | Pause
+    | FinishChain
+)
 
 
 def next_step(chain: Chain, team: Team) -> Step:
@@ -90,7 +107,7 @@ def next_step(chain: Chain, team: Team) -> Step:
     due = tuple(turn.finished.next)
     if due and not aborted(turn, team):
         if turn.started.depth < team.config.chain_depth_limit:
-            trigger = tuple(done.message.id for done in turn.successes() if done.message)
+            trigger = list_new_replies(chain)
             return _start(turn.started.depth + 1, due, trigger, mentioners(turn, due), team)
         if not chain.limit_told:
             return TellLimit(due)
@@ -101,7 +118,7 @@ def next_step(chain: Chain, team: Team) -> Step:
 def _within(turn: Turn, team: Team) -> Step:
     pending = tuple(agent for agent in turn.started.must if turn.result(agent) is None)
     if pending:
-        return CallPhase("A", pending)
+        return CallPhase("A", pending[:1] if turn.is_sequence else pending)
     if turn.candidates is None and not aborted(turn, team):
         return ChooseCandidates()
     agents = turn.candidates.asked if turn.candidates else []
@@ -131,11 +148,14 @@ def first_must(message: Message, team: Team) -> tuple[tuple[str, ...], dict[str,
         return mentioned, {name: [message.author_id] for name in mentioned}
     if message.mentions:
         return (), {}
+    return list_default_responders(team), {}
+
+
+def list_default_responders(team: Team) -> tuple[str, ...]:
+    """Return the agents that reply where nobody is mentioned; a team of one is its own."""
     if team.config.default_responders:
-        return tuple(team.config.default_responders), {}
-    if len(team.members) == 1:
-        return (team.members[0].id,), {}
-    return (), {}
+        return tuple(team.config.default_responders)
+    return (team.members[0].id,) if len(team.members) == 1 else ()
 
 
 def choose_candidates(
@@ -225,20 +245,39 @@ def choose_strategy(member: Member | None, team: Team, error_code: str) -> Failu
     return "skip"
 
 
-def decide_end(chain: Chain, team: Team) -> tuple[End, tuple[str, ...]]:
-    """Return the end of the chain, by the first rule that holds, and the humans it waits for."""
+def decide_end(
+    chain: Chain, team: Team, *, is_limited: bool | None = None
+) -> tuple[End, tuple[str, ...]]:
+    """Return the end of the chain, by the first rule that holds, and the humans it waits for.
+
+    `is_limited`: a limit stopped it; None: it did if agents are due.
+    """
     results = chain.results()
     failed = any(done.status in ("error", "timeout") for done in results)
     replied = any(done.status == "success" for done in results)
     if any(aborted(turn, team) for turn in chain.turns) or (failed and not replied):
         return "failed", ()
     last = chain.turns[-1] if chain.turns else None
-    if last and last.finished and last.finished.next:
+    if is_limited is None:
+        is_limited = bool(last and last.finished and last.finished.next)
+    if is_limited:
         return "chain_limit", ()
     awaits = humans_named(chain, team)
     if awaits:
         return "awaiting_human", awaits
     return ("quiet" if replied else "no_reply"), ()
+
+
+def list_new_replies(chain: Chain) -> tuple[str, ...]:
+    """Return the ids of the last turn's replies, which the next turn is about."""
+    if not chain.turns:
+        return (chain.opening.message.id,)
+    return tuple(done.message.id for done in chain.turns[-1].successes() if done.message)
+
+
+def mentions_nobody(chain: Chain, trigger: Iterable[str]) -> bool:
+    """Return True if none of these messages names or calls an agent or a person."""
+    return not any(chain.messages[name].mentions or chain.calling[name] for name in trigger)
 
 
 def humans_named(chain: Chain, team: Team) -> tuple[str, ...]:

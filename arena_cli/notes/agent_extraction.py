@@ -140,7 +140,7 @@ def read_list(answer: str, *, key: str) -> list[Any] | None:
     """
     alone: list[Any] = []
     empty: list[Any] | None = None
-    for value in _values(answer[:_LONGEST_ANSWER]):
+    for value in read_values(answer[:_LONGEST_ANSWER]):
         if isinstance(value, dict) and key in value:
             alone.append(value)
             continue
@@ -152,7 +152,7 @@ def read_list(answer: str, *, key: str) -> list[Any] | None:
     return alone or empty
 
 
-def _values(text: str) -> Iterator[Any]:
+def read_values(text: str) -> Iterator[Any]:
     """Yield every JSON list or object in a text, except those within an earlier one.
 
     Lone surrogates, which an escape may produce and no file can hold, are replaced.

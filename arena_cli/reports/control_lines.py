@@ -106,12 +106,15 @@ def _render_supervisor(event: Supervised, say: Words, who: Who) -> Line:
     spans = list(say.spans(text, "dim", **values))
     if event.reason and not event.fallback:
         spans.append(Span(f"{say(': ')}{escape_line(event.reason)}", "dim"))
+    if event.ignored:
+        parts = say("; ").join(map(escape_line, event.ignored))
+        spans.append(Span(f" ({say('ignored: {parts}', parts=parts)})", "dim"))
     return line(INDENT, spans, hang=4)
 
 
 def _render_checked(event: Decision, say: Words, who: Who) -> Line | None:
-    if event.allowed:
-        return None  # what was allowed has a line of its own
+    if event.allowed or event.kind == "route":
+        return None  # what was allowed has a line of its own, and so has a supervisor's decision
     values = {"who": who(event.by), "rules": say(", ").join(map(escape_line, event.rules))}
     text = "decision {number} of {who} is refused: {rules}"
     return line(INDENT, say.spans(text, "failed", number=event.decision, **values))

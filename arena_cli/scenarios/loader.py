@@ -475,7 +475,7 @@ def _strangers(
     extended = {keys.get("extends") for keys in team_part.profiles.values()}
     for agent_id, keys in team_part.profiles.items():
         is_known = models.normalize_id(agent_id) in workspace.loaded or agent_id in extended
-        if is_known or team.member(models.normalize_id(agent_id)) or keys.get("member") is False:
+        if is_known or team.agent(models.normalize_id(agent_id)) or keys.get("member") is False:
             continue
         members = [member.id for member in team.members]
         near = errors.find_nearest(agent_id, members)
@@ -568,7 +568,7 @@ def list_contacts(
 
 def _profiles(scenario: Scenario, workspace: Workspace) -> Iterator[AgentProfile]:
     """Yield the profiles of every agent that the scenario may call, with its changes."""
-    for member in (*scenario.team.members, *scenario.judges.values()):
+    for member in (*scenario.team.agents, *scenario.judges.values()):
         yield member.profile
     for helper in workspace.memory_agents:
         played = scenario.as_played(helper)

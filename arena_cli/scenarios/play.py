@@ -88,7 +88,7 @@ def unused(scenario: Scenario, used: Sequence[Mapping[str, set[int]]]) -> list[C
     judges = {member.id: member for member in scenario.judges.values()}
     return [
         _unused(scenario, member.id, index, entry)
-        for member in (*scenario.team.members, *judges.values())
+        for member in (*scenario.team.agents, *judges.values())
         if member.profile.adapter.get("strict") is True and member.profile.adapter["type"] == KIND
         for index, entry in enumerate(member.profile.adapter["replies"])
         if not any(index in session.get(member.id, ()) for session in used)

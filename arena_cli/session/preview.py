@@ -140,7 +140,7 @@ def make_scene(
 ) -> Scene:
     """Return the present session of that folder; for a new one nothing is read."""
     history = window.make_history(team)
-    windows = session_module.windows(config, team.members)
+    windows = session_module.windows(config, team.agents)
     if is_new:
         return Scene(folder.name, team, Fold(history.append), history, recollection, windows)
     fold = reader.load_fold(

@@ -175,7 +175,7 @@ class Session:
     ) -> None:
         config, team = self._config, self.team
         self._roster = mentions.build_roster(team)
-        self._redactor = make_redactor(config, [member.profile for member in team.members])
+        self._redactor = make_redactor(config, [member.profile for member in team.agents])
         self._history = window.make_history(team)
         if os.path.lexists(records := store.process_records_folder(config.workspace)):
             cleanup.end_recorded(records)
@@ -364,7 +364,7 @@ class Session:
         self.close()
 
     def _windows(self) -> dict[str, int]:
-        return windows(self._config, [*self.team.members, *self._config.memory_agents])
+        return windows(self._config, [*self.team.agents, *self._config.memory_agents])
 
     def _tell_who_talks(self) -> None:
         members = self.team.infos

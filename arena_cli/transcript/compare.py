@@ -3,8 +3,8 @@
 The canonical form of a session is equal for two runs with the same results. It leaves out all that
 differs from run to run: events and fields that are marked as volatile, replies that were cancelled,
 and every attempt of a reply but its last. Within a phase replies follow in order of call,
-beginnings before ends, and side events about them after these. Messages are numbered `m1`, `m2`,
-... in the resulting order.
+beginnings before ends (but not in a sequence), and side events about them after these. Messages are
+numbered `m1`, `m2`, ... in the resulting order.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from arena_cli.transcript.events import (
     ReplyFinished,
     ReplyStarted,
     SideEvent,
+    TurnStarted,
     list_fields,
 )
 
@@ -124,6 +125,7 @@ def ordered(events: Iterable[Event]) -> Iterator[Event]:
     started: dict[int, ReplyStarted] = {}
     finished: dict[int, ReplyFinished] = {}
     about_replies: list[SideEvent] = []
+    is_sequence = False
     for event in events:
         if isinstance(event, ReplyStarted):
             if last[event.reply] is event:
@@ -137,16 +139,29 @@ def ordered(events: Iterable[Event]) -> Iterator[Event]:
             about_replies.append(event)
         elif not event.volatile:
             if started or finished or about_replies:
-                yield from _phase(started, finished, about_replies)
+                yield from _phase(started, finished, about_replies, is_sequence=is_sequence)
+            if isinstance(event, TurnStarted):
+                is_sequence = event.order == "sequence"
             yield event
-    yield from _phase(started, finished, about_replies)
+    yield from _phase(started, finished, about_replies, is_sequence=is_sequence)
 
 
 def _phase(
     started: dict[int, ReplyStarted],
     finished: dict[int, ReplyFinished],
     about_replies: list[SideEvent],
+    *,
+    is_sequence: bool,
 ) -> Iterator[Event]:
+    if is_sequence:  # an agent is shown the reply before its own, so that has to come first
+        pairs = [
+            (number, event) for events in (started, finished) for number, event in events.items()
+        ]
+        pairs.sort(key=lambda pair: pair[0])
+        in_phase_a = [(number, event) for number, event in pairs if event.phase == "A"]
+        for number, event in in_phase_a:
+            yield event
+            (started if isinstance(event, ReplyStarted) else finished).pop(number)
     for phase in ("A", "B"):
         yield from (started[number] for number in sorted(started) if started[number].phase == phase)
         yield from (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from arena_cli.protocol import Derived, MessageRef, Position, Usage, Volatile
-from arena_cli.transcript.events import AgentCall, PauseReason, SideEvent
+from arena_cli.transcript.events import AgentCall, Order, PauseReason, SideEvent
 
 if TYPE_CHECKING:
     from arena_cli.transcript.conversation import Chain
@@ -150,8 +150,9 @@ class Supervised(ControlEvent):
     """The supervisor decided which agents reply in a turn, before the turn opened.
 
     `turn` is the number of that turn. `order` is that of the calls, `briefs` are shown to one agent
-    each, `done` ends the chain. `fallback` is the reason why the free rules decided instead, or
-    empty. `replan`: it was asked again, after a failure or an ignored note.
+    each, `done` ends the chain. `ignored` are the parts of its answer that could not be used.
+    `fallback` is the reason why the free rules decided instead, or empty. `replan`: it was asked
+    again, after a failure or an ignored note.
     """
 
     type: Literal["supervised"] = "supervised"
@@ -159,11 +160,13 @@ class Supervised(ControlEvent):
     agent: str
     should_reply: list[str] = []
     reason: Annotated[str, Derived] = ""
-    order: Literal["parallel", "sequence"] = "parallel"
+    order: Order = "parallel"
     briefs: Annotated[dict[str, str], Derived] = {}
     done: bool = False
+    ignored: Annotated[list[str], Derived] = Field(default=[], exclude_if=lambda parts: not parts)
     fallback: Annotated[str, Derived] = ""
     replan: bool = Field(default=False, exclude_if=lambda replan: not replan)
+    attempts: Annotated[int, Volatile] = 1
     usage: Annotated[Usage | None, Derived] = None
     metadata: Annotated[dict[str, Any], Volatile] = Field(
         default={}, exclude_if=lambda metadata: not metadata
@@ -177,6 +180,10 @@ class Supervised(ControlEvent):
     def change_chain(self, chain: Chain) -> None:
         """Keep the decision for the turn."""
         control_of(chain).supervised[self.turn] = self
+
+    def change_fold(self, fold: Fold) -> None:
+        """Count the calls of the supervisor."""
+        fold.calls[self.agent] = fold.calls.get(self.agent, 0) + self.attempts
 
 
 class Decision(ControlEvent):

@@ -15,6 +15,7 @@ from arena_cli.transcript.events import (
     Candidates,
     ChainFinished,
     Compacted,
+    Deviation,
     Event,
     MessageEvent,
     PassedOver,
@@ -101,6 +102,11 @@ class Turn:
         return self.started.must
 
     @property
+    def is_sequence(self) -> bool:
+        """True if those who must reply are called one after the other."""
+        return self.started.order == "sequence"
+
+    @property
     def asked(self) -> list[str]:
         """The agents that may reply, in order of call."""
         return self.candidates.asked if self.candidates else []
@@ -135,6 +141,14 @@ class Turn:
         replies = self.replies.values()
         has_ends = self.finished is not None and not self.is_made_up
         return has_ends and all(reply.started and reply.ends for reply in replies)
+
+    @property
+    def is_replan_required(self) -> bool:
+        """True if a reply ignored a note so that another plan is needed."""
+        return any(
+            isinstance(event, Deviation) and event.level == "replan_required"
+            for event in self.side_events
+        )
 
     @property
     def compactions(self) -> list[Compacted]:
@@ -212,7 +226,7 @@ class Chain:
         """Apply an event; one that does not fit the open turn changes nothing.
 
         Return the replies that agents may be shown from now on, in order of call: those of a phase
-        that is over.
+        that is over, and each of those that are called one after the other.
         """
         self.events.append(event)
         if event.is_control and isinstance(event, SideEvent):
@@ -232,6 +246,8 @@ class Chain:
                 self._apply_in_turn(event, self.turns[-1])
         turn = self.turns[-1] if self.turns else None
         if turn and (event is turn.candidates or event is turn.finished or self.finished):
+            return self._show(turn)
+        if turn and turn.is_sequence and isinstance(event, ReplyFinished) and event.phase == "A":
             return self._show(turn)
         return []
 
@@ -272,16 +288,15 @@ class Chain:
     def trigger_for(self, agent: str, phase: Phase) -> list[str]:
         """Return the ids of the last turn's new messages as an agent sees them, in order.
 
-        Phase B also sees phase A; a deferred agent also sees the message that called it then; no
-        agent sees its own messages.
+        Phase B also sees phase A, and in a sequence each agent the replies before its own; a
+        deferred agent also sees the message that called it then; no agent sees its own messages.
         """
         turn = self.turns[-1]
         ids = dict.fromkeys(self._since_deferred(agent, len(self.turns) - 1))
-        if phase == "B":
-            in_phase_a = set(turn.must)
-            for done in turn.successes():
-                if done.message and done.agent in in_phase_a:
-                    ids[done.message.id] = None
+        earlier = turn.must if phase == "B" else _list_earlier(agent, turn)
+        for done in turn.successes() if earlier else ():
+            if done.message and done.agent in earlier:
+                ids[done.message.id] = None
         return [name for name in ids if self.messages[name].author_id != agent]
 
     def _since_deferred(self, agent: str, number: int) -> list[str]:
@@ -304,6 +319,13 @@ class Chain:
     def _add_message(self, message: Message, calls: list[str]) -> None:
         self.messages[message.id] = message
         self.calling[message.id] = calls
+
+
+def _list_earlier(agent: str, turn: Turn) -> list[str]:
+    """Return the agents of phase A that are called before this one, in a sequence."""
+    if not turn.is_sequence or agent not in turn.must:
+        return []
+    return turn.must[: turn.must.index(agent)]
 
 
 def make_reply(event: ReplyFinished) -> Reply:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from arena_cli.transcript.state import Fold
 
 Phase = Literal["A", "B"]
+Order = Literal["parallel", "sequence"]
 ReplyStatus = Literal["success", "declined", "timeout", "error", "cancelled"]
 End = Literal[
     "failed", "chain_limit", "awaiting_human", "no_reply", "quiet", "interrupted", "cancelled"
@@ -159,7 +160,8 @@ class MessageEvent(Event):
 class TurnStarted(Event):
     """A turn opens: `must` in order of call, `deferred` to the next turn.
 
-    `passed_over` are agents that were due and may not be called now, with the reasons.
+    `passed_over` are agents that were due and may not be called now, with the reasons. In the
+    `order` sequence those who must reply are called one after the other.
     """
 
     type: Literal["turn_started"] = "turn_started"
@@ -171,6 +173,7 @@ class TurnStarted(Event):
     deferred: list[str] = []
     mentioned_by: dict[str, list[str]] = {}
     passed_over: dict[str, str] = Field(default={}, exclude_if=lambda reasons: not reasons)
+    order: Order = Field(default="parallel", exclude_if=lambda order: order == "parallel")
 
 
 class ReplyStarted(Event):

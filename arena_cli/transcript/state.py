@@ -191,8 +191,8 @@ _COUNTERS = frozenset({"chain", "turn", "reply"})
 
 @cache
 def _list_counters(shape: type[Event]) -> Sequence[str]:
-    """Return the numbers of an event that the fold counts."""
-    return tuple(_COUNTERS & list_fields(shape, Position))
+    """Return the numbers of an event that the fold counts; control is about a turn to come."""
+    return () if shape.is_control else tuple(_COUNTERS & list_fields(shape, Position))
 
 
 class Fold:

@@ -38,11 +38,12 @@ _LATER = read_keys(
 )
 _LATER_OF_AGENT = _LATER | read_keys("inputs lane may_ask mcp output query run tools workdir")
 _LATER_OF_TEAM = _LATER | read_keys(
-    "approve_plan fallback_agent lanes max_reflections min_confidence mode planner replans "
-    "supervisor task_depth_limit workdir"
+    "approve_plan fallback_agent lanes max_reflections min_confidence planner task_depth_limit "
+    "workdir"
 )
 
-FailureStrategy = Literal["skip", "retry", "abort"]
+FailureStrategy = Literal["skip", "retry", "abort", "replan"]
+Mode = Literal["free", "supervisor", "mixed"]
 Selection = Literal["relevance", "ask", "none"]
 Durability = Literal["fsync", "flush"]
 Language = language.Language
@@ -88,11 +89,6 @@ def _strategy() -> Any:
 class FailureRules(FileShape):
     """What follows a failure, by its class; `default` is for the classes that are left out."""
 
-    not_built: ClassVar[frozenset[str]] = frozenset(
-        f"{name}: replan"
-        for name in ("default", "timeout", "refused", "overloaded", "unavailable", "protocol")
-    )
-
     default: FailureStrategy | None = _strategy()
     timeout: FailureStrategy | None = _strategy()
     refused: FailureStrategy | None = _strategy()
@@ -109,6 +105,12 @@ class FailureRules(FileShape):
 OnFailure = FailureStrategy | FailureRules
 
 
+def _asks_for_replan(rules: OnFailure | None) -> bool:
+    """Return True if a failure may be followed by another plan."""
+    strategies = dict(rules).values() if isinstance(rules, FailureRules) else (rules,)
+    return "replan" in strategies
+
+
 class AgentProfile(FileShape):
     """`agents/<agent_id>.yaml`. `adapter` is checked by the kind that its `type` names.
 
@@ -117,7 +119,7 @@ class AgentProfile(FileShape):
     those of its command or target: a change of them is drift of its recordings.
     """
 
-    not_built: ClassVar[frozenset[str]] = _LATER_OF_AGENT | {"on_failure: replan"}
+    not_built: ClassVar[frozenset[str]] = _LATER_OF_AGENT
 
     agent_id: str
     extends: str | None = None
@@ -214,13 +216,12 @@ class TeamConfig(FileShape):
     """The rules of a team (docs/concepts/turn-rules.md); times are in seconds.
 
     `auto_summary_interval` is the number of messages after which older ones are summarised, however
-    much room there is. `silence` lists the words by which an agent declines.
+    much room there is. `silence` lists the words by which an agent declines. `supervisor` is the
+    agent that decides who replies (docs/control.md), in the `mode` supervisor at every turn, in
+    `mixed` where nobody is mentioned; `replans` is how often a chain is planned again.
     """
 
-    not_built: ClassVar[frozenset[str]] = _LATER_OF_TEAM | {
-        "on_failure: replan",
-        "selection: relevance_if_unnamed",
-    }
+    not_built: ClassVar[frozenset[str]] = _LATER_OF_TEAM | {"selection: relevance_if_unnamed"}
 
     default_responders: list[str] = []
     selection: Selection = "relevance"
@@ -244,11 +245,15 @@ class TeamConfig(FileShape):
     )
     approvals: Approvals | None = Field(default=None, exclude_if=lambda rules: rules is None)
     budget: Budget | None = Field(default=None, exclude_if=lambda budget: budget is None)
+    mode: Mode = Field(default="free", exclude_if=lambda mode: mode == "free")
+    supervisor: str | None = Field(default=None, exclude_if=lambda agent: agent is None)
+    replans: int = Field(default=2, ge=0, exclude_if=lambda count: count == 2)
 
     @property
     def is_controlled(self) -> bool:
         """True if the steps of its chains differ from the free rules."""
-        return self.budget is not None
+        is_free = self.mode == "free" and self.budget is None
+        return not is_free or _asks_for_replan(self.on_failure)
 
 
 class MemberRef(FileShape):
@@ -403,7 +408,8 @@ class Member:
 class Team:
     """The members, in team order, the humans and the rules. `name` None: every agent.
 
-    A team is equal to itself only, so that results of one can be cached for the next session.
+    The `supervisor` decides who replies; it need not be a member. A team is equal to itself only,
+    so that results of one can be cached for the next session.
     """
 
     name: str | None
@@ -411,10 +417,32 @@ class Team:
     humans: tuple[Human, ...] = ()
     config: TeamConfig = field(default_factory=TeamConfig)
     description: str = ""
+    supervisor: Member | None = None
 
     def member(self, agent_id: str) -> Member | None:
         """Return the member with that id, or None."""
         return self._by_id.get(agent_id)
+
+    def agent(self, agent_id: str) -> Member | None:
+        """Return the member or the supervisor with that id, or None."""
+        supervisor = self.supervisor
+        is_it = supervisor is not None and supervisor.id == agent_id
+        return self.member(agent_id) or (supervisor if is_it else None)
+
+    @property
+    def agents(self) -> tuple[Member, ...]:
+        """All agents that its chains call: the members, then a supervisor that is none."""
+        supervisor = self.supervisor
+        if supervisor is None or self.member(supervisor.id):
+            return self.members
+        return (*self.members, supervisor)
+
+    @cached_property
+    def is_controlled(self) -> bool:
+        """True if the steps of its chains may differ from the free rules."""
+        return self.config.is_controlled or any(
+            _asks_for_replan(member.profile.on_failure) for member in self.members
+        )
 
     @cached_property
     def infos(self) -> list[MemberInfo]:

@@ -87,6 +87,7 @@ def build_team(
         ids = [member.id for member in members]
         _check_responders(rules, setters, ids, loaded, findings)
         _check_budget(rules, setters, ids, loaded, findings)
+    supervisor = _find_supervisor(rules, setters, members, loaded, findings, broken)
     _check_humans(draft, [member.id for member in members], findings)
     if is_complete and len(findings.faults) == fault_count:
         errors, warnings = mentions.find_name_conflicts(members, draft.humans)
@@ -100,6 +101,7 @@ def build_team(
         humans=tuple(draft.humans),
         config=TeamConfig(**rules),
         description=draft.description,
+        supervisor=supervisor,
     )
 
 
@@ -245,6 +247,39 @@ def _check_budget(
             findings.faults.append(fault)
     agents = {models.normalize_id(name): own for name, own in budget.agents.items()}
     rules["budget"] = budget.model_copy(update={"agents": agents})
+
+
+def _find_supervisor(
+    rules: dict[str, Any],
+    setters: Mapping[str, Fragment],
+    members: Sequence[Member],
+    loaded: Mapping[str, LoadedProfile],
+    findings: TeamFindings,
+    broken: Collection[str],
+) -> Member | None:
+    """Return the agent that supervises the team, if its rules name one."""
+    agent, mode = rules.get("supervisor"), rules.get("mode", "free")
+    if agent is None:
+        if mode != "free":
+            hint = "name it with `supervisor: AGENT`, or remove `mode`"
+            findings.faults.append(
+                setters["mode"].fault(("mode",), f"`{mode}` needs an agent that supervises", hint)
+            )
+        return None
+    agent = rules["supervisor"] = models.normalize_id(agent)
+    fault = partial(setters["supervisor"].fault, ("supervisor",))
+    if mode == "free":
+        hint = "write `mode: supervisor` or `mode: mixed`, or remove it"
+        findings.faults.append(fault(f"`{agent}` is never asked: the mode is free", hint))
+    elif agent in loaded:
+        loaded_agent = loaded[agent]
+        member = next((member for member in members if member.id == agent), None)
+        name = loaded_agent.profile.name or agent
+        return member or Member(loaded_agent.profile, name, role_prompt=loaded_agent.role_prompt)
+    elif agent not in broken:
+        hint = suggest_nearest(agent, loaded)
+        findings.faults.append(fault(f"there is no agent `{agent}`", hint))
+    return None
 
 
 def _check_humans(draft: TeamDraft, members: Collection[str], findings: TeamFindings) -> None:

@@ -267,7 +267,10 @@ def _inputs(case: CaseRecord, tape: Tape) -> Iterator[tuple[Drift, bool]]:
         yield drift, difference.is_root
 
 
-_FOLLOWING = ("prefer_concise", "max_output_tokens", "mentioned_by", "turn")
+_FOLLOWING = (
+    *("prefer_concise", "max_output_tokens", "mentioned_by", "turn"),
+    *("brief", "supervision"),
+)
 
 
 def _differences(

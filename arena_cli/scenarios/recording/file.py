@@ -10,7 +10,7 @@ also has `input` (the agent's input) and `output` or `failure` (`recorder`); an 
 one followed has its number. Data that can be derived from these is left out: estimates of tokens,
 sums, errors as text, and the fields of a reply's message that its output holds. A judge's call is a
 `judge` line. A call of an agent that works for the team's memory is a `memory` line, before the
-event that reports its result.
+event that reports its result; one of a supervisor is a `supervise` line.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from arena_cli.protocol import AgentInput, Derived, ShownMessage, Volatile
 from arena_cli.scenarios import select
 from arena_cli.scenarios.recording import model, recorder, settings
 from arena_cli.scenarios.recording.model import ASIDE, CallKey, CaseRecord, Recorded, Recording
-from arena_cli.scenarios.recording.recorder import MEMORY, Stretch, Tape, TapedCall
+from arena_cli.scenarios.recording.recorder import MEMORY, SUPERVISE, Stretch, Tape, TapedCall
 from arena_cli.transcript import compare, events
 from arena_cli.transcript.events import EVENT_TYPES, Event, MessageEvent, ReplyStarted, list_fields
 from arena_cli.util import files
@@ -322,7 +322,7 @@ def lines(tape: Tape, case: str | None, members: Sequence[Member]) -> list[dict[
         if stretch.step != 0 and (stretch.step or stretch.judged):
             records.append({"type": STEP, STEP: stretch.step, "session": stretch.session})
         records += _events(stretch, by_reply, ids.setdefault(stretch.session, {}), shown_ids, tape)
-        records += [_aside(JUDGE, call, tape) for call in stretch.judged]
+        records += [_aside(JUDGE, call, tape, {}) for call in stretch.judged]
     return records
 
 
@@ -350,7 +350,7 @@ def _events(
 ) -> Iterator[dict[str, Any]]:
     """Yield the events of a step; of the planted past, only the messages that agents were shown."""
     for event in compare.ordered(stretch.events):
-        yield from _memory_calls(stretch, event, tape)
+        yield from _memory_calls(stretch, event, tape, ids)
         line = record(event, ids)
         if stretch.step == 0 and _is_unseen(event, shown_ids):
             continue
@@ -359,14 +359,18 @@ def _events(
             yield from _attempts(line, calls, ids, tape)
         else:
             yield line
-    yield from _memory_calls(stretch, None, tape)
+    yield from _memory_calls(stretch, None, tape, ids)
 
 
-def _memory_calls(stretch: Stretch, event: Event | None, tape: Tape) -> Iterator[dict[str, Any]]:
-    """Yield the calls for the team's memory that an event reports; for None, those of no event."""
+def _memory_calls(
+    stretch: Stretch, event: Event | None, tape: Tape, ids: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
+    """Yield the calls that are no reply and that an event reports; for None, those of no event."""
     for call, memory_event in stretch.remembering:
         if memory_event is event:
-            yield _aside(MEMORY, call, tape)
+            is_supervisor = call.key.invocation == SUPERVISE
+            kind, known = (SUPERVISE, ids) if is_supervisor else (MEMORY, {})
+            yield _aside(kind, call, tape, known)
 
 
 def _is_unseen(event: Event, shown_ids: Container[str]) -> bool:
@@ -409,15 +413,15 @@ def restore(line: Mapping[str, Any]) -> Event | None:
     return events.restore(line)
 
 
-def _aside(kind: str, call: TapedCall, tape: Tape) -> dict[str, Any]:
-    """Return the line of a call that is no reply."""
+def _aside(kind: str, call: TapedCall, tape: Tape, ids: Mapping[str, str]) -> dict[str, Any]:
+    """Return the line of a call that is no reply; `ids` as in `canonicalize_event`."""
     return {
         "type": kind,
         "agent": call.key.agent,
         "invocation": call.key.invocation,
         "input_hash": call.input_hash,
         "input": {
-            **_input(tape.ignoring.input(call.input), {}),
+            **_input(tape.ignoring.input(call.input), ids),
             "members": [member.model_dump(mode="json") for member in call.input.members],
         },
     } | call.came
@@ -432,6 +436,10 @@ def _input(input: AgentInput, ids: Mapping[str, str]) -> dict[str, Any]:
         fields["memory_context"] = input.memory_context
     if input.prefer_concise:
         fields["prefer_concise"] = True
+    if input.brief:
+        fields["brief"] = input.brief
+    if input.supervision is not None:
+        fields["supervision"] = input.supervision.model_dump(mode="json")
     fields["max_output_tokens"] = input.max_output_tokens
     fields["messages"] = _messages(input.messages, ids)
     return fields

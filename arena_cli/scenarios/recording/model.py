@@ -23,7 +23,7 @@ from arena_cli.transcript.events import FREE_KINDS
 from arena_cli.workspace.agents import list_adapters
 from arena_cli.workspace.models import AgentProfile
 
-ASIDE = ("judge", "memory")
+ASIDE = ("judge", "memory", "supervise")
 """The types of lines that are a call and no event."""
 
 

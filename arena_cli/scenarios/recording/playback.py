@@ -62,7 +62,7 @@ class Take:
                 hashes = shelf.hashes if self._tape.replays else None
                 self._tape.surroundings = Surroundings(scenario.root, config.environ, hashes)
                 self._place = config
-                everyone = (*scenario.team.members, *scenario.judges.values())
+                everyone = (*scenario.team.agents, *scenario.judges.values())
                 profiles = [member.profile for member in everyone]
                 self._tape.redactor = make_redactor(config, profiles)
             self.recording = shelf.path_of(scenario)
@@ -115,7 +115,7 @@ class Take:
         self._record_workspace(tape)
         drifts = [
             difference.model_copy(update={"changed": settings.locate(difference, self._scenario)})
-            for difference in drift.find_drift(tape, self._scenario.team.members)
+            for difference in drift.find_drift(tape, self._scenario.team.agents)
         ]
         if any(
             difference.kind == "miss" for difference in self.drift
@@ -147,7 +147,7 @@ class Take:
             return None
         self._record_workspace(self._tape)
         case = self._scenario.case
-        return file.lines(self._tape, case.id if case else None, self._scenario.team.members)
+        return file.lines(self._tape, case.id if case else None, self._scenario.team.agents)
 
     def unkept(
         self, steps: Sequence[StepResult], checks: Sequence[CheckResult], error: bool

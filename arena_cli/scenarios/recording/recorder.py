@@ -247,6 +247,7 @@ class Ignoring:
             update={
                 "role_prompt": self.text(input.role_prompt),
                 "memory_context": None if memory is None else self.text(memory),
+                "brief": self.text(input.brief),
                 "messages": [
                     message.model_copy(update={"content": self.text(message.content)})
                     for message in input.messages
@@ -262,12 +263,14 @@ FIELDS = (
     "prefer_concise",
     "max_output_tokens",
     "mentioned_by",
+    "brief",
+    "supervision",
     "turn",
 )
 MESSAGES = "messages"
 
 _DEFAULTS = {name: AgentInput.model_fields[name].default for name in FIELDS}
-_TEXTS = ("role_prompt", "memory_context")
+_TEXTS = ("role_prompt", "memory_context", "brief")
 
 
 def normalize_input(input: AgentInput, ignoring: Ignoring, redactor: Redactor) -> dict[str, Any]:
@@ -341,6 +344,7 @@ def _attachment_text(attachment: Mapping[str, Any]) -> str:
 OUTPUT = "output"
 FAILURE = "failure"
 MEMORY = "memory"
+SUPERVISE = "supervise"
 
 
 @dataclass
@@ -377,8 +381,8 @@ class TapedCall:
 class Stretch(NamedTuple):
     """A step in one session: from 1; 0 is the past before the steps, None the time after them.
 
-    `remembering` are the calls for the team's memory, each with the event that reports its result;
-    None if there is none.
+    `remembering` are the calls for the team's memory and of its supervisor, each with the event
+    that reports its result; None if there is none.
     """
 
     step: int | None
@@ -483,8 +487,9 @@ class Tape:
     ) -> TapedCall:
         """Begin a call and select its record at once, so that the order of calls decides."""
         stretch = self.stretches[-1]
-        is_aside = input.turn_id == ASIDE
-        key = CallKey(stretch.step, member.id, MEMORY if is_aside else input.invocation)
+        is_memory = input.turn_id == ASIDE
+        is_aside = is_memory or input.invocation == SUPERVISE
+        key = CallKey(stretch.step, member.id, MEMORY if is_memory else input.invocation)
         call = TapedCall(key, session, input, self.ignoring.hash_of(input), is_judge)
         if is_judge:
             stretch.judged.append(call)

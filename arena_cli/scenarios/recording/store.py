@@ -326,7 +326,7 @@ def _relative_name(path: Path, scenario: Scenario) -> str:
 
 
 def _is_scripted(scenario: Scenario) -> bool:
-    everyone = [*scenario.team.members, *scenario.judges.values()]
+    everyone = [*scenario.team.agents, *scenario.judges.values()]
     return all(
         adapter.get("type") == SCRIPTED
         for member in everyone

@@ -1,0 +1,424 @@
+"""The supervisor of a team: it decides which agents reply in a turn (docs/control.md).
+
+It is asked before each turn of a chain, or in the mode `mixed` only where nobody is mentioned. What
+can be used of its answer is used; otherwise the free rules decide, and the event `supervised` has
+the reason. Without a supervisor, another plan is asked of the team's default responders.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from arena_cli.engine import call, plan, rules
+from arena_cli.engine.plan import Room
+from arena_cli.notes.agent_extraction import read_values
+from arena_cli.protocol import Message, parse_decision, parse_seq
+from arena_cli.transcript.control_events import ControlState, Decision, SessionControl, Supervised
+from arena_cli.transcript.conversation import FAILED, Chain, Turn
+from arena_cli.transcript.events import Deviation, MessageEvent, Order
+from arena_cli.util.text import cut_text, escape_line
+from arena_cli.workspace.mentions import Roster, resolve_mentions
+from arena_cli.workspace.models import Language, Team
+
+REPLAN_NOTICE = "replan"
+"""The `notice` in the metadata of the system message that asks for another plan."""
+
+LONGEST_BRIEF = 4_000
+"""Characters of a brief that its agent is shown."""
+
+_LONGEST_REASON = 500
+_LONGEST_NAME = 60
+_MOST_NAMES = 100
+_KEPT = 2_000  # characters of an answer that could not be used
+
+
+class SupervisorAnswer(NamedTuple):
+    """An answer as read: `ignored` are the parts that cannot be used.
+
+    `problem` is the reason why nothing can be used, or empty.
+    """
+
+    should_reply: list[str]
+    reason: str = ""
+    order: Order = "parallel"
+    briefs: dict[str, str] = {}
+    done: bool = False
+    ignored: Sequence[str] = ()
+    problem: str = ""
+
+
+def read_answer(
+    text: str, team: Team, roster: Roster, unavailable: Mapping[str, str]
+) -> SupervisorAnswer:
+    """Read the last decision in a text: a JSON object, in a fence or between words too.
+
+    Names are resolved like mentions. `unavailable` are agents that cannot be called now, with the
+    reasons.
+    """
+    decisions = [
+        value
+        for value in read_values(text)
+        if isinstance(value, dict) and not value.keys().isdisjoint(("should_reply", "done"))
+    ]
+    if not decisions:
+        return SupervisorAnswer([], problem="its answer holds no decision in JSON")
+    return _AnswerReader(team, roster, unavailable).read(decisions[-1])
+
+
+class _AnswerReader:
+    """Reads one decision, and notes what it ignores."""
+
+    def __init__(self, team: Team, roster: Roster, unavailable: Mapping[str, str]) -> None:
+        assert team.supervisor is not None
+        self._supervisor = team.supervisor.id
+        self._team = team
+        self._roster = roster
+        self._unavailable = unavailable
+        self._ignored: list[str] = []
+
+    def read(self, fields: Mapping[str, Any]) -> SupervisorAnswer:
+        """Return the decision in the fields of a JSON object."""
+        done = False
+        if "done" in fields:
+            read_done = parse_decision(fields["done"])
+            self._ignore_unless(read_done is not None, "`done` is neither true nor false")
+            done = read_done or False
+        names = self._read_names(fields.get("should_reply", []))
+        agents = self._find_agents(names or [])
+        problem = ""
+        if not done and (names is None or "should_reply" not in fields):
+            problem = "its answer has no list `should_reply`"
+        elif not done and names and not agents:
+            problem = f"it names no agent that can be called: {'; '.join(self._ignored)}"
+        order: Order = "parallel"
+        if fields.get("order") == "sequence":
+            order = "sequence"
+        elif fields.get("order") not in (None, "", "parallel"):
+            self._ignored.append("`order` is neither parallel nor sequence")
+        briefs = self._read_briefs(fields.get("briefs"), agents)
+        reason = fields.get("reason")
+        reason = cut_text(reason.strip(), _LONGEST_REASON) if isinstance(reason, str) else ""
+        if problem:
+            return SupervisorAnswer([], reason, problem=problem)
+        agents = [] if done else agents
+        return SupervisorAnswer(agents, reason, order, briefs, done, self._ignored)
+
+    def _read_names(self, value: Any) -> list[str] | None:
+        """Return the names in a list, or one alone; None if it is neither."""
+        values = [value] if isinstance(value, str) and value.strip() else value
+        if not isinstance(values, list):
+            return None
+        names = [name for name in values[:_MOST_NAMES] if isinstance(name, str)]
+        self._ignore_unless(
+            len(names) == len(values), f"{len(values) - len(names)} entries of `should_reply`"
+        )
+        return names or (None if values else [])
+
+    def _find_agents(self, names: Iterable[str]) -> list[str]:
+        agents: dict[str, None] = {}
+        for name in names:
+            resolved = resolve_mentions([name], self._roster, author="", opener="").ids
+            shown = f"`{escape_line(cut_text(name, _LONGEST_NAME))}`"
+            problems = {agent: self._explain(agent) for agent in resolved}
+            usable = [agent for agent, problem in problems.items() if not problem]
+            agents.update(dict.fromkeys(usable))
+            if not usable:
+                problem = next(iter(problems.values()), "is no member of the team")
+                self._ignored.append(f"{shown} {problem}")
+        return list(agents)
+
+    def _explain(self, agent: str) -> str:
+        """Return the reason why an agent cannot be called; empty if it can."""
+        if agent == self._supervisor:
+            return "is the supervisor itself"
+        if self._team.member(agent) is None:
+            return "is no agent"
+        if agent in self._unavailable:
+            return f"cannot be called now ({self._unavailable[agent]})"
+        return ""
+
+    def _read_briefs(self, value: Any, agents: Sequence[str]) -> dict[str, str]:
+        briefs: dict[str, str] = {}
+        self._ignore_unless(value is None or isinstance(value, dict), "`briefs` is no mapping")
+        for name, text in value.items() if isinstance(value, dict) else ():
+            resolved = resolve_mentions([str(name)], self._roster, author="", opener="").ids
+            named = [agent for agent in resolved if agent in agents]
+            shown = f"the brief for `{escape_line(cut_text(str(name), _LONGEST_NAME))}`"
+            if not named or not isinstance(text, str) or not text.strip():
+                self._ignored.append(shown)
+                continue
+            if len(text) > LONGEST_BRIEF:
+                self._ignored.append(f"{shown} beyond {LONGEST_BRIEF} characters")
+            briefs.update(dict.fromkeys(named, cut_text(text.strip(), LONGEST_BRIEF)))
+        return briefs
+
+    def _ignore_unless(self, holds: bool, part: str) -> None:
+        if not holds:
+            self._ignored.append(part)
+
+
+def find_problems(turn: Turn, team: Team) -> list[str]:
+    """Return what of a turn requires another plan: failures, and notes that replies ignored."""
+    problems = []
+    for done in turn.results():
+        code = done.error_code or done.status
+        if done.status in FAILED:
+            strategy = rules.choose_strategy(team.member(done.agent), team, code)
+            problems += [f"{done.agent} failed: {code}"] if strategy == "replan" else []
+    problems += [
+        f"{event.agent} ignored the note {event.note}: {event.reason}"
+        for event in turn.side_events
+        if isinstance(event, Deviation) and event.level == "replan_required"
+    ]
+    return problems
+
+
+class Supervisor:
+    """Decides about the turns of a session: its agent does, or else the default responders."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+
+    def next_step(
+        self,
+        step: rules.Step,
+        chain: Chain,
+        state: ControlState,
+        told: Sequence[str],
+        unavailable: Mapping[str, str],
+    ) -> rules.Step:
+        """Return the step as the supervisor changes it, or the one that asks it.
+
+        `told` are agents that are called whatever it decides: those that a person answered.
+        """
+        team = self._room.scene.team
+        if team.supervisor is None:
+            return self._replan(step, chain)
+        decision = state.supervised.get(self._room.scene.fold.turn + 1)
+        if decision is not None and not _has_news(decision, state):
+            if _is_unnoted(decision, chain):
+                return rules.Prepare(partial(self._note, decision))
+            return _apply(decision, step, chain, team, told)
+        problems = self._find_problems(chain, state)
+        if not _is_asked(step, chain, team, problems):
+            return step
+        return rules.Prepare(partial(self._ask, step, chain, problems, unavailable))
+
+    def _find_problems(self, chain: Chain, state: ControlState) -> list[str]:
+        """Return what requires another plan, unless the chain was planned often enough."""
+        team = self._room.scene.team
+        replans = sum(decision.replan for decision in state.supervised.values())
+        if not chain.turns or replans >= team.config.replans:
+            return []
+        return find_problems(chain.turns[-1], team)
+
+    async def _ask(
+        self,
+        step: rules.Step,
+        chain: Chain,
+        problems: Sequence[str],
+        unavailable: Mapping[str, str],
+    ) -> None:
+        """Ask the supervisor about the next turn, and write its decision."""
+        room = self._room
+        scene, team = room.scene, room.scene.team
+        supervisor = team.supervisor
+        assert supervisor is not None
+        trigger = _list_trigger(step, chain)
+        if scene.recollection is not None:
+            scene.recollection.follow()
+            if scene.recollection.waits:
+                about = "\n".join(chain.messages[name].content for name in trigger)
+                await asyncio.to_thread(scene.recollection.find, [about])
+        due = (*step.must, *step.deferred) if isinstance(step, rules.StartTurn) else ()
+        supervision = plan.describe_chain(
+            chain, team, trigger, due=due, problems=problems, unavailable=unavailable
+        )
+        built = plan.plan_supervision(chain, scene, trigger, supervision)
+        steered = len(chain.control.steering) if chain.control else 0
+        room.control.running[supervisor.id] = asyncio.current_task()
+        try:
+            answer = await call.consult(supervisor, built.input, built.input_tokens, room)
+        except asyncio.CancelledError:
+            by = room.control.cancelled.pop(supervisor.id, "")
+            task = asyncio.current_task()
+            if not by or task is None or task.uncancel():
+                raise
+            control = room.control.current
+            is_steered = chain.control is not None and len(chain.control.steering) > steered
+            if is_steered or (control is not None and control.is_stopping):
+                return
+            answer = call.AgentAnswer("", f"{by} cancelled its call", None, {})
+        finally:
+            del room.control.running[supervisor.id]
+        metadata = answer.metadata
+        if answer.error:
+            decision = SupervisorAnswer([], problem=answer.error)
+        else:
+            decision = read_answer(answer.text, team, room.roster, unavailable)
+            if decision.problem:
+                metadata = {**metadata, "answer": cut_text(answer.text, _KEPT)}
+        # An escape in JSON may have hidden a secret from the redaction of the text.
+        redact = room.runtime.redactor.value_or_nothing
+        room.journal.write(
+            Supervised,
+            turn=scene.fold.turn + 1,
+            agent=supervisor.id,
+            should_reply=decision.should_reply,
+            reason=redact(decision.reason),
+            order=decision.order,
+            briefs={agent: redact(brief) for agent, brief in decision.briefs.items()},
+            done=decision.done,
+            ignored=redact(list(decision.ignored)),
+            fallback=redact(decision.problem),
+            replan=bool(problems),
+            attempts=answer.attempts,
+            usage=answer.usage,
+            metadata=metadata,
+        )
+
+    async def _note(self, decision: Supervised) -> None:
+        """Write that the supervisor looked at the routing of a turn (`decision`)."""
+        control = self._room.scene.fold.control or SessionControl()
+        count = sum(decided for decided, _ in control.decisions.values())
+        self._room.journal.write(
+            Decision,
+            decision=count + 1,
+            kind="route",
+            by=decision.agent,
+            allowed=not decision.fallback,
+        )
+
+    # Without a supervisor.
+
+    def _replan(self, step: rules.Step, chain: Chain) -> rules.Step:
+        """Return a turn of the default responders if the last turn requires another plan."""
+        team = self._room.scene.team
+        if not chain.turns or not isinstance(step, (rules.StartTurn, rules.FinishChain)):
+            return step
+        turn = chain.turns[-1]
+        responders = rules.list_default_responders(team)
+        is_over = rules.aborted(turn, team) or turn.started.depth >= team.config.chain_depth_limit
+        if is_over or not responders or turn.finished is None:
+            return step
+        notices = [
+            message.id
+            for message in chain.messages.values()
+            if message.author_type == "system" and message.metadata.get("notice") == REPLAN_NOTICE
+        ]
+        if notices and parse_seq(notices[-1]) > turn.finished.seq:
+            return _start_again(step, chain, team, responders, notices[-1])
+        problems = find_problems(turn, team)
+        if not problems or len(notices) >= team.config.replans:
+            return step
+        return rules.Prepare(partial(self._tell_problems, problems))
+
+    async def _tell_problems(self, problems: Sequence[str]) -> None:
+        """Write the system message that asks for another plan."""
+        journal = self._room.journal
+        stamp = journal.stamp()
+        message = Message(
+            id=stamp.message_id,
+            author_id="system",
+            author_name="system",
+            author_type="system",
+            content=_describe_problems(problems, self._room.language),
+            timestamp=stamp.ts,
+            kind="system",
+            metadata={"notice": REPLAN_NOTICE},
+        )
+        journal.write(MessageEvent, stamp=stamp, message=message)
+
+
+def _describe_problems(problems: Sequence[str], language: Language) -> str:
+    listed = "\n".join(f"- {problem}" for problem in problems)
+    if language == "zh":
+        return f"上一轮出了问题：\n{listed}\n请换一种办法。"
+    return f"The last turn did not work out:\n{listed}\nFind another way."
+
+
+def _has_news(decision: Supervised, state: ControlState) -> bool:
+    """Return True if a person's message joined the chain after the decision."""
+    return any(parse_seq(name) > decision.seq for name in state.steering)
+
+
+def _is_unnoted(decision: Supervised, chain: Chain) -> bool:
+    """Return True if the event that counts the decision is missing, as after a crash."""
+    for event in reversed(chain.events):
+        if event is decision:
+            return True
+        if isinstance(event, Decision) and event.kind == "route":
+            return False
+    return False
+
+
+def _is_asked(step: rules.Step, chain: Chain, team: Team, problems: Sequence[str]) -> bool:
+    """Return True if the supervisor is asked about this step."""
+    if chain.limit_told or (chain.turns and rules.aborted(chain.turns[-1], team)):
+        return isinstance(step, rules.StartTurn)
+    is_free = team.config.mode == "mixed" and not problems
+    return not is_free or rules.mentions_nobody(chain, _list_trigger(step, chain))
+
+
+def _list_trigger(step: rules.Step, chain: Chain) -> tuple[str, ...]:
+    if isinstance(step, rules.StartTurn):
+        return step.trigger
+    return rules.list_new_replies(chain)
+
+
+def _apply(
+    decision: Supervised, step: rules.Step, chain: Chain, team: Team, told: Sequence[str]
+) -> rules.Step:
+    """Return the step that a decision leads to."""
+    if decision.fallback:
+        return step
+    due = dict.fromkeys(told)
+    if decision.should_reply and not decision.done:
+        due.update(dict.fromkeys(chain.turns[-1].started.deferred if chain.turns else ()))
+        due.update(dict.fromkeys(decision.should_reply))
+    if not due:
+        end, awaits = rules.decide_end(chain, team, is_limited=False)
+        return rules.FinishChain(end, awaits)
+    agents = tuple(due)
+    depth = chain.turns[-1].started.depth + 1 if chain.turns else 0
+    mentioned_by: dict[str, list[str]] = {}
+    if isinstance(step, rules.StartTurn):
+        depth = step.depth
+        mentioned_by = {name: by for name, by in step.mentioned_by.items() if name in due}
+    elif depth > team.config.chain_depth_limit:
+        if not chain.limit_told:
+            return rules.TellLimit(agents)
+        end, awaits = rules.decide_end(chain, team, is_limited=True)
+        return rules.FinishChain(end, awaits)
+    for agent in decision.should_reply:
+        mentioned_by[agent] = [*mentioned_by.get(agent, []), decision.agent]
+    places = team.config.max_responders
+    return rules.StartTurn(
+        depth,
+        agents[:places],
+        agents[places:],
+        _list_trigger(step, chain),
+        mentioned_by,
+        order=decision.order,
+    )
+
+
+def _start_again(
+    step: rules.StartTurn | rules.FinishChain,
+    chain: Chain,
+    team: Team,
+    responders: Sequence[str],
+    notice: str,
+) -> rules.StartTurn:
+    """Return the turn in which the default responders are asked for another way."""
+    due = dict.fromkeys(responders)
+    depth, mentioned_by = chain.turns[-1].started.depth + 1, {}
+    if isinstance(step, rules.StartTurn):
+        due.update(dict.fromkeys((*step.must, *step.deferred)))
+        mentioned_by = step.mentioned_by
+    agents, places = tuple(due), team.config.max_responders
+    trigger = (*_list_trigger(step, chain), notice)
+    return rules.StartTurn(depth, agents[:places], agents[places:], trigger, mentioned_by)
