@@ -96,6 +96,7 @@ from arena_cli.engine import after_turn, call, rules
 from arena_cli.engine.approvals import PersonAnswer, Question
 from arena_cli.engine.inbox import ControlRequest, read_allowance
 from arena_cli.engine.plan import Room
+from arena_cli.engine.supervisor import read_answer as supervisor_read_answer
 from arena_cli.errors import (
     AgentError,
     AgentOverloaded,
@@ -161,6 +162,7 @@ from arena_cli.protocol import (
     ShownMessage,
     StatusEvent,
     StructuredContent,
+    Supervision,
     TextDelta,
     Usage,
     Volatile,

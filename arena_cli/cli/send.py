@@ -328,7 +328,7 @@ def _explain_outsider(loaded: Workspace, team: Team, name: str) -> str | None:
 
 
 def _profiles(members: Team) -> list[AgentProfile]:
-    return [member.profile for member in members.members]
+    return [member.profile for member in members.agents]
 
 
 def _one_output(*, as_json: bool, quiet: bool) -> None:
@@ -398,7 +398,7 @@ def _opened(
 
     Raises DiskRefused at the end if stdout could not be written.
     """
-    avatars = {member.id: member.profile.avatar for member in members.members}
+    avatars = {member.id: member.profile.avatar for member in members.agents}
     printer = Printer(as_json=as_json, quiet=quiet, avatars=avatars, live=True)
     config = replace(config, ask_person=pauses.find_asker(printer))
     wait = f"{config.wait_s:g} s"
@@ -455,6 +455,7 @@ def preview_document(preview: Preview) -> dict[str, Any]:
         },
         "unresolved": preview.unresolved,
         "redacted": preview.redacted,
+        "supervisor": preview.supervisor._asdict() if preview.supervisor else None,
         "must": [candidate._asdict() for candidate in preview.must],
         "deferred": preview.deferred,
         "others": [
@@ -485,6 +486,12 @@ def preview_lines(preview: Preview, say: Words) -> Iterator[str]:
     yield ""
     yield from _message(preview, say)
     yield ""
+    if preview.supervisor:
+        yield say("asked first, and decides which agents reply:")
+        yield f"{INDENT}{_name(preview.supervisor)} · {_context(preview.supervisor, say)}"
+        yield ""
+        yield say("~{tokens} tokens for its decision", tokens=preview.supervisor.input_tokens)
+        return
     yield from _must(preview, say)
     yield from _other_lines(preview, say)
     yield ""

@@ -120,7 +120,7 @@ class _AnswerReader:
     def _find_agents(self, names: Iterable[str]) -> list[str]:
         agents: dict[str, None] = {}
         for name in names:
-            resolved = resolve_mentions([name], self._roster, author="", opener="").ids
+            resolved = resolve_mentions([name], self._roster, author="", opener="user").ids
             shown = f"`{escape_line(cut_text(name, _LONGEST_NAME))}`"
             problems = {agent: self._explain(agent) for agent in resolved}
             usable = [agent for agent, problem in problems.items() if not problem]
@@ -144,7 +144,7 @@ class _AnswerReader:
         briefs: dict[str, str] = {}
         self._ignore_unless(value is None or isinstance(value, dict), "`briefs` is no mapping")
         for name, text in value.items() if isinstance(value, dict) else ():
-            resolved = resolve_mentions([str(name)], self._roster, author="", opener="").ids
+            resolved = resolve_mentions([str(name)], self._roster, author="", opener="user").ids
             named = [agent for agent in resolved if agent in agents]
             shown = f"the brief for `{escape_line(cut_text(str(name), _LONGEST_NAME))}`"
             if not named or not isinstance(text, str) or not text.strip():

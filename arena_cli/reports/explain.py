@@ -12,6 +12,7 @@ from arena_cli.protocol import Message
 from arena_cli.reports import lines
 from arena_cli.reports.lines import INDENT, Line, Span, Words, line
 from arena_cli.scenarios.result import ScenarioResult, StepResult
+from arena_cli.transcript.control_events import Supervised
 from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.events import Candidates, Event, MessageEvent, ReplyFinished
 from arena_cli.transcript.state import Fold
@@ -83,6 +84,20 @@ class Called:
 
 
 @dataclass(frozen=True)
+class Chosen:
+    """The decision of a supervisor before a turn; `fallback` is why the free rules decided."""
+
+    turn: int
+    supervisor: str
+    agents: list[str]
+    order: str
+    reason: str
+    done: bool
+    fallback: str
+    replan: bool
+
+
+@dataclass(frozen=True)
 class FoundWord:
     """A word of a member that was found, and the messages that contain it."""
 
@@ -120,7 +135,7 @@ class Others:
     others: list[Other]
 
 
-Told = Naming | Called | Others
+Told = Naming | Called | Chosen | Others
 
 
 def explain_step(step: StepResult, team: Team) -> list[Told]:
@@ -153,6 +168,8 @@ def _explain_events(events: Iterable[Event], team: Team) -> Iterator[Told]:
                     refused=event.refused,
                     added=_explain_added(event, message, names, team),
                 )
+            case Supervised() if chain:
+                yield _explain_choice(event, chain)
             case Candidates() if chain and chain.turns:
                 yield _explain_others(event, chain, team)
             case _:
@@ -256,6 +273,19 @@ def _explain_called(chain: Chain, team: Team) -> Called:
     return Called(event.depth + 1, must, reason, event.deferred)
 
 
+def _explain_choice(event: Supervised, chain: Chain) -> Chosen:
+    return Chosen(
+        turn=len(chain.turns) + 1,
+        supervisor=event.agent,
+        agents=event.should_reply,
+        order=event.order,
+        reason=event.reason,
+        done=event.done or not (event.should_reply or event.fallback),
+        fallback=event.fallback,
+        replan=event.replan,
+    )
+
+
 def _explain_others(event: Candidates, chain: Chain, team: Team) -> Others:
     """Return all members that did not have to reply."""
     turn = chain.turns[-1]
@@ -322,6 +352,8 @@ def draw_explanation(result: ScenarioResult, say: Words) -> Iterator[Line]:
                     yield from _draw_naming(reason, result.team, say)
                 case Called():
                     yield from _draw_called(reason, say)
+                case Chosen():
+                    yield _draw_choice(reason, say)
                 case Others():
                     yield from _draw_others(reason, say)
 
@@ -382,6 +414,25 @@ def _draw_called(called: Called, say: Words) -> Iterator[Line]:
     if called.deferred:
         deferred = _join_names(called.deferred, say)
         yield line(INDENT * 3, say("deferred to the next turn: {who}", who=deferred), hang=8)
+
+
+def _draw_choice(chosen: Chosen, say: Words) -> Line:
+    who = escape_line(chosen.supervisor)
+    again = say(" (asked for another plan)") if chosen.replan else ""
+    if chosen.fallback:
+        problem = escape_line(chosen.fallback)
+        text = say("{who} decided nothing, the free rules decide: {why}", who=who, why=problem)
+        return line(INDENT * 2, _turn(chosen.turn, say), f" · {text}{again}", hang=6)
+    if chosen.done:
+        text = say("{who} ends the chain", who=who)
+    else:
+        agents = _join_names(chosen.agents, say)
+        calls = "{who} calls {agents}"
+        if chosen.order == "sequence":
+            calls = "{who} calls one after the other: {agents}"
+        text = say(calls, who=who, agents=agents)
+    reason = f"{say(': ')}{escape_line(chosen.reason)}" if chosen.reason else ""
+    return line(INDENT * 2, _turn(chosen.turn, say), f" · {text}{reason}{again}", hang=6)
 
 
 def _must(agent: str, by: Sequence[str], reason: str, say: Words) -> str:

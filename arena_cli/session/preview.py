@@ -75,7 +75,8 @@ class Preview(NamedTuple):
 
     `session` is None for a new one without a name. `busy`: another process writes to the session
     now; the preview assumes that it stops at this point. `interrupts` is the chain that would be
-    closed as interrupted; `deferred` are the agents that must answer in the next turn.
+    closed as interrupted; `deferred` are the agents that must answer in the next turn. If a
+    `supervisor` is asked first, it decides who replies, and no more is known.
     """
 
     session: str | None
@@ -90,6 +91,7 @@ class Preview(NamedTuple):
     must: list[PlannedCall]
     deferred: list[str]
     others: list[Judged]
+    supervisor: PlannedCall | None = None
 
 
 def preview_send(config: SessionConfig, name: str | None, team: Team, sent: Outgoing) -> Preview:
@@ -118,7 +120,9 @@ def _preview(
     chain = _open_chain(scene, clean, folder, config, journal)
     step = rules.next_step(chain, team)
     assert isinstance(step, rules.StartTurn)
-    loop.start_turn(step, journal)
+    supervisor = _plan_supervisor(step, chain, scene)
+    if supervisor is None:
+        loop.start_turn(step, journal)
     return Preview(
         session=name,
         is_new=is_new,
@@ -129,9 +133,10 @@ def _preview(
         unresolved=chain.opening.unresolved,
         redacted=(clean.content, clean.attachments) != (sent.content, sent.attachments),
         selection=team.config.selection,
-        must=[_plan_call(agent, "A", chain, scene) for agent in step.must],
-        deferred=list(step.deferred),
-        others=_judged(chain, scene),
+        must=[] if supervisor else [_plan_call(agent, "A", chain, scene) for agent in step.must],
+        deferred=[] if supervisor else list(step.deferred),
+        others=[] if supervisor else _judged(chain, scene),
+        supervisor=supervisor,
     )
 
 
@@ -222,6 +227,30 @@ def _plan_call(agent: str, phase: Phase, chain: Chain, scene: Scene) -> PlannedC
         messages=len(planned.input.messages),
         of=scene.fold.messages,
         input_tokens=planned.input_tokens,
+    )
+
+
+def _plan_supervisor(step: rules.StartTurn, chain: Chain, scene: Scene) -> PlannedCall | None:
+    """Return the call of the supervisor if it is asked about the first turn."""
+    team, control = scene.team, scene.fold.control
+    is_free = team.config.mode == "mixed" and not rules.mentions_nobody(chain, step.trigger)
+    if team.supervisor is None or is_free:
+        return None
+    supervision = plan.describe_chain(
+        chain,
+        team,
+        step.trigger,
+        due=(*step.must, *step.deferred),
+        unavailable=control.unavailable if control else {},
+    )
+    built = plan.plan_supervision(chain, scene, step.trigger, supervision)
+    return PlannedCall(
+        agent=team.supervisor.id,
+        name=team.supervisor.name,
+        mentioned_by=[],
+        messages=len(built.input.messages),
+        of=scene.fold.messages,
+        input_tokens=built.input_tokens,
     )
 
 
