@@ -141,11 +141,14 @@ class Ledger:
         }
 
     def _remembered(self, event: Event, call: AgentCall) -> None:
-        """Add a call that worked for the team's memory."""
+        """Add a call that is no reply: a supervisor's, or one for the team's memory."""
         kind = str(call.metadata.get("adapter", ""))
         model = _model(call.metadata, kind)
         self._models[call.agent] = model or self._models.get(call.agent, "")
-        self._add(event, call.agent, call.usage, failed=call.failed, memory=True, free=call.is_free)
+        memory = event.type != "supervised"
+        self._add(
+            event, call.agent, call.usage, failed=call.failed, memory=memory, free=call.is_free
+        )
 
     def _add(
         self,
