@@ -104,7 +104,7 @@ class Budget:
         self._own: TranscriptSpending | None = None
         self._others: WorkspaceSpending | None = None
         self._members = {
-            member.id: member for member in (*room.scene.team.members, *room.memory_agents)
+            member.id: member for member in (*room.scene.team.agents, *room.memory_agents)
         }
 
     # Prices.
@@ -235,14 +235,17 @@ class Budget:
     def admit_question(self, member: Member, text: str) -> str:
         """Reserve the estimate of a question; return the bound that it would pass, else ""."""
         role_tokens = tokens.estimate(member.role_prompt)
-        input_tokens = tokens.estimate(text) + role_tokens + _QUESTION_TOKENS
+        excess = self.admit_call(member, tokens.estimate(text) + role_tokens + _QUESTION_TOKENS)
+        return str(excess) if excess else ""
+
+    def admit_call(self, member: Member, input_tokens: int) -> Excess | None:
+        """Reserve the estimate of a call that is no reply; return the bound that it would pass."""
         most = member.profile.context.max_output_tokens
         estimate = self._estimate(member, input_tokens, most)
         excess = self._compare(estimate, Spent(), (ALL, member.id))
-        if excess is not None:
-            return str(excess)
-        self._reserved[_question_key(member)] = Reserved(Spent(), estimate)
-        return ""
+        if excess is None:
+            self._reserved[_question_key(member)] = Reserved(Spent(), estimate)
+        return excess
 
     def settle_question(self, member: Member, usage: Usage | None) -> None:
         """Replace the estimate of a question by what it used."""

@@ -401,27 +401,34 @@ def _attached(planned: Planned) -> str:
 async def _attempt(
     planned: Planned, member: Member, room: Room, heard: Heard, seconds_left: float
 ) -> Answer:
-    return await _invoke(member, planned.input, planned.failed, room, heard, seconds_left)
-
-
-async def _invoke(
-    member: Member,
-    agent_input: AgentInput,
-    failed: int,
-    room: Room,
-    heard: Heard,
-    seconds_left: float,
-) -> Answer:
-    """Call an agent once, after `failed` attempts that failed. Raises AgentError."""
     limit = plan.attempt_limit_s(seconds_left, room.scene.team)
+    agent_input = _count_failed(planned.input, planned.failed, limit)
+    return await _invoke(member, agent_input, room, heard, limit, planned)
+
+
+def _count_failed(agent_input: AgentInput, failed: int, limit: float) -> AgentInput:
+    """Return the input of the next attempt, after `failed` ones that failed."""
     if failed:
         call = agent_input.call + failed
         agent_input = agent_input.afresh().model_copy(
             update={"call": call, "deadline_s": round(limit, 3)}
         )
+    return agent_input
+
+
+async def _invoke(
+    member: Member,
+    agent_input: AgentInput,
+    room: Room,
+    heard: Heard,
+    limit: float,
+    planned: Planned | None = None,
+) -> Answer:
+    """Call an agent once; only for a reply (`planned`) it may ask for permissions."""
     try:
         async with asyncio.timeout(limit) as timeout:
-            heard.on_permit = _Asking(planned, room, heard, timeout).permit
+            if planned is not None:
+                heard.on_permit = _Asking(planned, room, heard, timeout).permit
             answer = await room.runtime.invoke(member, agent_input, heard)
     except TimeoutError as error:
         raise AgentTimeout(
@@ -617,8 +624,10 @@ async def consult(
     failed = 0
     while True:
         seconds_left = ends_at - room.clock.monotonic()
+        limit = plan.attempt_limit_s(seconds_left, room.scene.team)
+        attempt_input = _count_failed(agent_input, failed, limit)
         try:
-            answer = await _invoke(member, agent_input, failed, room, heard, seconds_left)
+            answer = await _invoke(member, attempt_input, room, heard, limit)
         except AgentError as error:
             wait = None
             if rules.choose_strategy(member, room.scene.team, error.kind) == "retry":

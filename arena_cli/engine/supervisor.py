@@ -12,16 +12,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from arena_cli.context import window
 from arena_cli.engine import call, plan, rules
 from arena_cli.engine.plan import Room
 from arena_cli.notes.agent_extraction import read_values
-from arena_cli.protocol import Message, parse_decision, parse_seq
+from arena_cli.protocol import Message, Usage, parse_decision, parse_seq
 from arena_cli.transcript.control_events import ControlState, Decision, SessionControl, Supervised
 from arena_cli.transcript.conversation import FAILED, Chain, Turn
 from arena_cli.transcript.events import Deviation, MessageEvent, Order
 from arena_cli.util.text import cut_text, escape_line
 from arena_cli.workspace.mentions import Roster, resolve_mentions
-from arena_cli.workspace.models import Language, Team
+from arena_cli.workspace.models import Language, Member, Team
 
 REPLAN_NOTICE = "replan"
 """The `notice` in the metadata of the system message that asks for another plan."""
@@ -181,6 +182,7 @@ class Supervisor:
 
     def __init__(self, room: Room) -> None:
         self._room = room
+        self._excess = ""
 
     def next_step(
         self,
@@ -202,6 +204,9 @@ class Supervisor:
             if _is_unnoted(decision, chain):
                 return rules.Prepare(partial(self._note, decision))
             return _apply(decision, step, chain, team, told)
+        if self._excess:
+            excess, self._excess = self._excess, ""
+            return rules.Pause("budget", excess)
         problems = self._find_problems(chain, state)
         if not _is_asked(step, chain, team, problems):
             return step
@@ -238,22 +243,9 @@ class Supervisor:
             chain, team, trigger, due=due, problems=problems, unavailable=unavailable
         )
         built = plan.plan_supervision(chain, scene, trigger, supervision)
-        steered = len(chain.control.steering) if chain.control else 0
-        room.control.running[supervisor.id] = asyncio.current_task()
-        try:
-            answer = await call.consult(supervisor, built.input, built.input_tokens, room)
-        except asyncio.CancelledError:
-            by = room.control.cancelled.pop(supervisor.id, "")
-            task = asyncio.current_task()
-            if not by or task is None or task.uncancel():
-                raise
-            control = room.control.current
-            is_steered = chain.control is not None and len(chain.control.steering) > steered
-            if is_steered or (control is not None and control.is_stopping):
-                return
-            answer = call.AgentAnswer("", f"{by} cancelled its call", None, {})
-        finally:
-            del room.control.running[supervisor.id]
+        answer = await self._call(supervisor, built, chain)
+        if answer is None:
+            return
         metadata = answer.metadata
         if answer.error:
             decision = SupervisorAnswer([], problem=answer.error)
@@ -279,6 +271,38 @@ class Supervisor:
             usage=answer.usage,
             metadata=metadata,
         )
+
+    async def _call(
+        self, supervisor: Member, built: window.Built, chain: Chain
+    ) -> call.AgentAnswer | None:
+        """Call the supervisor; None if a person or the budget stops the call."""
+        room = self._room
+        budget, control = room.control.budget, room.control.current
+        if budget and (excess := budget.admit_call(supervisor, built.input_tokens)):
+            if not excess.is_alone:
+                self._excess = f"{excess}, with the next call of {supervisor.id}"
+                return None
+            problem = f"the call alone exceeds the budget: {excess}"
+            return call.AgentAnswer("", problem, Usage(cost_usd=0.0), {})
+        steered = len(chain.control.steering) if chain.control else 0
+        room.control.running[supervisor.id] = asyncio.current_task()
+        answer = None
+        try:
+            answer = await call.consult(supervisor, built.input, built.input_tokens, room)
+        except asyncio.CancelledError:
+            by = room.control.cancelled.pop(supervisor.id, "")
+            task = asyncio.current_task()
+            if not by or task is None or task.uncancel():
+                raise
+            is_steered = chain.control is not None and len(chain.control.steering) > steered
+            if is_steered or (control and control.is_stopping):
+                return None
+            answer = call.AgentAnswer("", f"{by} cancelled its call", None, {})
+        finally:
+            del room.control.running[supervisor.id]
+            if budget:
+                budget.settle_question(supervisor, answer.usage if answer else None)
+        return answer
 
     async def _note(self, decision: Supervised) -> None:
         """Write that the supervisor looked at the routing of a turn (`decision`)."""
