@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from arena_cli.protocol import Attachment, Message, Usage
 from arena_cli.transcript.conversation import FAILED, Conversation, Turn
@@ -18,13 +18,14 @@ from arena_cli.transcript.events import (
     NoteEvent,
     ReplyFinished,
     SideEvent,
+    TurnStarted,
 )
 from arena_cli.transcript.spending import read_spent
 from arena_cli.util import files
 
 if TYPE_CHECKING:
     from arena_cli.scenarios.expect.snapshots import Snapshots
-    from arena_cli.transcript.control_events import ChainPaused
+    from arena_cli.transcript.control_events import ChainPaused, Supervised
 
 
 class Folders(NamedTuple):
@@ -181,6 +182,18 @@ class CheckContext:
     def deviations(self) -> list[Deviation]:
         """The notes that replies ignored, in order."""
         return [event for event in self._side_events if isinstance(event, Deviation)]
+
+    @cached_property
+    def supervised(self) -> list[tuple[int, Supervised]]:
+        """The decisions of supervisors, in order, each with its turn of the chain, from 1."""
+        decisions = []
+        for chain in self.conversation.chains:
+            turns = 0
+            for event in chain.events:
+                turns += isinstance(event, TurnStarted)
+                if event.type == "supervised":
+                    decisions.append((turns + 1, cast("Supervised", event)))
+        return decisions
 
     @cached_property
     def compactions(self) -> list[Compacted]:

@@ -19,6 +19,7 @@ from arena_cli.scenarios.expect import (
     conversation_checks,
     judge_checks,
     model,
+    supervision,
     text_checks,
 )
 from arena_cli.scenarios.expect.context import Call, CheckContext, Subject
@@ -180,6 +181,8 @@ def named_agents(expect: Expect) -> Iterator[tuple[Loc, str]]:
         for agent in getattr(expect, key):
             if agent != EVERYBODY:
                 yield (key, agent), agent
+    for index, decision in enumerate(expect.supervised):
+        yield from _at(("supervised", index, "should_reply"), decision.should_reply)
     for key in ("timeline", "timeline_exact", "structured", "attachments", "deviations"):
         entries = getattr(expect, key)
         for index, entry in enumerate(entries if isinstance(entries, list) else ()):
@@ -413,6 +416,7 @@ _KEYS: dict[str, Callable[[Any], Checks]] = {
     "notes": conversation_checks.notes,
     "shown_notes": conversation_checks.shown_notes,
     "deviations": conversation_checks.deviations,
+    "supervised": supervision.supervised,
     "compactions": functools.partial(_counted, lambda told: len(told.compactions), ""),
 }
 

@@ -464,12 +464,32 @@ class SpentAmounts(Sparse):
         return self
 
 
+class SupervisedRow(Sparse):
+    """A decision of the supervisor before a turn (of the chain, from 1).
+
+    `fallback` is `none`, or `free`: the free rules decided instead.
+    """
+
+    turn: Annotated[int, Field(ge=1)] = 1
+    should_reply: list[AgentId] = []
+    order: Literal["parallel", "sequence"] = "parallel"
+    fallback: Literal["none", "free"] = "none"
+    done: bool = False
+    replan: bool = False
+
+    @model_validator(mode="after")
+    def _is_something(self) -> SupervisedRow:
+        if not self.model_fields_set:
+            raise ValueError("needs a turn, should_reply, an order, fallback, done, or replan")
+        return self
+
+
 class Expect(Sparse):
     """The expectations of a step, or of all steps."""
 
     not_built: ClassVar[frozenset[str]] = read_keys(
         "approvals changed command conflict ended exchanges files flow learned output plan "
-        "reactions rules supervised tasks tool unchanged unread"
+        "reactions rules tasks tool unchanged unread"
     )
 
     replied: list[AgentId] | Replied = Field(default_factory=list)
@@ -503,6 +523,7 @@ class Expect(Sparse):
     notes: list[Kind | NoteRow] | Noted = Field(default_factory=list)
     shown_notes: ByAgent[NoteIds | NotesShown] = Field(default_factory=dict, min_length=1)
     deviations: Count | list[DeviationRow] = 0
+    supervised: list[SupervisedRow] = Field(default_factory=list)
     compactions: Count = 0
 
 
