@@ -10,7 +10,8 @@ ArenaError
     ├── AgentRefused          the agent, or its provider, refused the call
     ├── AgentOverloaded       try again later (after `retry_after` seconds, if set)
     ├── AgentUnavailable      it could not be started or reached
-    └── AgentProtocolError    its answer does not follow the protocol
+    ├── AgentProtocolError    its answer does not follow the protocol
+    └── AgentBrokeRule        its answer breaks a rule of the team
 """
 
 from __future__ import annotations
@@ -197,6 +198,16 @@ class AgentProtocolError(AgentError):
     """The agent's answer does not follow the protocol."""
 
     kind = "protocol"
+
+
+class AgentBrokeRule(AgentError):
+    """The agent's answer breaks a rule of the team.
+
+    `text` is the refused answer; empty if the agent could not correct it.
+    """
+
+    kind = "rule"
+    text = ""
 
 
 _LONG = 4

@@ -14,6 +14,7 @@ from arena_cli.adapters import (
     permission_requests,
     pricing,
     runtime,
+    user_function,
 )
 from arena_cli.adapters.acp import adapter, client, turn
 from arena_cli.adapters.acp.adapter import AcpAdapter, AcpSettings

@@ -84,23 +84,7 @@ class PythonAdapter:
 
     async def health(self) -> Health:
         """Check that the function exists by reading its file, without running it."""
-        where, name = python_worker.split(self._target)
-        if python_worker.is_file(where):
-            path: Path | None = self._setup.workspace / where
-        else:
-            path = _file_of_module(where, self._setup.workspace)
-        if path is None or not path.is_file():
-            detail = f"there is no {'file' if path else 'module'} {path or where}"
-            return Health(ok=False, detail=f"{detail}; correct `target`, or install it")
-        try:
-            found = path.suffix != ".py" or _may_define(path, name)
-        except (OSError, ValueError, SyntaxError) as error:
-            return Health(ok=False, detail=f"{path} cannot be read: {error}")
-        if not found:
-            return Health(
-                ok=False, detail=f"there is no function {name} in {where}; correct `target`"
-            )
-        return Health(ok=True)
+        return look_up(self._target, self._setup.workspace)
 
     async def stop(self) -> None:
         """Close the process's stdin, wait a moment for it to end, then end it."""
@@ -153,6 +137,25 @@ class PythonAdapter:
                 metadata=notes,
             ) from error
         return output.model_copy(update={"metadata": {**output.metadata, **notes}})
+
+
+def look_up(target: str, workspace: Path) -> Health:
+    """Check that a function of the user exists by reading its file, without running it."""
+    where, name = python_worker.split(target)
+    if python_worker.is_file(where):
+        path: Path | None = workspace / where
+    else:
+        path = _file_of_module(where, workspace)
+    if path is None or not path.is_file():
+        detail = f"there is no {'file' if path else 'module'} {path or where}"
+        return Health(ok=False, detail=f"{detail}; correct `target`, or install it")
+    try:
+        found = path.suffix != ".py" or _may_define(path, name)
+    except (OSError, ValueError, SyntaxError) as error:
+        return Health(ok=False, detail=f"{path} cannot be read: {error}")
+    if not found:
+        return Health(ok=False, detail=f"there is no function {name} in {where}; correct `target`")
+    return Health(ok=True)
 
 
 def _file_of_module(module: str, workspace: Path) -> Path | None:

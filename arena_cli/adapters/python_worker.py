@@ -1,8 +1,9 @@
 """Run an agent's Python function in its own process: JSON lines in, JSON lines out.
 
-The target is the only argument. Each line in is an AgentInput; each line out is `{"output": ...}`,
+The first argument is the target. Each line in is an AgentInput; each line out is `{"output": ...}`,
 or `{"error": {"what", "where", "trace", "found"}}`: the exception, the file:line in the user's
-code, the end of the traceback, and whether the function was found.
+code, the end of the traceback, and whether the function was found. With the second argument `json`,
+the function gets each line as JSON and may return any value.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ class ReturnedError(Exception):
 class Caller:
     """The user's function, called in one event loop if it is async."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, *, is_plain: bool = False) -> None:
         self._target = target
+        self._is_plain = is_plain
         self._function: Callable[[Any], Any] | None = None
         self._runner: asyncio.Runner | None = None
 
@@ -53,7 +55,8 @@ class Caller:
         try:
             if self._function is None:
                 self._function = load(self._target)
-            return json.dumps({"output": self._output(self._function, line)})
+            answer = self._value if self._is_plain else self._output
+            return json.dumps({"output": answer(self._function, line)})
         except BaseException as error:  # noqa: BLE001 - also sys.exit in the user's code
             return json.dumps({"error": describe(error, found=self._function is not None)})
 
@@ -62,8 +65,11 @@ class Caller:
         if self._runner is not None:
             self._runner.close()
 
-    def _output(self, function: Callable[[Any], Any], line: bytes) -> dict[str, Any]:
+    def _value(self, function: Callable[[Any], Any], line: bytes) -> Any:
+        result = function(json.loads(line))
+        return self._awaited(result) if inspect.isawaitable(result) else result
 
+    def _output(self, function: Callable[[Any], Any], line: bytes) -> dict[str, Any]:
         result = function(AgentInput.model_validate_json(line))
         if inspect.isawaitable(result):
             result = self._awaited(result)
@@ -101,7 +107,7 @@ def main() -> None:
     target = sys.argv[1]
     lines, answers = _take_the_streams()
     _prepare_imports(target)
-    caller = Caller(target)
+    caller = Caller(target, is_plain=sys.argv[2:] == ["json"])
     for line in lines:
         answer = caller.answer(line)
         for stream in (sys.stdout, sys.stderr):

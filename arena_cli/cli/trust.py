@@ -83,7 +83,8 @@ def live_place(
     """
     helpers = [member.profile for member in loaded.memory_agents]
     embedding = loaded.file.memory.embedding
-    require(loaded, lambda env: find_contacts([*profiles, *helpers], embedding, dotenv=env))
+    everyone, rules = [*profiles, *helpers], loaded.list_rule_functions()
+    require(loaded, lambda env: find_contacts(everyone, embedding, rules=rules, dotenv=env))
     return common.make_config(loaded, wait_s=wait_s, connects=True)
 
 
@@ -210,7 +211,8 @@ def _revoke(context: typer.Context, folder: Path | None) -> None:
 def _of_agents(loaded: Workspace, dotenv: Mapping[str, str]) -> list[Contact]:
     """Return all contacts of the agents and the memory of the whole workspace."""
     embedding = loaded.file.memory.embedding
-    return find_contacts(loaded.profiles.values(), embedding, dotenv=dotenv)
+    rules = loaded.list_rule_functions()
+    return find_contacts(loaded.profiles.values(), embedding, rules=rules, dotenv=dotenv)
 
 
 def agrees(question: str) -> bool:

@@ -58,7 +58,7 @@ async def after_turn(room: Room) -> None:
     recollection.follow(is_edited=False)  # the next call looks at each file
     _tell_cuts(room, recollection, chain)
     await _tell_deviations(room, recollection, chain)
-    _take_notes(room, recollection, chain)
+    await _take_notes(room, recollection, chain)
     await compaction.after_turn(room)
     every = room.scene.team.config.memory.extract_every
     fold = room.scene.fold
@@ -170,7 +170,7 @@ def _tell_deviation(ignored: IgnoredNote, done: ReplyFinished, room: Room) -> No
     )
 
 
-def _take_notes(room: Room, recollection: Recollection, chain: Chain) -> None:
+async def _take_notes(room: Room, recollection: Recollection, chain: Chain) -> None:
     """Take notes from the turn: those that agents wrote, and those that the rules extract."""
     settings = recollection.rules
     for message in _unnoted(room, chain):
@@ -182,9 +182,10 @@ def _take_notes(room: Room, recollection: Recollection, chain: Chain) -> None:
             written = extraction.extract_from_blocks(
                 message.content, message.structured, by=message.author_id, source=message.id
             )
-            drafts += written.drafts
-            if written.problems:
-                _tell_refused("; ".join(written.problems), message, room)
+            allowed, refusals = await _check_notes(written.drafts, message, room, chain)
+            drafts += allowed
+            if problems := [*written.problems, *refusals]:
+                _tell_refused("; ".join(problems), message, room)
         if room.extractor is None:
             drafts += _propose([message], room, recollection)
         _make_notes(drafts, room, recollection)
@@ -193,6 +194,22 @@ def _take_notes(room: Room, recollection: Recollection, chain: Chain) -> None:
         file = "arena.yaml" if team is None else f"agents/teams/{team}.yaml"
         problem = f"{error.what}; it is skipped from now on"
         recollection.tell(Fault(file, 0, "config.memory.patterns", problem, error.mend))
+
+
+async def _check_notes(
+    drafts: Sequence[Draft], message: Message, room: Room, chain: Chain
+) -> tuple[Sequence[Draft], list[str]]:
+    """Return the notes of a reply that the team's rules allow, and why the others are refused."""
+    control = room.control.find(room)
+    if control is None or not drafts:
+        return drafts, []
+    agent = message.author_id
+    reply = next((done.reply for done in chain.turns[-1].successes() if done.message == message), 0)
+    reasons = await control.check_notes(drafts, agent, reply)
+    allowed = [draft for draft, reason in zip(drafts, reasons, strict=True) if not reason]
+    return allowed, [
+        f"{draft.title}: {reason}" for draft, reason in zip(drafts, reasons, strict=True) if reason
+    ]
 
 
 def _propose(

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from threading import ThreadError
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena_cli.adapters.runtime import Answer, Heard
 from arena_cli.context import tokens
@@ -46,6 +46,9 @@ from arena_cli.util.tickets import Ticket
 from arena_cli.workspace import visible_text
 from arena_cli.workspace.mentions import Roster, parse_mentions, resolve_mentions
 from arena_cli.workspace.models import Language, Member, Team
+
+if TYPE_CHECKING:
+    from arena_cli.engine.reply_rules import Review
 
 PLACEHOLDERS = (
     *("(no content)", "(no response)", "(empty response)", "(empty message)", "(empty reply)"),
@@ -147,6 +150,11 @@ class CalledAgents(NamedTuple):
     refused: dict[str, str]
     unresolved: tuple[str, ...]
 
+    def without(self, refused: Mapping[str, str]) -> CalledAgents:
+        """Return them without agents that may not be called, with the reasons."""
+        calls = tuple(name for name in self.next_mentions if name not in refused)
+        return self._replace(next_mentions=calls, refused={**self.refused, **refused})
+
 
 def resolve_calls(
     output: AgentOutput, member: Member, team: Team, roster: Roster, *, opener: str
@@ -199,7 +207,10 @@ _TOO_MUCH = (
 
 @dataclass
 class _Ending:
-    """The fields of `reply_finished` that are not in the plan; `by` is the person that ended it."""
+    """The fields of `reply_finished` that are not in the plan.
+
+    `by` is the person that ended it, `refused` are the calls of colleagues that rules refuse.
+    """
 
     status: ReplyStatus
     error: str | None = None
@@ -209,6 +220,7 @@ class _Ending:
     error_code: str | None = None
     retryable: bool | None = None
     by: str = ""
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 def announce(planned: Planned, room: Room) -> None:
@@ -224,7 +236,7 @@ def announce(planned: Planned, room: Room) -> None:
         adapter=adapter,
         invocation=planned.input.invocation,
         attempt=planned.attempt,
-        input_hash=planned.input_hash,
+        input_hash=planned.sent.input_hash,
         input_tokens=planned.input_tokens,
         notes=list(planned.notes),
     )
@@ -258,10 +270,12 @@ async def _run(planned: Planned, room: Room, place: Ticket | None = None) -> Non
         lambda status: _report(status, planned, room),
         on_text=partial(room.on_text, planned.agent) if room.on_text else None,
     )
+    control = room.control.find(room)
+    review = control.begin_review(planned) if control else None
     try:
         if place is not None and await _wait_for(place, planned, room):
             began = room.clock.monotonic()
-        ending = await _attempts(planned, room, heard, began)
+        ending = await _attempts(planned, room, heard, began, review)
     except asyncio.CancelledError:
         cancelled = _Ending("cancelled", metadata=heard.metadata(failed=True))
         cancelled.by = room.control.cancelled.pop(planned.agent, "")
@@ -271,6 +285,9 @@ async def _run(planned: Planned, room: Room, place: Ticket | None = None) -> Non
         if cancelled.by and task is not None and not task.uncancel():
             return
         raise
+    if review is not None:
+        review.settle(has_reply=ending.answer is not None)
+        ending.refused = review.refused
     _finish(planned, room, heard, began, ending)
 
 
@@ -301,7 +318,9 @@ def _describe_place(lane: str, position: int, language: Language) -> str:
     return f"place {position} in lane {lane}"
 
 
-async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) -> _Ending:
+async def _attempts(
+    planned: Planned, room: Room, heard: Heard, began: float, review: Review | None
+) -> _Ending:
     if planned.member is None:
         problem = f"{planned.agent} is no longer in the team"
         return _Ending("error", problem, error_code=AgentUnavailable.kind, retryable=False)
@@ -313,9 +332,12 @@ async def _attempts(planned: Planned, room: Room, heard: Heard, began: float) ->
         seconds_left = ends_at + planned.waited_s - room.clock.monotonic()
         try:
             answer = await _attempt(planned, planned.member, room, heard, seconds_left)
+            if review is not None:
+                answer = await review.check(answer, heard)
         except AgentError as error:
             last = ends_at + planned.waited_s
-            if not await _may_try_again(error, planned, planned.member, room, last):
+            is_told = review is not None and review.corrects(error, last - room.clock.monotonic())
+            if not is_told and not await _may_try_again(error, planned, planned.member, room, last):
                 status: ReplyStatus = "timeout" if isinstance(error, AgentTimeout) else "error"
                 return _Ending(
                     status,
@@ -369,7 +391,8 @@ async def _may_try_again(
         error.mend = _TOO_MUCH.format(planned.input_tokens, _attached(planned))
     if rules.choose_strategy(member, room.scene.team, error.kind) != "retry":
         return False
-    wait = _wait_before_retry(error, planned.failed - planned.shrunk, member, room)
+    retried = planned.failed - planned.shrunk - planned.corrected
+    wait = _wait_before_retry(error, retried, member, room)
     if wait is None or wait >= ends_at - room.clock.monotonic():
         return False
     await room.clock.sleep(wait)
@@ -402,7 +425,7 @@ async def _attempt(
     planned: Planned, member: Member, room: Room, heard: Heard, seconds_left: float
 ) -> Answer:
     limit = plan.attempt_limit_s(seconds_left, room.scene.team)
-    agent_input = _count_failed(planned.input, planned.failed, limit)
+    agent_input = _count_failed(planned.sent, planned.failed, limit)
     return await _invoke(member, agent_input, room, heard, limit, planned)
 
 
@@ -454,10 +477,12 @@ class _Asking:
 
     async def permit(self, act: PermissionRequest) -> Permission:
         """Return whether the agent may do this."""
-        approvals = self._room.control.get(self._room).approvals
+        control = self._room.control.get(self._room)
         self._stop()
         try:
-            return await approvals.permit(self._planned, self._heard, act)
+            if refused := await control.check_action(self._planned, act):
+                return Permission("denied", refused)
+            return await control.approvals.permit(self._planned, self._heard, act)
         finally:
             self._go_on()
 
@@ -531,6 +556,8 @@ def _finish(planned: Planned, room: Room, heard: Heard, began: float, ending: _E
         if output and planned.member
         else CalledAgents((), (), {}, ())
     )
+    if ending.refused:
+        calls = calls.without(ending.refused)
 
     stamp = room.journal.stamp()
     room.journal.write(

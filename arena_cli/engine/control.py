@@ -12,18 +12,21 @@ from dataclasses import replace
 from typing import assert_never
 
 from arena_cli import errors
-from arena_cli.engine import rules
+from arena_cli.engine import breaker, reply_rules, rules
 from arena_cli.engine.approvals import POLICY, ApprovalDesk
 from arena_cli.engine.budget import Budget
 from arena_cli.engine.inbox import ControlRequest, Inbox, Outcome
-from arena_cli.engine.plan import Room
+from arena_cli.engine.plan import Planned, Room
+from arena_cli.engine.reply_rules import Review, Rulebook
 from arena_cli.engine.supervisor import Supervisor
 from arena_cli.errors import UsageError
-from arena_cli.protocol import Message
+from arena_cli.notes.model import Draft
+from arena_cli.protocol import Message, PermissionRequest
 from arena_cli.transcript.control_events import (
     AgentStateChanged,
     ChainPaused,
     ControlState,
+    Decision,
     Request,
     SessionControl,
     Steered,
@@ -67,6 +70,9 @@ class Control:
         self._room = room
         self.approvals = ApprovalDesk(room)
         self._supervisor = Supervisor(room)
+        team = room.scene.team
+        has_rules = team.config.rules or any(member.profile.rules for member in team.members)
+        self.rulebook = Rulebook(room) if has_rules else None
         self._pause_by: str | None = None
         self._cancel_by: str | None = None
         limits = room.scene.team.config.budget
@@ -89,6 +95,9 @@ class Control:
         team = self._room.scene.team
         state = chain.control or NOTHING
         step = rules.next_step(chain, team)
+        if team.config.has_breaker:
+            called = step.agents if isinstance(step, rules.CallPhase) else ()
+            breaker.settle(self._room, called)
         excess = self._budget.take_excess() if self._budget else ""
         opens_or_ends = isinstance(step, (rules.StartTurn, rules.TellLimit, rules.FinishChain))
         if (stop := self._take_stop()) is not None:
@@ -130,7 +139,49 @@ class Control:
 
     def unavailable(self) -> dict[str, str]:
         """Return the agents that may not be called now, and the reasons."""
-        return (self._room.scene.fold.control or NO_CONTROL).unavailable
+        unavailable = (self._room.scene.fold.control or NO_CONTROL).unavailable
+        if self._room.scene.team.config.has_breaker:
+            return {**breaker.find_open(self._room), **unavailable}
+        return unavailable
+
+    def begin_review(self, planned: Planned) -> Review | None:
+        """Return the review of a reply by the rules of its agent; None if there are none."""
+        book, agent = self.rulebook, planned.agent
+        if book is None or not (book.of("reply", agent) or book.of("mention", agent)):
+            return None
+        return Review(book, planned, self._room)
+
+    async def check_action(self, planned: Planned, act: PermissionRequest) -> str:
+        """Return why rules refuse an action of an agent, "" if they do not; write it down."""
+        if self.rulebook is None:
+            return ""
+        decision = {
+            "agent": planned.agent,
+            "tool": act.action,
+            "text": act.detail,
+            "arguments": act.arguments,
+        }
+        return await self.rulebook.check_act("tool", decision, planned.reply)
+
+    async def check_notes(self, drafts: Sequence[Draft], agent: str, reply: int) -> list[str]:
+        """Return why rules refuse each note of a reply, "" if they do not; write it down, once."""
+        book, chain = self.rulebook, self._room.scene.fold.open
+        if book is None or chain is None or not book.of("note", agent):
+            return [""] * len(drafts)
+        is_written = any(
+            isinstance(event, Decision) and (event.kind, event.reply) == ("note", reply)
+            for event in chain.turns[-1].side_events
+        )
+        reasons = []
+        for draft in drafts:
+            decision = reply_rules.describe_note(draft, agent)
+            reasons.append(await book.check_act("note", decision, reply, is_written=is_written))
+        return reasons
+
+    async def stop(self) -> None:
+        """End the processes of functions of rules."""
+        if self.rulebook is not None:
+            await self.rulebook.stop()
 
     def _without_unavailable(self, step: rules.Step) -> rules.Step:
         unavailable = self.unavailable()

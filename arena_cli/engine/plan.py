@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena_cli.adapters.runtime import Calls
-from arena_cli.context import window
+from arena_cli.context import render, tokens, window
 from arena_cli.context.history import NOTHING, History, Memory
 from arena_cli.context.summary import Replaced
 from arena_cli.engine import recall
@@ -30,6 +30,7 @@ from arena_cli.protocol import (
     MemberState,
     Message,
     SessionId,
+    ShownMessage,
     Supervision,
 )
 from arena_cli.transcript.conversation import Chain
@@ -43,6 +44,7 @@ from arena_cli.workspace.mentions import Roster
 from arena_cli.workspace.models import AgentProfile, Language, Member, ModelFacts, Team
 
 if TYPE_CHECKING:
+    from arena_cli.adapters.user_function import UserFunction
     from arena_cli.engine.approvals import AskPerson
     from arena_cli.engine.budget import Budget
     from arena_cli.engine.control import Control
@@ -158,6 +160,11 @@ class ControlHolder:
             self.get(room)
         return self.current
 
+    async def stop(self) -> None:
+        """End the processes that it started."""
+        if self.current is not None:
+            await self.current.stop()
+
 
 class Room(NamedTuple):
     """A session in which agents are called; `journal` updates the scene's fold.
@@ -169,6 +176,8 @@ class Room(NamedTuple):
     agent's place in the lane that bounds the replies of all processes, if there is a bound; it
     raises DiskRefused. `models` are the entries of `arena.yaml` for models; `sessions` is the
     folder of all sessions, whose spending counts for the budget of a day, if it does.
+    `make_function` returns a function of the user's rules by its name; paths start from
+    `workspace`.
     """
 
     scene: Scene
@@ -179,6 +188,8 @@ class Room(NamedTuple):
     keep: Keep
     language: Language
     control: ControlHolder
+    workspace: Path
+    make_function: Callable[[str], UserFunction]
     on_text: Callable[[str, str], None] | None = None
     summarizer: Member | None = None
     extractor: Member | None = None
@@ -263,10 +274,11 @@ class Planned:
     """A reply to be called: the agent, its role in the turn, its input.
 
     `attempt` is the number of its next attempt, `failed` the number of attempts that failed before,
-    `shrunk` the number of those whose prompt was too long; `digests` are the hashes of the input's
-    messages, `notes` the ids of the notes in it. `waited_s` is the time in which a person was asked
-    for approval. `most` and `is_concise` are limits as in `plan`; `refused` is the reason why it is
-    not called, if the team's budget never allows it.
+    `shrunk` the number of those whose prompt was too long, `corrected` of those that broke a rule;
+    `digests` are the hashes of the input's messages, `notes` the ids of the notes in it. `waited_s`
+    is the time in which a person was asked for approval. `most` and `is_concise` are limits as in
+    `plan`; `refused` is the reason why it is not called, if the team's budget never allows it.
+    `correction` tells the agent what was wrong with its reply.
     """
 
     agent: str
@@ -288,13 +300,39 @@ class Planned:
     most: int | None = None
     is_concise: bool = False
     refused: str = ""
+    corrected: int = 0
+    correction: ShownMessage | None = None
+
+    @property
+    def sent(self) -> AgentInput:
+        """The input of its next attempt: with the correction, after all other messages."""
+        message = self.correction
+        if message is None:
+            return self.input
+        added = {
+            "messages": [*self.input.messages, message],
+            "trigger": [*self.input.trigger, message.id],
+        }
+        changed = self.input.model_copy(update={**added, "own_session": None})
+        return changed.model_copy(update={"input_hash": render.input_digest(changed)})
+
+    def correct(self, message: ShownMessage) -> None:
+        """Tell the agent what was wrong with its reply."""
+        self.input_tokens += tokens.estimate(message.content) - self._correction_tokens
+        self.correction = message
+        self.corrected += 1
 
     def take_input(self, other: Planned) -> None:
-        """Call the agent with the input of another plan."""
+        """Call the agent with the input of another plan; a correction stays."""
         self.input, self.input_hash = other.input, other.input_hash
         self.input_tokens, self.digests = other.input_tokens, other.digests
+        self.input_tokens += self._correction_tokens
         self.notes = other.notes
         self.most, self.is_concise = other.most, other.is_concise
+
+    @property
+    def _correction_tokens(self) -> int:
+        return tokens.estimate(self.correction.content) if self.correction else 0
 
 
 def plan(

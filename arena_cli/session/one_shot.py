@@ -6,6 +6,7 @@ import asyncio
 import tempfile
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
@@ -143,10 +144,15 @@ class Aside:
             ),
             language=self._config.language,
             control=ControlHolder(),
+            workspace=self._config.workspace,
+            make_function=partial(session.make_user_function, self._config),
         )
         planned = _planned(room, member.id, text)
         announce(planned, room)
-        await run(planned, room)
+        try:
+            await run(planned, room)
+        finally:
+            await room.control.stop()
         (finished,) = (event for event in heard if isinstance(event, ReplyFinished))
         return OneShotReply(planned.input, finished)
 

@@ -7,6 +7,7 @@ import os
 import unicodedata
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -50,6 +51,7 @@ from arena_cli.workspace.models import (
 )
 
 if TYPE_CHECKING:
+    from arena_cli.adapters.user_function import UserFunction
     from arena_cli.engine.inbox import ControlRequest
     from arena_cli.notes.index import Index
     from arena_cli.transcript.control_events import ChainPaused
@@ -210,6 +212,8 @@ class Session:
             keep=self._keep,
             language=config.language,
             control=ControlHolder(),
+            workspace=config.workspace,
+            make_function=partial(make_user_function, config),
             on_text=on_text,
             summarizer=config.summarizer,
             extractor=config.extractor,
@@ -220,6 +224,7 @@ class Session:
             models=config.models,
             sessions=self.folder.parent if config.connects else None,
         )
+        self._control = room.control
         self._engine = Engine(room)
         self._tell_who_talks()
         if repair:
@@ -345,6 +350,7 @@ class Session:
     async def stop(self) -> None:
         """End the processes that agents keep between calls; no agent is called after it."""
         await self._runtime.stop()
+        await self._control.stop()
 
     def close(self) -> None:
         """Release the session; call `stop` first if any agent was called."""
@@ -411,6 +417,17 @@ def make_runtime(
         redactor=redactor,
         used=used,
     )
+
+
+def make_user_function(config: SessionConfig, target: str) -> UserFunction:
+    """Return a function of the user's rules by its name."""
+    function: UserFunction = import_module("arena_cli.adapters.user_function").UserFunction(
+        target,
+        config.workspace,
+        config.environ,
+        store.process_records_folder(config.workspace),
+    )
+    return function
 
 
 def make_redactor(config: SessionConfig, profiles: Iterable[AgentProfile] = ()) -> Redactor:

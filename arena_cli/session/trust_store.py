@@ -54,12 +54,13 @@ def find_contacts(
     embedding: Embedding | None = None,
     *,
     functions: Iterable[str] = (),
+    rules: Iterable[str] = (),
     dotenv: Mapping[str, str] | None = None,
 ) -> list[Contact]:
     """Return all that these agents, the embedding server and functions of checks would contact.
 
-    `dotenv` are the variables of the workspace's `.env`; like its other files they can change a
-    target.
+    `rules` are functions of a team's rules. `dotenv` are the variables of the workspace's `.env`;
+    like its other files they can change a target.
     """
     dotenv = dotenv or {}
     by_key: dict[str, Contact] = {}
@@ -68,14 +69,16 @@ def find_contacts(
             variables = list_variables(adapter)
             for endpoint in _endpoints(adapter, profile.agent_id, variables, dotenv):
                 _add_contact(by_key, endpoint, {*variables, *endpoint.variables}, profile.agent_id)
+        for target in [name for rule in profile.rules for name in rule.functions]:
+            _add_contact(by_key, Endpoint("function", target), {EVERYTHING}, profile.agent_id)
     address = embedding.base_url if embedding is not None else None
     if address or dotenv:
         from arena_cli.adapters import http  # noqa: PLC0415 - most workspaces have neither
     if address and embedding is not None:
         variables = list_variables({"api_key": embedding.api_key})
         _add_contact(by_key, http.endpoint(address), variables, EMBEDDING)
-    for target in functions:
-        _add_contact(by_key, Endpoint("function", target), {EVERYTHING}, "checks")
+    for target, user in [*((name, "checks") for name in functions), *((n, "rules") for n in rules)]:
+        _add_contact(by_key, Endpoint("function", target), {EVERYTHING}, user)
     if any(contact.endpoint.type in ("program", "kind") for contact in by_key.values()):
         for name, value in dotenv.items():
             if base.is_always_given(name):  # such as a proxy

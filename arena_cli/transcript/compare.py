@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from arena_cli.protocol import Attachment, Message, MessageRef, Shape, Volatile
+from arena_cli.protocol import Attachment, Message, MessageRef, Position, Shape, Volatile
 from arena_cli.transcript import log
 from arena_cli.transcript.events import (
     Event,
@@ -175,7 +175,8 @@ def _phase(
 
 def _order_of(event: SideEvent) -> tuple[int, str]:
     """Return the key that sorts events about replies: by reply, then by content."""
-    return getattr(event, "reply", 0), event.model_dump_json(exclude={"seq", "ts"})
+    left_out = {"seq", "ts", *list_fields(type(event), Position)}
+    return getattr(event, "reply", 0), event.model_dump_json(exclude=left_out)
 
 
 def canonicalize_event(event: Event, ids: dict[str, str]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from arena_cli.protocol import Derived, MessageRef, Position, Usage, Volatile
-from arena_cli.transcript.events import AgentCall, Order, PauseReason, SideEvent
+from arena_cli.transcript.events import AgentCall, Order, PauseReason, ReplyFinished, SideEvent
 
 if TYPE_CHECKING:
     from arena_cli.transcript.conversation import Chain
@@ -187,7 +187,10 @@ class Supervised(ControlEvent):
 
 
 class Decision(ControlEvent):
-    """A decision of an agent that rules or a supervisor looked at: `rules` are their ids."""
+    """A decision of an agent that rules or a supervisor looked at: `rules` are their ids.
+
+    `reply` is the reply that it belongs to, if any.
+    """
 
     type: Literal["decision"] = "decision"
     decision: Annotated[int, Position]
@@ -195,6 +198,7 @@ class Decision(ControlEvent):
     by: str
     allowed: bool
     rules: list[str] = []
+    reply: Annotated[int, Position] = Field(default=0, exclude_if=lambda reply: not reply)
 
     def change_fold(self, fold: Fold) -> None:
         """Count it."""
@@ -202,7 +206,11 @@ class Decision(ControlEvent):
 
 
 class RuleBroken(ControlEvent):
-    """A reply broke a rule; `corrected`: it did not take effect as it was written."""
+    """A reply, an action or a note of an agent broke a rule.
+
+    `corrected`: the reply took effect without it, as its agent or a function corrected it, or
+    without the call that the rule refused.
+    """
 
     type: Literal["rule_broken"] = "rule_broken"
     reply: Annotated[int, Position]
@@ -222,8 +230,10 @@ class BreakerChanged(ControlEvent):
     reason: Annotated[str, Derived] = ""
 
     def change_fold(self, fold: Fold) -> None:
-        """Keep the state of the breaker."""
-        session_control_of(fold).breakers[self.agent] = self
+        """Keep the state of the breaker, which counts replies anew."""
+        control = session_control_of(fold)
+        control.breakers[self.agent] = self
+        control.outcomes.pop(self.agent, None)
 
 
 class BudgetRaised(ControlEvent):
@@ -301,13 +311,21 @@ class ControlState:
         ]
 
 
+WENT_WELL, CORRECTED, REFUSED, FAILED = "+", "c", "r", "f"
+"""The outcomes of replies: at once, after a correction, refused by a rule, failed otherwise."""
+
+MOST_OUTCOMES = 10
+
+
 @dataclass
 class SessionControl:
     """The part of control that outlives a chain. `requests` is the number of the last request.
 
     `agents` are the states that people gave to agents; `always` are acts that need no approval in
     this session, as agent and digest. `decisions` counts decisions by agent: all, and those that
-    were rejected. `raised_...` is what people added to the session's budget.
+    were rejected. `raised_...` is what people added to the budget. `outcomes` are the last
+    replies of each agent since its breaker changed, a letter each; `refused` are the replies of
+    which rules refused an attempt and that have not ended.
     """
 
     requests: int = 0
@@ -317,12 +335,26 @@ class SessionControl:
     decisions: dict[str, list[int]] = field(default_factory=dict)
     raised_tokens: int = 0
     raised_usd: float = 0.0
+    outcomes: dict[str, str] = field(default_factory=dict)
+    refused: set[int] = field(default_factory=set)
 
     def count_decision(self, decision: Decision) -> None:
         """Count a decision of an agent."""
         counts = self.decisions.setdefault(decision.by, [0, 0])
         counts[0] += 1
         counts[1] += not decision.allowed
+        if decision.kind == "reply" and not decision.allowed:
+            self.refused.add(decision.reply)
+
+    def count_reply(self, done: ReplyFinished) -> None:
+        """Count a reply of an agent for its circuit breaker."""
+        was_refused = done.reply in self.refused
+        self.refused.discard(done.reply)
+        if done.status in ("error", "timeout"):
+            outcome = REFUSED if was_refused else FAILED
+        else:
+            outcome = CORRECTED if was_refused else WENT_WELL
+        self.outcomes[done.agent] = (self.outcomes.get(done.agent, "") + outcome)[-MOST_OUTCOMES:]
 
     @property
     def unavailable(self) -> dict[str, str]:
@@ -338,6 +370,8 @@ class SessionControl:
             "breakers": {agent: event.model_dump() for agent, event in self.breakers.items()},
             "decisions": self.decisions,
             "raised": [self.raised_tokens, self.raised_usd],
+            "outcomes": self.outcomes,
+            "refused": sorted(self.refused),
         }
 
     @classmethod
@@ -355,6 +389,8 @@ class SessionControl:
             },
             raised_tokens=int(raised_tokens),
             raised_usd=float(raised_usd),
+            outcomes={str(agent): str(letters) for agent, letters in record["outcomes"].items()},
+            refused={int(reply) for reply in record["refused"]},
         )
 
 

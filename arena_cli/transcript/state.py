@@ -34,6 +34,7 @@ from arena_cli.transcript.events import (
     ReplyStarted,
     SessionEvent,
     SideEvent,
+    import_control_events,
     list_fields,
 )
 
@@ -186,6 +187,9 @@ def _restored(
 
 FITS = "fits_tokens"
 MOST_UNSUMMED = 256
+_BREAKER_KEYS = frozenset({"rules", "rejection_rate", "failures", "pause_s"})
+"""The rules of a team by which replies are counted for circuit breakers."""
+
 _COUNTERS = frozenset({"chain", "turn", "reply"})
 
 
@@ -252,7 +256,7 @@ class Fold:
                 self.noted = event.seq
         match event:
             case SessionEvent():
-                self.session = event
+                self._open_session(event)
             case ReplyStarted():
                 self.agent_sessions.pop(event.agent, None)
             case ReplyFinished():
@@ -263,6 +267,11 @@ class Fold:
                 self._remember(event)
             case _:
                 pass
+
+    def _open_session(self, event: SessionEvent) -> None:
+        self.session = event
+        if self.control is None and not _BREAKER_KEYS.isdisjoint(event.config):
+            import_control_events().session_control_of(self)
 
     def spent(self) -> Usage:
         """Return the usage of all replies of the session."""
@@ -298,6 +307,8 @@ class Fold:
                 self._sum_up()
         if event.status == "cancelled":
             return
+        if self.control is not None:
+            self.control.count_reply(event)
         if event.agent_session and event.status in ("success", "declined"):
             self.agent_sessions[event.agent] = event.agent_session
         turn = self._turn(event.turn)

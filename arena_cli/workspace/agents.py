@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -407,6 +408,15 @@ def load_profile(
         data.get("role_prompt"), source, root, anywhere=anywhere
     )
     faults += prompt_faults
+    if profile is not None and profile.rules:
+        rules, rule_faults = import_module("arena_cli.workspace.rule_files").resolve_rules(
+            profile.rules,
+            find_holder(source.fragments, ("rules",)),
+            root,
+            anywhere=anywhere,
+        )
+        profile = profile.model_copy(update={"rules": rules})
+        faults += rule_faults
     if profile is None or faults or not source.is_whole:
         return None, faults
     return LoadedProfile(profile, text, source), []

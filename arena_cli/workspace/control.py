@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, get_args
+from importlib import import_module
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from arena_cli.workspace import act_patterns
 from arena_cli.workspace.file_shape import FileShape
@@ -144,3 +145,157 @@ class Budget(AgentBudget):
         """Return True if there is a bound in that unit."""
         rules = (self, *self.agents.values())
         return any(unit == bound[1] for own in rules for bound in own.list_bounds())
+
+
+RuleKind = Literal["reply", "mention", "tool", "note"]
+"""What a rule looks at: a reply, one call of a colleague, an action, a note of an agent."""
+
+RULES_BY_NAME = ("no_secrets", "no_mass_mention")
+_BUILT_IN = (*RULES_BY_NAME, "calls_only", "json_schema", "max_chars", "language")
+_OWN = ("require", "forbid", "python", "correct")
+_NOT_OF_FILE = frozenset({"id", "name", "priority", "on", "when", "error", *_BUILT_IN, *_OWN})
+
+
+def _left_out() -> Any:
+    """Return the field of a key that records of a session omit if it is left out."""
+    return Field(default=None, exclude_if=lambda value: value is None)
+
+
+def _as_mapping(rule: Any) -> Any:
+    return {rule: True} if isinstance(rule, str) else rule
+
+
+def _as_list(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
+Names = Annotated[
+    list[str],
+    BeforeValidator(_as_list, json_schema_input_type=str | list[str]),
+    Field(min_length=1),
+]
+
+
+class RuleCondition(FileShape):
+    """The condition of a rule: all given keys must hold.
+
+    `agent` are the ids of those that decide, `mentions` of those that a reply calls, `tool` the
+    names of actions; one of each list is enough. The others are checks on the text.
+    """
+
+    agent: Names | None = _left_out()
+    mentions: Names | None = _left_out()
+    tool: Names | None = _left_out()
+    contains: Names | None = _left_out()
+    not_contains: Names | None = _left_out()
+    regex: str | None = _left_out()
+    ignore_case: bool = Field(default=False, exclude_if=lambda ignores: not ignores)
+
+    @property
+    def text_checks(self) -> dict[str, Any]:
+        """The checks on the text, as in scenarios; empty if there are none."""
+        keys = ("contains", "not_contains", "regex")
+        checks = {key: value for key in keys if (value := getattr(self, key)) is not None}
+        return {**checks, "ignore_case": True} if checks and self.ignore_case else checks
+
+
+class Rule(FileShape):
+    """A rule on what an agent wants to say or do, before it takes effect (docs/control.md).
+
+    `require` and `forbid` are checks on the text, as in scenarios; `python` is a function of the
+    user that decides, `correct` one that may repair the text. A built-in rule is one key of its
+    own; without an `id` it has that key's name. `file` is a file of more rules.
+    """
+
+    not_built: ClassVar[frozenset[str]] = frozenset({"on: plan", "on: task", "on: step"})
+
+    id: str = ""
+    name: str = Field(default="", exclude_if=lambda name: not name)
+    priority: int = Field(default=10, exclude_if=lambda priority: priority == 10)
+    on: RuleKind | None = _left_out()
+    when: RuleCondition | None = _left_out()
+    require: dict[str, Any] | None = _left_out()
+    forbid: dict[str, Any] | None = _left_out()
+    python: str | None = _left_out()
+    error: str = Field(default="", exclude_if=lambda error: not error)
+    correct: str | None = _left_out()
+    no_secrets: Literal[True] | None = _left_out()
+    no_mass_mention: Literal[True] | None = _left_out()
+    calls_only: dict[str, list[str]] | None = _left_out()
+    json_schema: str | dict[str, Any] | None = _left_out()
+    max_chars: int | None = Field(default=None, ge=1, exclude_if=lambda most: most is None)
+    language: str | None = _left_out()
+    file: str | None = _left_out()
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Rule:
+        given = {key for key in self.model_fields_set if getattr(self, key) is not None}
+        if self.file is not None:
+            if given & _NOT_OF_FILE:
+                raise ValueError("an entry with `file` has no other key")
+            return self
+        built_in = [key for key in _BUILT_IN if key in given]
+        if len(built_in) > 1:
+            raise ValueError(f"{' and '.join(built_in)} are two rules; write two entries")
+        if not built_in and not given & {*_OWN}:
+            raise ValueError(f"needs one of {', '.join((*_OWN[:3], *_BUILT_IN, 'file'))}")
+        if built_in and given & {"require", "forbid", "python"}:
+            raise ValueError(f"`{built_in[0]}` is a rule by itself; write two entries")
+        if not built_in and not self.id:
+            raise ValueError("`id` is missing")
+        if self.calls_only is not None and self.on not in (None, "mention"):
+            raise ValueError("`calls_only` looks at mentions; leave `on` out")
+        if self.no_mass_mention and self.kind != "reply":
+            raise ValueError("`no_mass_mention` looks at replies; leave `on` out")
+        if self.correct is not None and self.kind != "reply":
+            raise ValueError("`correct` repairs replies; leave `on` out")
+        return self
+
+    @property
+    def kind(self) -> RuleKind:
+        """What it looks at; replies unless `on` says otherwise."""
+        return self.on or ("reply" if self.calls_only is None else "mention")
+
+    @property
+    def key(self) -> str:
+        """Its id; that of a built-in rule without one is the rule's name."""
+        return self.id or self.built_in
+
+    @property
+    def built_in(self) -> str:
+        """The name of a built-in rule; empty if it is one of the user's own."""
+        return next((key for key in _BUILT_IN if getattr(self, key) is not None), "")
+
+    @property
+    def functions(self) -> list[str]:
+        """The functions of the user that it calls."""
+        return [target for target in (self.python, self.correct) if target is not None]
+
+    @property
+    def checks(self) -> dict[str, Any] | None:
+        """The checks that the text must pass: `require`, or those that a built-in rule means."""
+        if self.json_schema is not None:
+            return {"json": {"schema": self.json_schema}}
+        if self.max_chars is not None:
+            return {"max_chars": self.max_chars}
+        return {"language": self.language} if self.language is not None else self.require
+
+
+RuleEntry = Annotated[
+    Rule, BeforeValidator(_as_mapping, json_schema_input_type=Rule | Literal[RULES_BY_NAME])
+]
+
+
+class RulesFile(FileShape):
+    """A file of rules."""
+
+    rules: list[RuleEntry]
+
+
+def import_text_checks() -> Any:
+    """Return the module with the checks on texts, for teams with rules.
+
+    They are those of scenarios, a higher layer: like the kinds of adapters they are imported by
+    name when they are used.
+    """
+    return import_module("arena_cli.scenarios.expect.rule_checks")

@@ -17,7 +17,7 @@ from arena_cli.protocol import MemberInfo
 from arena_cli.util import language
 from arena_cli.util.text import explain_unfilled
 from arena_cli.util.user_pattern import UserPattern
-from arena_cli.workspace.control import Approvals, Budget
+from arena_cli.workspace.control import Approvals, Budget, RuleEntry
 from arena_cli.workspace.file_shape import FileShape, read_keys
 
 
@@ -32,10 +32,7 @@ Spoken = Annotated[str, AfterValidator(_check_spoken)]
 
 
 # Keys of the format that are not built yet: control, agents that act, exchanges, learning.
-_LATER = read_keys(
-    "breaker corrections exchange failures goals intent learning "
-    "pause_s rejection_rate rules simple"
-)
+_LATER = read_keys("exchange goals intent learning simple")
 _LATER_OF_AGENT = _LATER | read_keys("inputs lane may_ask mcp output query run tools workdir")
 _LATER_OF_TEAM = _LATER | read_keys(
     "approve_plan fallback_agent lanes max_reflections min_confidence planner task_depth_limit "
@@ -95,6 +92,7 @@ class FailureRules(FileShape):
     overloaded: FailureStrategy | None = _strategy()
     unavailable: FailureStrategy | None = _strategy()
     protocol: FailureStrategy | None = _strategy()
+    rule: FailureStrategy | None = _strategy()
 
     def choose(self, error_code: str) -> FailureStrategy | None:
         """Return the strategy for a class of error; None if no key names it."""
@@ -138,6 +136,7 @@ class AgentProfile(FileShape):
     timeout_s: float | None = Field(default=None, gt=0)
     may_mention: list[str] | None = None
     approvals: Approvals | None = None
+    rules: list[RuleEntry] = []
     watch: list[Glob] = []
 
     @cached_property
@@ -212,13 +211,19 @@ SILENCE = ("NO_REPLY", "[NO_REPLY]", "[SILENT]", "(no reply)", "（无需回复�
 """The default markers of silence."""
 
 
+def _breaker() -> Any:
+    return Field(default=None, gt=0, exclude_if=lambda bound: bound is None)
+
+
 class TeamConfig(FileShape):
     """The rules of a team (docs/concepts/turn-rules.md); times are in seconds.
 
     `auto_summary_interval` is the number of messages after which older ones are summarised, however
     much room there is. `silence` lists the words by which an agent declines. `supervisor` is the
     agent that decides who replies (docs/control.md), in the `mode` supervisor at every turn, in
-    `mixed` where nobody is mentioned; `replans` is how often a chain is planned again.
+    `mixed` where nobody is mentioned; `replans` is how often a chain is planned again. A reply that
+    breaks one of the `rules` goes back to its agent `corrections` times; after too many of these,
+    or after `failures` in a row, an agent is passed over for `pause_s`.
     """
 
     not_built: ClassVar[frozenset[str]] = _LATER_OF_TEAM | {"selection: relevance_if_unnamed"}
@@ -248,11 +253,22 @@ class TeamConfig(FileShape):
     mode: Mode = Field(default="free", exclude_if=lambda mode: mode == "free")
     supervisor: str | None = Field(default=None, exclude_if=lambda agent: agent is None)
     replans: int = Field(default=2, ge=0, exclude_if=lambda count: count == 2)
+    rules: list[RuleEntry] = Field(default=[], exclude_if=lambda rules: not rules)
+    corrections: int = Field(default=1, ge=0, le=5, exclude_if=lambda count: count == 1)
+    rejection_rate: Annotated[float, Field(lt=1)] | None = _breaker()
+    failures: Annotated[int, Field(le=10)] | None = _breaker()
+    pause_s: float | None = _breaker()
+
+    @property
+    def has_breaker(self) -> bool:
+        """True if agents whose replies are refused, or that fail, are passed over for a while."""
+        bounds = (self.rejection_rate, self.failures, self.pause_s)
+        return bool(self.rules) or any(bound is not None for bound in bounds)
 
     @property
     def is_controlled(self) -> bool:
         """True if the steps of its chains differ from the free rules."""
-        is_free = self.mode == "free" and self.budget is None
+        is_free = self.mode == "free" and self.budget is None and not self.has_breaker
         return not is_free or _asks_for_replan(self.on_failure)
 
 
@@ -441,13 +457,19 @@ class Team:
     def is_controlled(self) -> bool:
         """True if the steps of its chains may differ from the free rules."""
         return self.config.is_controlled or any(
-            _asks_for_replan(member.profile.on_failure) for member in self.members
+            member.profile.rules or _asks_for_replan(member.profile.on_failure)
+            for member in self.members
         )
 
     @cached_property
     def infos(self) -> list[MemberInfo]:
         """The members as they are shown to each other."""
         return [_make_info(member.id, member.name, member.role) for member in self.members]
+
+    @property
+    def rule_functions(self) -> list[str]:
+        """The functions of the user that its rules call."""
+        return [function for rule in self.config.rules for function in rule.functions]
 
     @cached_property
     def _by_id(self) -> dict[str, Member]:

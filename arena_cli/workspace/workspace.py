@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -305,6 +306,13 @@ class Workspace:
         """The agent that judges if replies ignore notes, if one is named."""
         return self._alone(self.file.memory.judge)
 
+    def list_rule_functions(self) -> list[str]:
+        """Return the functions of the user that rules of its teams call."""
+        common = [fragment for fragment in list_common_rules(self.document) if fragment.data]
+        teams = [*self.teams.values(), *([self.team()] if common and self.loaded else ())]
+        functions = [name for team in teams for name in team.rule_functions]
+        return list(dict.fromkeys(functions))
+
     @property
     def memory_agents(self) -> list[Member]:
         """The agents that work for the team's memory."""
@@ -427,6 +435,9 @@ class Workspace:
         team = build_team(draft, self.loaded, findings)
         if team is not None:
             findings.faults += _find_heed_faults(team, draft, self.file)
+            team = _with_rules(
+                team, draft, self.root, findings, agents=self.loaded, anywhere=self.anywhere
+            )
         if team is None or findings.faults:
             raise FileFaults(findings.faults)
         return team
@@ -465,6 +476,9 @@ def load_workspace(
     if file is not None:
         for name, team in built.items():
             findings.faults += _find_heed_faults(team, drafts[name], file)
+            built[name] = _with_rules(
+                team, drafts[name], root, findings, agents=loaded, anywhere=anywhere
+            )
     if file is not None and file.team is not None:
         findings.faults += _find_default_team_faults(file.team, document, drafts, broken_teams)
     elif file is not None and not broken:
@@ -492,6 +506,38 @@ def _find_heed_faults(team: Team, draft: TeamDraft, file: WorkspaceFile) -> list
     holder = find_holder(draft.rules[::-1], loc)
     hint = "name it in arena.yaml: `memory: {judge: AGENT}`"
     return [holder.fault(loc, "`judge` needs an agent that judges", hint)]
+
+
+def _with_rules(
+    team: Team,
+    draft: TeamDraft,
+    root: Path,
+    findings: TeamFindings,
+    *,
+    agents: Collection[str],
+    anywhere: bool,
+) -> Team:
+    """Return the team with the rules of files that it names; add the errors of its rules.
+
+    `agents` are the ids of all agents.
+    """
+    loc = ("rules",)
+    if not team.config.rules:
+        return team
+    rules, faults = import_module("arena_cli.workspace.rule_files").resolve_rules(
+        team.config.rules,
+        find_holder(draft.rules[::-1], loc),
+        root,
+        anywhere=anywhere,
+        taken={
+            rule.key: f"the profile of {member.id}"
+            for member in team.members
+            for rule in member.profile.rules
+        },
+        agents=agents,
+    )
+    findings.faults += faults
+    return replace(team, config=team.config.model_copy(update={"rules": rules}))
 
 
 def _find_default_team_faults(
