@@ -19,8 +19,11 @@ from product import (
     ScenarioResult,
     StructuredContent,
     Usage,
+    base,
     user_function,
+    workspace,
 )
+from product import scenarios_loader as loader
 from stage import Stage
 from support import CountingClock, Puppets, Talk, member, puppet, team
 
@@ -80,7 +83,7 @@ def test_all_errors_go_back_in_a_frame_and_a_second_break_fails(tmp_path: Path) 
     assert (done.status, done.error_code, done.usage.output_tokens) == ("error", "rule", 14)
     assert done.error.startswith("dev: refused by rule max_chars: too long; refused by rule late")
     assert end.end == "failed"
-    assert [event.corrected for event in talk.of("rule_broken")] == [False] * 4
+    assert [event.corrected for event in talk.of("rule_broken")] == [False] * 2
 
 
 @pytest.mark.parametrize(("corrections", "calls"), [(0, 1), (2, 3)])
@@ -398,6 +401,7 @@ steps:
   - send: "@dev go"
     expect:
       replies: {dev: [equals: short]}
+      rules: [{agent: dev, rule: max_chars, corrected: true}]
 """
 
 
@@ -427,3 +431,35 @@ def test_a_correction_is_recorded_and_replayed_as_a_call(tmp_path: Path) -> None
     assert changed.status == "failed"
     assert "decision" in {one.field for one in changed.drift}
     shutil.rmtree(tmp_path / "scenarios")
+
+
+@pytest.mark.parametrize(
+    ("rows", "holds"),
+    [
+        ("[{agent: dev, rule: max_chars}, {rule: own, corrected: false}]", True),
+        ("[{agent: dev}, {agent: dev, rule: max_chars}]", True),
+        ("[{agent: dev}]", False),
+        ("[{agent: ops}, {agent: dev}]", False),
+        ("[{rule: own, corrected: true}, {agent: dev}]", False),
+        ("[]", False),
+    ],
+)
+def test_scenarios_expect_broken_rules(tmp_path: Path, rows: str, holds: bool) -> None:
+    rules = [{"max_chars": 3}, {"id": "own", "forbid": {"contains": "x"}}]
+    stage = Stage(tmp_path).agent("dev", "xxxx").agent("ops", "y").team(rules=rules)
+    expect = f"{{end: failed, rules: {rows}}}"
+    result = stage.play(f"scenario: S\nsteps: [{{send: '@dev go', expect: {expect}}}]\n")
+    assert (result.status == "passed") is holds
+
+
+def test_functions_of_rules_need_trust(functions: Path) -> None:
+    stage = Stage(functions).agent("dev", "hi", rules=[{"id": "a", "correct": "rules.py:shout"}])
+    stage.team(rules=[{"id": "b", "python": "rules.py:no_jargon"}])
+    loaded = workspace.load_workspace(functions, kinds=base.KINDS)
+    assert loaded.list_rule_functions() == ["rules.py:no_jargon", "rules.py:shout"]
+    (scenario,) = stage.load("scenario: S\nsteps: [{send: '@dev hi'}]\n")
+    contacts = loader.list_contacts(loaded, [], [scenario], dotenv={})
+    assert {contact.endpoint.name for contact in contacts} == {
+        "rules.py:no_jargon",
+        "rules.py:shout",
+    }

@@ -234,19 +234,19 @@ class Rulebook:
         agent = decision["agent"]
         findings = await self.look(self.of(kind, agent), {"kind": kind, **decision})
         if findings.looked and not is_written:
-            self.record(kind, agent, reply, findings)
+            self.record_decision(kind, agent, reply, findings)
+            for broken in findings.broken:
+                self.record_broken(broken, agent, reply, corrected=False)
         return findings.reason
 
-    def record(
+    def record_decision(
         self,
         kind: Literal["reply", "tool", "note"],
         agent: str,
         reply: int,
         findings: Findings,
-        *,
-        corrected: bool = False,
     ) -> None:
-        """Write a decision that rules looked at, and the rules that it broke."""
+        """Write a decision that rules looked at."""
         journal, state = self._room.journal, self._room.scene.fold.control
         number = 1 + sum(total for total, _ in state.decisions.values()) if state else 1
         journal.write(
@@ -258,8 +258,6 @@ class Rulebook:
             rules=list(findings.looked),
             reply=reply,
         )
-        for broken in findings.broken:
-            self.record_broken(broken, agent, reply, corrected=corrected)
 
     def record_broken(self, broken: Broken, agent: str, reply: int, *, corrected: bool) -> None:
         """Write that a rule was broken."""
@@ -345,14 +343,15 @@ class Review:
         return True
 
     def settle(self, *, has_reply: bool) -> None:
-        """Write the decisions on the reply, and the rules that it broke; at its end."""
+        """Write the decisions on the reply, then each rule that it broke; at its end."""
         agent, reply = self._planned.agent, self._planned.reply
         for findings in self._attempts:
             if findings.looked:
-                self._book.record("reply", agent, reply, findings, corrected=has_reply)
-        if has_reply:
-            for broken in (*self._repaired, *self._mentions):
-                self._book.record_broken(broken, agent, reply, corrected=True)
+                self._book.record_decision("reply", agent, reply, findings)
+        broken = [broken for findings in self._attempts for broken in findings.broken]
+        broken += [*self._repaired, *self._mentions] if has_reply else ()
+        for last in {one.rule: one for one in broken}.values():
+            self._book.record_broken(last, agent, reply, corrected=has_reply)
 
     async def _repair(
         self, output: AgentOutput, rules: Sequence[_LoadedRule]

@@ -551,11 +551,17 @@ def list_contacts(
     *,
     dotenv: Mapping[str, str],
 ) -> list[Contact]:
-    """Return the contacts of `live` scenarios, and the functions in checks of `checked` ones."""
-    live = list(live)
+    """Return the contacts of `live` scenarios, and the functions of `checked` ones.
+
+    These are in checks, and in rules of teams and agents, which a replay follows too.
+    """
+    live, checked = list(live), list(checked)
     functions = dict.fromkeys(target for scenario in checked for target in _functions(scenario))
+    rules = dict.fromkeys(
+        target for scenario in checked for target in scenario.team.list_rule_functions()
+    )
     return merge_contacts(
-        find_contacts((), functions=functions),
+        find_contacts((), functions=functions, rules=rules),
         # A scenario may have an agent of that id with another adapter.
         *(
             find_contacts(

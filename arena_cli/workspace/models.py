@@ -466,10 +466,10 @@ class Team:
         """The members as they are shown to each other."""
         return [_make_info(member.id, member.name, member.role) for member in self.members]
 
-    @property
-    def rule_functions(self) -> list[str]:
-        """The functions of the user that its rules call."""
-        return [function for rule in self.config.rules for function in rule.functions]
+    def list_rule_functions(self) -> list[str]:
+        """Return the functions of the user that its rules and those of its members call."""
+        rules = [*self.config.rules, *(r for member in self.members for r in member.profile.rules)]
+        return [function for rule in rules for function in rule.functions]
 
     @cached_property
     def _by_id(self) -> dict[str, Member]:

@@ -309,8 +309,9 @@ class Workspace:
     def list_rule_functions(self) -> list[str]:
         """Return the functions of the user that rules of its teams call."""
         common = [fragment for fragment in list_common_rules(self.document) if fragment.data]
-        teams = [*self.teams.values(), *([self.team()] if common and self.loaded else ())]
-        functions = [name for team in teams for name in team.rule_functions]
+        has_members = any(agent.profile.member for agent in self.loaded.values())
+        teams = [*self.teams.values(), *([self.team()] if common and has_members else ())]
+        functions = [name for team in teams for name in team.list_rule_functions()]
         return list(dict.fromkeys(functions))
 
     @property
@@ -482,7 +483,10 @@ def load_workspace(
     if file is not None and file.team is not None:
         findings.faults += _find_default_team_faults(file.team, document, drafts, broken_teams)
     elif file is not None and not broken:
-        build_team(_draft_everyone(loaded, document), loaded, findings)
+        draft = _draft_everyone(loaded, document)
+        everyone = build_team(draft, loaded, findings)
+        if everyone is not None:
+            _with_rules(everyone, draft, root, findings, agents=loaded, anywhere=anywhere)
     if findings.faults or file is None:
         raise FileFaults(findings.faults)
     return Workspace(

@@ -25,7 +25,7 @@ from arena_cli.util import files
 
 if TYPE_CHECKING:
     from arena_cli.scenarios.expect.snapshots import Snapshots
-    from arena_cli.transcript.control_events import ChainPaused, Supervised
+    from arena_cli.transcript.control_events import ChainPaused, RuleBroken, Supervised
 
 
 class Folders(NamedTuple):
@@ -200,6 +200,12 @@ class CheckContext:
         """The summaries that are valid, in order."""
         summaries = [event for event in self._side_events if isinstance(event, Compacted)]
         return [event for event in summaries if not event.rolled_back]
+
+    @cached_property
+    def broken_rules(self) -> list[RuleBroken]:
+        """The rules that were broken, in order."""
+        events = [event for event in self._side_events if event.type == "rule_broken"]
+        return cast("list[RuleBroken]", events)
 
     @cached_property
     def _side_events(self) -> list[SideEvent]:

@@ -183,7 +183,7 @@ def named_agents(expect: Expect) -> Iterator[tuple[Loc, str]]:
                 yield (key, agent), agent
     for index, decision in enumerate(expect.supervised):
         yield from _at(("supervised", index, "should_reply"), decision.should_reply)
-    for key in ("timeline", "timeline_exact", "structured", "attachments", "deviations"):
+    for key in ("timeline", "timeline_exact", "structured", "attachments", "deviations", "rules"):
         entries = getattr(expect, key)
         for index, entry in enumerate(entries if isinstance(entries, list) else ()):
             if getattr(entry, "agent", ""):
@@ -417,6 +417,7 @@ _KEYS: dict[str, Callable[[Any], Checks]] = {
     "shown_notes": conversation_checks.shown_notes,
     "deviations": conversation_checks.deviations,
     "supervised": supervision.supervised,
+    "rules": lambda expected: [Check((), functools.partial(conversation_checks.broke, expected))],
     "compactions": functools.partial(_counted, lambda told: len(told.compactions), ""),
 }
 

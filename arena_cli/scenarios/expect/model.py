@@ -484,12 +484,26 @@ class SupervisedRow(Sparse):
         return self
 
 
+class RuleRow(Sparse):
+    """A rule that was broken: by which agent, and whether the reply took effect without it."""
+
+    agent: AgentId = ""
+    rule: str = ""
+    corrected: bool = False
+
+    @model_validator(mode="after")
+    def _is_something(self) -> RuleRow:
+        if not self.model_fields_set:
+            raise ValueError("needs an agent, a rule, or `corrected`")
+        return self
+
+
 class Expect(Sparse):
     """The expectations of a step, or of all steps."""
 
     not_built: ClassVar[frozenset[str]] = read_keys(
         "approvals changed command conflict ended exchanges files flow learned output plan "
-        "reactions rules tasks tool unchanged unread"
+        "reactions tasks tool unchanged unread"
     )
 
     replied: list[AgentId] | Replied = Field(default_factory=list)
@@ -525,6 +539,7 @@ class Expect(Sparse):
     deviations: Count | list[DeviationRow] = 0
     supervised: list[SupervisedRow] = Field(default_factory=list)
     compactions: Count = 0
+    rules: list[RuleRow] = Field(default_factory=list)
 
 
 def within(expected: float | Range, actual: float) -> bool:
