@@ -336,8 +336,12 @@ async def _attempts(
                 answer = await review.check(answer, heard)
         except AgentError as error:
             last = ends_at + planned.waited_s
-            is_told = review is not None and review.corrects(error, last - room.clock.monotonic())
-            if not is_told and not await _may_try_again(error, planned, planned.member, room, last):
+            is_corrected = review is not None and review.corrects(
+                error, last - room.clock.monotonic()
+            )
+            if not is_corrected and not await _may_try_again(
+                error, planned, planned.member, room, last
+            ):
                 status: ReplyStatus = "timeout" if isinstance(error, AgentTimeout) else "error"
                 return _Ending(
                     status,

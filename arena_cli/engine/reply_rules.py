@@ -331,7 +331,7 @@ class Review:
         return answer._replace(output=output)
 
     def corrects(self, error: AgentError, seconds_left: float) -> bool:
-        """Return True if the reply goes back to its agent, which is told the errors."""
+        """Return True if the reply goes back to its agent, with the errors."""
         if not isinstance(error, AgentBrokeRule) or not error.text or seconds_left <= 0:
             return False
         if self._left == 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 from arena_cli.reports.lines import INDENT, Line, Span, Words, line
@@ -112,12 +113,8 @@ def _render_supervisor(event: Supervised, say: Words, who: Who) -> Line:
     return line(INDENT, spans, hang=4)
 
 
-def _render_checked(event: Decision, say: Words, who: Who) -> Line | None:
-    if event.allowed or event.kind == "route":
-        return None  # what was allowed has a line of its own, and so has a supervisor's decision
-    values = {"who": who(event.by), "rules": say(", ").join(map(escape_line, event.rules))}
-    text = "decision {number} of {who} is refused: {rules}"
-    return line(INDENT, say.spans(text, "failed", number=event.decision, **values))
+def _render_checked(_: Decision, __: Words, ___: Who) -> None:
+    """Return no line: a supervisor's decision and each broken rule have lines of their own."""
 
 
 def _render_broken(event: RuleBroken, say: Words, who: Who) -> Line:
@@ -127,15 +124,30 @@ def _render_broken(event: RuleBroken, say: Words, who: Who) -> Line:
     spans = say.spans(
         text, who=who(event.agent), rule=escape_line(event.rule), error=escape_line(event.error)
     )
-    return line(INDENT, Span("! ", "failed"), spans, hang=4)
+    return line(INDENT, Span("! ", "warned" if event.corrected else "failed"), spans, hang=4)
 
 
 def _render_breaker(event: BreakerChanged, say: Words, who: Who) -> Line:
+    texts = {
+        "open": "{who} is passed over until {until}: {reason}",
+        "half_open": "{who} is called again, once, after its pause",
+        "closed": "{who} is called as usual again",
+    }
     spans = say.spans(
-        "circuit breaker of {who}: {state}", who=who(event.agent), state=say.enum(event.state)
+        texts[event.state],
+        who=who(event.agent),
+        until=_local_time(event.until),
+        reason=escape_line(event.reason),
     )
-    reason = [Span(f"{say(': ')}{escape_line(event.reason)}")] if event.reason else []
-    return line(INDENT, [*spans, *reason], hang=4)
+    return line(INDENT, spans, hang=4)
+
+
+def _local_time(moment: str) -> str:
+    """Return a time as a local one, with its date; any other text as it is."""
+    try:
+        return f"{datetime.fromisoformat(moment).astimezone():%Y-%m-%d %H:%M:%S}"
+    except ValueError:
+        return escape_line(moment)
 
 
 def _render_raise(event: BudgetRaised, say: Words, who: Who) -> Line:

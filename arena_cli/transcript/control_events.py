@@ -230,7 +230,7 @@ class BreakerChanged(ControlEvent):
     reason: Annotated[str, Derived] = ""
 
     def change_fold(self, fold: Fold) -> None:
-        """Keep the state of the breaker, which counts replies anew."""
+        """Keep the state of the breaker, which counts replies from here on."""
         control = session_control_of(fold)
         control.breakers[self.agent] = self
         control.outcomes.pop(self.agent, None)

@@ -31,7 +31,7 @@ def resolve_rules(
 ) -> tuple[list[Rule], list[Fault]]:
     """Return the rules below `rules` of a part with those of files in their places, and all errors.
 
-    `taken` are the ids of rules that hold beside these, and whose they are; `agents` are the ids of
+    `taken` are the ids of other rules that hold too, and whose they are; `agents` are the ids of
     all agents, None if they are not known yet.
     """
     resolved: list[Rule] = []

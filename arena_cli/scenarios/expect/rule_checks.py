@@ -21,7 +21,7 @@ from arena_cli.yamlio.nodes import Loc
 
 _NEEDS_RUN = {
     "judge": "no agent is called for a rule; use `python` of the rule",
-    "python": "write `python` beside the rule's `id`",
+    "python": "write `python` next to the rule's `id`",
     "snapshot": "a rule has no recorded text",
 }
 
