@@ -72,17 +72,6 @@ def test_a_key_that_is_not_built_says_so(stage: Stage, place: str, key: str) -> 
     assert faults(stage, text.format(key=key)) == [wanted]
 
 
-def test_values_that_are_not_built_say_so(stage: Stage) -> None:
-    text = """scenario: x
-steps:
-  - send: hi
-config: {selection: relevance_if_unnamed}
-"""
-    told = faults(stage, text)
-    assert [fault.split(":")[1] for fault in told] == ["4"]
-    assert all("is not implemented yet" in fault for fault in told), told
-
-
 def test_all_faults_of_all_files_are_told_at_once(stage: Stage) -> None:
     first = """scenario: x
 team: crue

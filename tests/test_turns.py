@@ -482,3 +482,18 @@ def test_scripted_entries_are_used_up_across_processes(tmp_path: Path) -> None:
         talk.send("@a go")
         said.append(talk.last("reply_finished").message.content)
     assert said == ["first", "second", "ever after", "ever after"]
+
+
+def test_only_named_agents_take_part_where_one_is_named(tmp_path: Path) -> None:
+    """`selection: relevance_if_unnamed`: relevance counts only where no agent is named."""
+    heard = {"keywords": ["tests"]}
+    members = (
+        member("dev", [{"say": "done"}]),
+        member("tester", [{"say": "tests pass"}], response=heard),
+    )
+    config = {"selection": "relevance_if_unnamed", "default_responders": ["dev"]}
+    talk = Talk(tmp_path, team(*members, **config))
+    talk.send("please run the tests")
+    assert [agent for agent, _ in talk.outcomes()] == ["dev", "tester"]
+    talk.send("@dev please run the tests")
+    assert [agent for agent, _ in talk.outcomes()][2:] == ["dev"]

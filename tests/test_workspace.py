@@ -205,7 +205,10 @@ def test_every_fault_of_every_file_is_told_at_once(tmp_path: Path) -> None:
         ("redact: [a, '(']\n", "arena.yaml:1: redact[1]: is not a regular expression"),
         ("defaults: {judge: {}}\n", "arena.yaml:1: defaults.judge: must be the id of an agent"),
         ("defaults: {ecko: {}}\n", "defaults.ecko: unknown key\n  did you mean `echo`?"),
-        ("defaults: {config: {budget: {}}}\n", "defaults.config.budget: is not implemented yet"),
+        (
+            "defaults: {config: {exchange: {}}}\n",
+            "defaults.config.exchange: is not implemented yet",
+        ),
         ("defaults: {echo: {port: x}}\n", "defaults.echo.port: must be a whole number"),
         ("defaults: {echo: 3}\n", "defaults.echo: must be a mapping"),
     ],
@@ -227,7 +230,6 @@ def test_faults_of_the_workspace_file(tmp_path: Path, text: str, told: str) -> N
         ("adapter: {type: other, modle: x}\n", "2: adapter.modle: unknown key\n  did you mean `mo"),
         ("adapter: {type: other}\n", "2: adapter.model: is missing"),
         ("adapter: {type: echo, port: 'x'}\n", "2: adapter.port: must be a whole number"),
-        ("on_failure: replan\n", "3: on_failure: `replan` is not implemented yet"),
         ("may_mention: [b, a]\n", "3: may_mention[0]: there is no agent `b`"),
         ("extends: aa\n", "2: extends: there is no agent `aa`\n  remove this line"),
         ("extends: a\n", "2: extends: profiles extend each other: a -> a\n  remove this"),
@@ -275,7 +277,6 @@ def test_faults_of_a_profile(tmp_path: Path, more: str, told: str) -> None:
         ("team: t\nmembers: [a]\nhumans: [{id: m}, {id: M}]\n", "3: humans: `M` appears twice"),
         ("team: t\nmembers: [a]\nhumans: [{id: 'm x'}]\n", "3: humans: `m x` cannot hold a space"),
         ("team: t\nmembers: [{agent: a, name: judge}, judge]\n", "2: members[0].name: "),
-        ("team: t\nmembers: [a]\nconfig: {on_failure: replan}\n", "3: config.on_failure: `replan`"),
     ],
 )
 def test_faults_of_a_team_file(tmp_path: Path, text: str, told: str) -> None:
@@ -510,12 +511,11 @@ def test_fill_leaves_the_fields_of_scripted_texts_alone() -> None:
     ]
 
 
-CONTROL = "approvals rules corrections breaker rejection_rate failures pause_s"
-LATER = f"{CONTROL} intent simple goals exchange learning"
+LATER = "intent simple goals exchange learning"
 ACTING = "inputs query output tools mcp run workdir may_ask lane"
 LEADING = (
-    "mode supervisor planner replans approve_plan fallback_agent min_confidence lanes "
-    "task_depth_limit max_reflections workdir"
+    "planner approve_plan fallback_agent min_confidence lanes task_depth_limit max_reflections "
+    "workdir"
 )
 
 
@@ -525,7 +525,7 @@ LEADING = (
         ("agents/a.yaml", "agent_id: a\nadapter: {type: scripted}\n", f"{LATER} {ACTING}"),
         ("agents/teams/t.yaml", "team: t\nmembers: [b]\nconfig:\n  ", f"{LATER} {LEADING}"),
         ("agents/teams/t.yaml", "team: t\nmembers:\n  - agent: b\n    ", f"{LATER} {ACTING}"),
-        ("arena.yaml", "language: en\n", f"{LATER} lanes limits mcp"),
+        ("arena.yaml", "language: en\n", f"{LATER} limits mcp"),
         (
             "agents/teams/t.yaml",
             "team: t\nmembers: [b]\nconfig:\n  memory:\n    ",
@@ -563,10 +563,12 @@ def test_a_key_of_a_team_that_is_not_built_and_misplaced_says_both(
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
-        ("{default: replan}", "on_failure.default: `replan` is not implemented yet"),
-        ("{refused: abrot}", "on_failure.refused: must be one of skip, retry, abort, not `abrot`"),
+        (
+            "{refused: abrot}",
+            "on_failure.refused: must be one of skip, retry, abort, replan, not `abrot`",
+        ),
         ("{timeuot: skip}", "on_failure.timeuot: unknown key"),
-        ("abrot", "on_failure: must be one of skip, retry, abort, not `abrot`"),
+        ("abrot", "on_failure: must be one of skip, retry, abort, replan, not `abrot`"),
         ("[skip]", "on_failure: must be "),
         ("3", "on_failure: must be "),
     ],

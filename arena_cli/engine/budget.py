@@ -79,7 +79,7 @@ class Question(NamedTuple):
 class Reserved(NamedTuple):
     """What a running call may use: that of its earlier attempts, and its estimate.
 
-    The estimate counts twice for the calls that run beside it. So a bound holds within the error of
+    The estimate counts twice for the calls that run meanwhile. So a bound holds within the error of
     one estimate, even if all of them use up to twice their estimates.
     """
 
@@ -110,7 +110,7 @@ class Budget:
     # Prices.
 
     def check_prices(self) -> None:
-        """Check that the cost of each call can be told, if it matters. Raises UsageError."""
+        """Check that the cost of each call is known, if it matters. Raises UsageError."""
         for member in self._members.values():
             own = self._limits.agents.get(member.id)
             counts = [rules for rules in (self._limits, own) if rules and _has_usd(rules)]

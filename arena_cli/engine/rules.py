@@ -152,7 +152,7 @@ def first_must(message: Message, team: Team) -> tuple[tuple[str, ...], dict[str,
 
 
 def list_default_responders(team: Team) -> tuple[str, ...]:
-    """Return the agents that reply where nobody is mentioned; a team of one is its own."""
+    """Return the agents that reply where no agent is mentioned; a team of one is its own."""
     if team.config.default_responders:
         return tuple(team.config.default_responders)
     return (team.members[0].id,) if len(team.members) == 1 else ()
@@ -166,7 +166,8 @@ def choose_candidates(
     `unavailable` are agents that may not be called now, with the reasons.
     """
     config = team.config
-    if config.selection == "none":
+    is_named = config.selection == "relevance_if_unnamed" and turn.started.mentioned_by
+    if config.selection == "none" or is_named:
         return [], {}
     occupied = chain.called | set(turn.started.deferred)
     open_to_it = [
@@ -186,7 +187,7 @@ def choose_candidates(
         threshold = member.profile.response.threshold
         if member.id in unavailable:
             passed_over[member.id] = PassedOver(relevance=score, reason=unavailable[member.id])
-        elif config.selection == "relevance" and score < threshold:
+        elif config.selection != "ask" and score < threshold:
             passed_over[member.id] = PassedOver(relevance=score, threshold=threshold)
         elif len(chosen) >= places:
             passed_over[member.id] = PassedOver(relevance=score, reason=NO_PLACE)
@@ -275,7 +276,7 @@ def list_new_replies(chain: Chain) -> tuple[str, ...]:
     return tuple(done.message.id for done in chain.turns[-1].successes() if done.message)
 
 
-def mentions_nobody(chain: Chain, trigger: Iterable[str]) -> bool:
+def mentions_no_agent(chain: Chain, trigger: Iterable[str]) -> bool:
     """Return True if none of these messages names or calls an agent or a person."""
     return not any(chain.messages[name].mentions or chain.calling[name] for name in trigger)
 

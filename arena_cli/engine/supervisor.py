@@ -1,6 +1,6 @@
 """The supervisor of a team: it decides which agents reply in a turn (docs/control.md).
 
-It is asked before each turn of a chain, or in the mode `mixed` only where nobody is mentioned. What
+It is asked before each turn of a chain, or in the mode `mixed` only where no agent is mentioned. What
 can be used of its answer is used; otherwise the free rules decide, and the event `supervised` has
 the reason. Without a supervisor, another plan is asked of the team's default responders.
 """
@@ -194,7 +194,7 @@ class Supervisor:
     ) -> rules.Step:
         """Return the step as the supervisor changes it, or the one that asks it.
 
-        `told` are agents that are called whatever it decides: those that a person answered.
+        `told` are agents that are called in any case: those that a person answered.
         """
         team = self._room.scene.team
         if team.supervisor is None:
@@ -384,7 +384,7 @@ def _is_asked(step: rules.Step, chain: Chain, team: Team, problems: Sequence[str
     if chain.limit_told or (chain.turns and rules.aborted(chain.turns[-1], team)):
         return isinstance(step, rules.StartTurn)
     is_free = team.config.mode == "mixed" and not problems
-    return not is_free or rules.mentions_nobody(chain, _list_trigger(step, chain))
+    return not is_free or rules.mentions_no_agent(chain, _list_trigger(step, chain))
 
 
 def _list_trigger(step: rules.Step, chain: Chain) -> tuple[str, ...]:

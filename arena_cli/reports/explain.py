@@ -332,7 +332,9 @@ def _why_none(member: Member, chain: Chain, team: Team) -> str:
         return "deferred to the next turn"
     if member.id in chain.called:
         return "called in this chain already"
-    return "selection: none" if team.config.selection == "none" else "auto_respond: false"
+    selection = team.config.selection
+    is_by_selection = selection in ("none", "relevance_if_unnamed")
+    return f"selection: {selection}" if is_by_selection else "auto_respond: false"
 
 
 EXCERPT = 60  # characters of a message that tell which one it is
@@ -476,7 +478,7 @@ def _sum(candidate: Other, relevance: float, selection: str, say: Words) -> str:
     count = len(candidate.found)
     hits = say("1 hit") if count == 1 else say("{count} hits", count=count)
     text = f"{hits}{say(': ')}1 - 0.6^{count} = {relevance:g}"
-    if selection != "relevance" or candidate.threshold is None:
+    if selection == "ask" or candidate.threshold is None:
         return f"{text} (selection: {selection})"
     return f"{text} {'>=' if relevance >= candidate.threshold else '<'} {candidate.threshold:g}"
 

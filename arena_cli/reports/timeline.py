@@ -478,6 +478,8 @@ class Timeline:
     def _unasked(self) -> str:
         if self._config.get("selection") == "none":
             return self._say("not asked (selection: none)")
+        if self._config.get("selection") == "relevance_if_unnamed":
+            return self._say("not asked (other agents were named)")
         return self._say("not asked (it answers only when it is named)")
 
     def _who(self, by: str) -> list[Span] | str:

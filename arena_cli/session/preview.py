@@ -213,6 +213,8 @@ def _why_not(member: Member, team: Team) -> str:
     """Explain why a member that had a place is not asked."""
     if team.config.selection == "none":
         return "the team's selection is none"
+    if team.config.selection == "relevance_if_unnamed":
+        return "other agents are named (selection: relevance_if_unnamed)"
     if not member.profile.response.auto_respond:
         return "it answers only when it is named (auto_respond: false)"
     return "below its threshold"

@@ -41,7 +41,7 @@ _LATER_OF_TEAM = _LATER | read_keys(
 
 FailureStrategy = Literal["skip", "retry", "abort", "replan"]
 Mode = Literal["free", "supervisor", "mixed"]
-Selection = Literal["relevance", "ask", "none"]
+Selection = Literal["relevance", "relevance_if_unnamed", "ask", "none"]
 Durability = Literal["fsync", "flush"]
 Language = language.Language
 
@@ -221,12 +221,12 @@ class TeamConfig(FileShape):
     `auto_summary_interval` is the number of messages after which older ones are summarised, however
     much room there is. `silence` lists the words by which an agent declines. `supervisor` is the
     agent that decides who replies (docs/control.md), in the `mode` supervisor at every turn, in
-    `mixed` where nobody is mentioned; `replans` is how often a chain is planned again. A reply that
+    `mixed` where no agent is mentioned; `replans` is how often a chain is planned again. A reply that
     breaks one of the `rules` goes back to its agent `corrections` times; after too many of these,
     or after `failures` in a row, an agent is passed over for `pause_s`.
     """
 
-    not_built: ClassVar[frozenset[str]] = _LATER_OF_TEAM | {"selection: relevance_if_unnamed"}
+    not_built: ClassVar[frozenset[str]] = _LATER_OF_TEAM
 
     default_responders: list[str] = []
     selection: Selection = "relevance"
