@@ -16,11 +16,11 @@ NOT_BUILT = {
     "step": "simulate id needs when agent python shell http sql each repeat choose container flow "
     "on_failure retries timeout_s parallel kind reply_to group inputs output until max approve "
     "reject steer pause after feedback reflect work thread priority key",
-    "expect": "files changed unchanged command supervised approvals rules tool ended "
-    "output exchanges plan tasks flow reactions unread learned conflict",
-    "config": "supervisor planner lanes rules workdir",
+    "expect": "files changed unchanged command tool ended output exchanges plan tasks flow "
+    "reactions unread learned conflict",
+    "config": "planner lanes workdir",
     "memory": "limit_per_type expiration_days",
-    "reply": "calls ask request",
+    "reply": "calls ask",
     "check": "tool",
 }
 PLACES = {

@@ -235,7 +235,7 @@ def _plan_call(agent: str, phase: Phase, chain: Chain, scene: Scene) -> PlannedC
 def _plan_supervisor(step: rules.StartTurn, chain: Chain, scene: Scene) -> PlannedCall | None:
     """Return the call of the supervisor if it is asked about the first turn."""
     team, control = scene.team, scene.fold.control
-    is_free = team.config.mode == "mixed" and not rules.mentions_nobody(chain, step.trigger)
+    is_free = team.config.mode == "mixed" and not rules.mentions_no_agent(chain, step.trigger)
     if team.supervisor is None or is_free:
         return None
     supervision = plan.describe_chain(

@@ -1,4 +1,4 @@
-"""The settings that control a team (docs/control.md); some of them an agent may have of its own."""
+"""The settings that control a team, or a single agent (docs/guides/control.md)."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ class RuleCondition(FileShape):
 
 
 class Rule(FileShape):
-    """A rule on what an agent wants to say or do, before it takes effect (docs/control.md).
+    """A rule on what an agent wants to say or do, before it takes effect (docs/guides/control.md).
 
     `require` and `forbid` are checks on the text, as in scenarios; `python` is a function of the
     user that decides, `correct` one that may repair the text. A built-in rule is one key of its

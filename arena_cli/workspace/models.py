@@ -220,10 +220,10 @@ class TeamConfig(FileShape):
 
     `auto_summary_interval` is the number of messages after which older ones are summarised, however
     much room there is. `silence` lists the words by which an agent declines. `supervisor` is the
-    agent that decides who replies (docs/control.md), in the `mode` supervisor at every turn, in
-    `mixed` where no agent is mentioned; `replans` is how often a chain is planned again. A reply that
-    breaks one of the `rules` goes back to its agent `corrections` times; after too many of these,
-    or after `failures` in a row, an agent is passed over for `pause_s`.
+    agent that decides who replies (docs/guides/control.md), in the `mode` supervisor at every turn,
+    in `mixed` where no agent is mentioned; `replans` is how often a chain is planned again. A reply
+    that breaks one of the `rules` goes back to its agent `corrections` times; after too many of
+    these, or after `failures` in a row, an agent is passed over for `pause_s`.
     """
 
     not_built: ClassVar[frozenset[str]] = _LATER_OF_TEAM
