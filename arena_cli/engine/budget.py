@@ -79,8 +79,8 @@ class Question(NamedTuple):
 class Reserved(NamedTuple):
     """What a running call may use: that of its earlier attempts, and its estimate.
 
-    The estimate counts twice for the calls that run meanwhile. So a bound holds within the error of
-    one estimate, even if all of them use up to twice their estimates.
+    The estimate counts twice for the calls that run at the same time. So a bound holds within the
+    error of one estimate, even if all of them use up to twice their estimates.
     """
 
     used: Spent
@@ -110,7 +110,7 @@ class Budget:
     # Prices.
 
     def check_prices(self) -> None:
-        """Check that the cost of each call is known, if it matters. Raises UsageError."""
+        """Check that the cost of each call is known, if it has a bound. Raises UsageError."""
         for member in self._members.values():
             own = self._limits.agents.get(member.id)
             counts = [rules for rules in (self._limits, own) if rules and _has_usd(rules)]

@@ -123,7 +123,7 @@ DegradeStep = Literal["no_may_reply", "smaller_context", "concise"]
 
 
 class Budget(AgentBudget):
-    """The bounds of the calls of a team; `agents` may have bounds of their own.
+    """The bounds of the calls of a team; `agents` have bounds of their own, too.
 
     A call that would pass a bound is not made: the chain pauses, or the team first works with less,
     step by step (`degrade`).
