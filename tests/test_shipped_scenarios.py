@@ -152,6 +152,9 @@ CHANGES = [
         "structured-json", OWN, "title: login, done", "title: log in, done", "structured.task_list"
     ),
     Change("endless-loop", OWN, "chain_depth_limit: 3", "chain_depth_limit: 4", "must"),
+    Change("budget_pause", OWN, "chain: 6000", "chain: 60000", "replied"),
+    Change("budget_pause", OWN, "output_tokens: 1600", "output_tokens: 9600", "spent.tokens"),
+    Change("budget_degrade", OWN, "[no_may_reply, concise]", "[concise]", "asked"),
     Change("endless-loop", "arena.yaml", "language: zh", "language: en", "system"),
     Change(
         "bilingual-team",
