@@ -26,7 +26,7 @@ def judged(folder: Path, answer: str, **judge: Any) -> Program:
     """Return a workspace whose developer ignores a blocker in words that no rule knows."""
     program = Program(folder)
     program.agent("dev", "Blocker: the payment keys are missing.", REPLY, name="Dev")
-    program.team(memory={"heed": "judge"})
+    program.team(memory={"heed": "judge"}, replans=0)
     program.agent("referee", answer, answer, member=False, **judge)
     program.file("arena.yaml", "team: crew\nmemory: {judge: referee}\n")
     return program
