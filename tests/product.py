@@ -153,6 +153,7 @@ from arena_cli.protocol import (
     Emit,
     Invocation,
     MemberInfo,
+    MemberState,
     Message,
     Permission,
     PermissionRequest,

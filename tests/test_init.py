@@ -60,7 +60,31 @@ def test_a_new_workspace_loads_without_fault_or_warning(
     assert space.warnings == ()
     team = space.team(space.file.team)
     assert [member.id for member in team.members if not member.role_prompt] == []
-    assert {member.id for member in team.members} == set(space.profiles)
+    members = {agent for agent, profile in space.profiles.items() if profile.member}
+    assert {member.id for member in team.members} == members
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_supervisor_of_the_software_team_leads_it(
+    tmp_path: Path, language: TemplateLanguage
+) -> None:
+    program = Program(tmp_path)
+    program.run("init", "--template", "software", "--language", language).check(stdout=None)
+    team = tmp_path / "agents" / "teams" / "software_dev.yaml"
+    team.write_text(
+        team.read_text("utf-8").replace("  # mode:", "  mode:").replace("  # sup", "  sup")
+    )
+    sent = program.run("send", scaffold.FIRST_MESSAGES["software", language], "--json").check(
+        stdout=None
+    )
+    events = [json.loads(row) for row in sent.stdout.splitlines()]
+    decisions = [event for event in events if event["type"] == "supervised"]
+    assert [event["should_reply"] for event in decisions] == [
+        ["architect", "compliance"],
+        ["developer", "tester"],
+        [],
+    ]
+    assert not any(event["fallback"] for event in decisions)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
