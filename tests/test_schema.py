@@ -45,7 +45,7 @@ def test_every_file_of_the_template_is_accepted(language: TemplateLanguage) -> N
         name = "workspace" if path == "arena.yaml" else "team" if "/teams/" in path else "agent"
         assert accepts(name, content.decode())
         checked += 1
-    assert checked == 6
+    assert checked == 7
 
 
 @pytest.mark.parametrize(

@@ -252,7 +252,7 @@ def _member_lines(agent_id: str, members: Sequence[MemberInfo]) -> list[str]:
 
 
 def _control(input: AgentInput, say: Texts) -> list[str]:
-    """Return what the supervisor says to the agent, or what the supervisor receives itself."""
+    """Return the supervisor's brief for the agent, or the state of the chain for the supervisor."""
     paragraphs = (brief_paragraph(input.brief, say), supervision_paragraph(input.supervision, say))
     return [paragraph for paragraph in paragraphs if paragraph]
 

@@ -412,7 +412,7 @@ class CallContext(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """The tokens of what the supervisor says or receives; an estimate."""
+        """The estimated tokens of the brief, or of the state of the chain for the supervisor."""
         say, tokens = Texts(), 0
         if self.brief:
             tokens += estimate(render.brief_paragraph(self.brief, say))

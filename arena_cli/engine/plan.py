@@ -440,7 +440,7 @@ def describe_chain(
     problems: Sequence[str] = (),
     unavailable: Mapping[str, str] = MappingProxyType({}),
 ) -> Supervision:
-    """Return the state of the open chain as the supervisor receives it."""
+    """Return the state of the open chain for the supervisor."""
     texts = [chain.messages[name].content for name in trigger]
     haystack = relevance.Haystack(texts, mentions.build_roster(team))
     states = []

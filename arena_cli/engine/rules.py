@@ -152,7 +152,7 @@ def first_must(message: Message, team: Team) -> tuple[tuple[str, ...], dict[str,
 
 
 def list_default_responders(team: Team) -> tuple[str, ...]:
-    """Return the agents that reply where no agent is mentioned; a team of one is its own."""
+    """Return the agents that reply to a message without a mention; a team of one is its own."""
     if team.config.default_responders:
         return tuple(team.config.default_responders)
     return (team.members[0].id,) if len(team.members) == 1 else ()

@@ -1,8 +1,9 @@
 """The supervisor of a team: it decides which agents reply in a turn (docs/guides/control.md).
 
-It is asked before each turn of a chain, or in the mode `mixed` only where no agent is mentioned.
-What can be used of its answer is used; otherwise the free rules decide, and the event `supervised`
-has the reason. Without a supervisor, another plan is asked of the team's default responders.
+It is asked before each turn of a chain, or in the mode `mixed` only if no new message mentions an
+agent or a person. The usable parts of its answer are used; otherwise the free rules decide, and the
+event `supervised` has the reason. Without a supervisor, another plan is asked of the team's default
+responders.
 """
 
 from __future__ import annotations
