@@ -113,8 +113,16 @@ def _render_supervisor(event: Supervised, say: Words, who: Who) -> Line:
     return line(INDENT, spans, hang=4)
 
 
-def _render_checked(_: Decision, __: Words, ___: Who) -> None:
-    """Return no line: a supervisor's decision and each broken rule have lines of their own."""
+_SHOWN_OTHERWISE = ("route", "reply", "tool", "note")
+"""The kinds of decisions whose refusal has lines of its own: each rule, or the fallback."""
+
+
+def _render_checked(event: Decision, say: Words, who: Who) -> Line | None:
+    if event.allowed or event.kind in _SHOWN_OTHERWISE:
+        return None
+    values = {"who": who(event.by), "rules": say(", ").join(map(escape_line, event.rules))}
+    text = "decision {number} of {who} is refused: {rules}"
+    return line(INDENT, say.spans(text, "failed", number=event.decision, **values))
 
 
 def _render_broken(event: RuleBroken, say: Words, who: Who) -> Line:
