@@ -170,6 +170,14 @@ CHANGES = [
         "say: Yes they can.",
         "replies.translator.last[0].language",
     ),
+    Change(
+        "rules_release_notes",
+        OWN,
+        "contains: leverage}",
+        "contains: synergy}",
+        "replies.writer[0].not_contains",
+    ),
+    Change("rules_release_notes", OWN, "[reviewer]}\n", "[reviewer, ops]}\n", "replied"),
     Change("flaky-agent", OWN, "retries: 1", "retries: 0", "outcome.writer", "tried again"),
     Change("flaky-agent", OWN, "selection: ask", "selection: none", "asked", "taken over"),
     Change(
