@@ -24,7 +24,7 @@ from product import (
     workspace,
 )
 from product import scenarios_loader as loader
-from stage import Stage
+from stage import Stage, broken
 from support import CountingClock, Puppets, Talk, member, puppet, team
 
 KEY = "sk-abcdefghijklmnop0123456789"
@@ -56,10 +56,10 @@ def test_a_broken_rule_goes_back_to_its_agent_once(
     talk.send("go")
     (done,) = talk.of("reply_finished")
     assert (done.status, done.message.content, done.attempts) == ("success", right, 2)
-    (broken,) = talk.of("rule_broken")
-    assert (broken.agent, broken.corrected) == ("dev", True)
+    (rule_broken,) = talk.of("rule_broken")
+    assert (rule_broken.agent, rule_broken.corrected) == ("dev", True)
     assert [event.allowed for event in talk.of("decision")] == [False, True]
-    assert {name for event in talk.of("decision") for name in event.rules} == {broken.rule}
+    assert {name for event in talk.of("decision") for name in event.rules} == {rule_broken.rule}
 
 
 def test_all_errors_go_back_in_a_frame_and_a_second_break_fails(tmp_path: Path) -> None:
@@ -95,6 +95,52 @@ def test_corrections_can_be_set(tmp_path: Path, corrections: int, calls: int) ->
     assert len(agents.inputs["dev"]) == calls
 
 
+def test_a_crash_between_the_attempts_begins_the_reply_again(tmp_path: Path) -> None:
+    talk = one_rule(tmp_path, {"max_chars": 5}, "too long", "also too long", "short")
+
+    def crash(event: Any) -> None:
+        if event.type == "reply_started" and event.attempt == 2:
+            raise OSError("killed")
+
+    talk.on_event = crash
+    with pytest.raises(OSError, match="killed"):
+        talk.send("go")
+    assert talk.of("rule_broken") == []
+    talk.on_event = lambda _: None
+    end = talk.resume()
+    assert end is not None
+    assert (end.end, end.replies) == ("quiet", 1)
+    assert talk.last("reply_finished").message.content == "short"
+    assert [event.allowed for event in talk.of("decision")] == [False, True]
+
+
+def test_an_exceeded_deadline_ends_a_correction(tmp_path: Path) -> None:
+    async def answer(input: Any) -> str:
+        if input.messages[-1].author_type == "system":
+            await asyncio.sleep(60)
+        return "too long"
+
+    agents = Puppets({"dev": answer})
+    crew = team(puppet("dev"), rules=[{"max_chars": 5}], turn_timeout_s=0.2)
+    talk = Talk(tmp_path, crew, adapter_type=agents)
+    talk.send("go")
+    (done,) = talk.of("reply_finished")
+    assert (done.status, done.attempts) == ("timeout", 2)
+    (rule_broken,) = talk.of("rule_broken")
+    assert not rule_broken.corrected
+
+
+def test_the_verdict_of_a_judge_is_no_reply_of_the_team(tmp_path: Path) -> None:
+    verdict = json.dumps({"verdict": "pass", "reason": "it is a greeting, as asked"})
+    stage = Stage(tmp_path).agent("dev", "hi").team(rules=[{"max_chars": 5}])
+    stage.agent("judge", verdict, member=False)
+    result = stage.play(
+        "scenario: S\nsteps:\n  - send: '@dev go'\n    expect:\n"
+        "      replies: {dev: [judge: {rubric: [it greets], agent: judge}]}\n"
+    )
+    assert [check.status for check in result.steps[0].checks] == ["passed"], broken(result)
+
+
 def test_a_failed_reply_follows_the_strategy_for_rules(tmp_path: Path) -> None:
     config = {"rules": [{"max_chars": 1}], "on_failure": {"rule": "abort"}}
     talk = Talk(tmp_path, team(member("dev", ["too long @ops"]), member("ops", ["x"]), **config))
@@ -126,8 +172,8 @@ def test_a_call_of_a_colleague_is_refused_and_the_reply_stays(tmp_path: Path) ->
     assert (done.message.mentions, done.next_mentions) == (["ops", "rev"], ["rev"])
     assert done.refused == {"ops": "refused by rule calls_only: dev may call only rev"}
     assert talk.turns()[1][0] == ["rev"]
-    (broken,) = talk.of("rule_broken")
-    assert broken.corrected
+    (rule_broken,) = talk.of("rule_broken")
+    assert rule_broken.corrected
 
 
 def test_conditions_and_rules_of_one_agent(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def _find_reason(outcomes: str, room: Room) -> str:
     config = room.scene.team.config
     in_a_row = len(outcomes) - len(outcomes.rstrip(FAILED + REFUSED))
     if in_a_row >= (config.failures or FAILURES):
-        return f"{in_a_row} failures in a row"
+        return "it failed" if in_a_row == 1 else f"{in_a_row} failures in a row"
     refused = sum(outcomes.count(letter) for letter in CORRECTED + REFUSED)
     rate = config.rejection_rate or REJECTION_RATE
     if len(outcomes) >= LEAST_REPLIES and refused > rate * len(outcomes):

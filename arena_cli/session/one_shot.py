@@ -60,7 +60,8 @@ class Aside:
     ) -> None:
         self.used: dict[str, set[int]] = {}
         self._config = session_config
-        self._rules = config or TeamConfig()
+        # A team's rules are about what it says; a verdict is no reply of it.
+        self._rules = (config or TeamConfig()).model_copy(update={"rules": []})
         self._middlewares = middlewares
         self._teams: dict[str, Team] = {}
         self._called: dict[str, int] = {}
