@@ -581,7 +581,7 @@ def test_what_an_agent_asks_for_is_asked_again(program: Program) -> None:
     assert program.run("run", "--record").code == 0
     [call] = [one for one in lines(recording(program)) if one["type"] == "reply_started"]
     asked = {**request, "tool": "scripted", "arguments": {"detail": "release 812"}}
-    assert call["output"]["permits"] == [{**asked, "verdict": "denied"}]
+    assert call["output"]["permits"] == [{**asked, "verdict": "asked"}]
     done = program.run("run", "--replay", "--json")
     assert (done.code, causes(done)) == (0, [])
 
