@@ -19,7 +19,7 @@ from product import (
     Question,
     UsageError,
 )
-from program import Program, until
+from program import ROOT, Program, until
 from support import Talk, member, team
 
 on_posix = pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
@@ -305,6 +305,26 @@ def test_the_audit_begins_with_who_approved_what(program: Program) -> None:
     first = next(csv.DictReader(table.splitlines()))
     assert (first["entry"], first["agent"], first["status"]) == ("approval", "dev", "approved")
     assert json.loads(first["detail"])["detail"] == "git push origin main"
+
+
+def test_a_program_writes_the_approved_file_once(program: Program) -> None:
+    pytest.importorskip("acp", reason="the SDK of the Agent Client Protocol is not installed")
+    file = program.file("work/a.txt", "before\n")
+    command = [sys.executable, str(ROOT / "tests/programs/acp_agent.py"), "log.jsonl"]
+    adapter = {"type": "acp", "command": [*command, "write:a.txt", "say:x"], "cwd": "work"}
+    program.agent("dev", adapter={**adapter, "permissions": "ask"})
+    asked = program.run("send", "-s", "s", "write it")
+    assert (asked.code, file.read_text()) == (4, "before\n"), asked.stderr
+    assert "  | a.txt\n  | --- a.txt\n" in program.run("approvals").check().stdout
+    program.run("approve", "s", "1").check(stdout=None)
+    program.run("resume", "s").check(stdout=None)
+    assert file.read_text() == "written\n"
+    assert of(program, "approval_used") == [{"request": 1, "reply": 2}]
+
+    file.write_text("other\n")
+    program.run("send", "-s", "s", "again")  # another change needs another approval
+    assert file.read_text() == "other\n"
+    assert [event["request"] for event in of(program, "approval_requested")] == [1, 2]
 
 
 # Requests in messages.

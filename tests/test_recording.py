@@ -577,7 +577,7 @@ def test_a_failure_is_raised_again_as_it_was(error: AgentError) -> None:
 def test_what_an_agent_asks_for_is_asked_again(program: Program) -> None:
     request = {"action": "deploy", "detail": "release 812"}
     program.agent("dev", {"request": request, "say": "Deployed.", "denied": "So be it."})
-    program.scenario('scenario: S\nsteps: [{send: "@dev hi", expect: {replied: [dev]}}]', "plan")
+    program.scenario('scenario: S\nsteps: [{send: "@dev hi", expect: {paused: approval}}]', "plan")
     assert program.run("run", "--record").code == 0
     [call] = [one for one in lines(recording(program)) if one["type"] == "reply_started"]
     asked = {**request, "tool": "scripted", "arguments": {"detail": "release 812"}}
