@@ -327,6 +327,31 @@ def test_a_program_writes_the_approved_file_once(program: Program) -> None:
     assert [event["request"] for event in of(program, "approval_requested")] == [1, 2]
 
 
+def test_scenarios_expect_what_was_asked_and_decided(program: Program) -> None:
+    rules = {"approvals": {"deploy": "allow"}, "chain_depth_limit": 0}
+    program.agent("ops", {"say": "May I?", "structured": [asks()]})
+    program.team(humans=["maya"], **rules)
+    steps = """\
+steps:
+  - send: "@ops deploy"
+    expect: {approvals: [{agent: ops, action: deploy, decision: approved, by: policy}]}
+  - send: "@dev push"
+    expect: {paused: approval, approvals: [{agent: dev, decision: %s}]}
+  - check: {approvals: [{agent: ops}, {agent: dev}]}
+"""
+    program.scenario("scenario: S\n" + steps % "open")
+    program.run("run").check(stdout=None)
+    program.scenario("scenario: S\n" + steps % "approved")
+    failed = program.run("run")
+    assert failed.code == 1
+    assert "expected: agent dev · decision approved\n" in failed.stdout
+    assert "actual:   agent dev · action execute_command · decision open\n" in failed.stdout
+    program.scenario('scenario: S\nsteps: [{send: "@ops x", expect: {approvals: []}}]')
+    failed = program.run("run")
+    assert failed.code == 1
+    assert "expected: no request" in failed.stdout
+
+
 # Requests in messages.
 
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from arena_cli.scenarios.expect import (
+    approvals,
     check_kinds,
     conversation_checks,
     judge_checks,
@@ -181,6 +182,9 @@ def named_agents(expect: Expect) -> Iterator[tuple[Loc, str]]:
         for agent in getattr(expect, key):
             if agent != EVERYBODY:
                 yield (key, agent), agent
+    for index, row in enumerate(expect.approvals):
+        if row.agent:
+            yield ("approvals", index, "agent"), row.agent
     for index, decision in enumerate(expect.supervised):
         yield from _at(("supervised", index, "should_reply"), decision.should_reply)
     for key in ("timeline", "timeline_exact", "structured", "attachments", "deviations", "rules"):
@@ -418,6 +422,7 @@ _KEYS: dict[str, Callable[[Any], Checks]] = {
     "deviations": conversation_checks.deviations,
     "supervised": supervision.supervised,
     "rules": lambda expected: [Check((), functools.partial(conversation_checks.broke, expected))],
+    "approvals": approvals.approvals,
     "compactions": functools.partial(_counted, lambda told: len(told.compactions), ""),
 }
 

@@ -498,12 +498,28 @@ class RuleRow(Sparse):
         return self
 
 
+class ApprovalRow(Sparse):
+    """A request of an agent and its decision, `open` if there is none; `option` is the choice."""
+
+    agent: AgentId = ""
+    action: str = ""
+    decision: Literal["approved", "rejected", "expired", "open"] = "open"
+    option: str = ""
+    by: str = ""
+
+    @model_validator(mode="after")
+    def _is_something(self) -> ApprovalRow:
+        if not self.model_fields_set:
+            raise ValueError("needs an agent, an action, a decision, an option, or by")
+        return self
+
+
 class Expect(Sparse):
     """The expectations of a step, or of all steps."""
 
     not_built: ClassVar[frozenset[str]] = read_keys(
-        "approvals changed command conflict ended exchanges files flow learned output plan "
-        "reactions tasks tool unchanged unread"
+        "changed command conflict ended exchanges files flow learned output plan reactions tasks "
+        "tool unchanged unread"
     )
 
     replied: list[AgentId] | Replied = Field(default_factory=list)
@@ -538,6 +554,7 @@ class Expect(Sparse):
     shown_notes: ByAgent[NoteIds | NotesShown] = Field(default_factory=dict, min_length=1)
     deviations: Count | list[DeviationRow] = 0
     supervised: list[SupervisedRow] = Field(default_factory=list)
+    approvals: list[ApprovalRow] = Field(default_factory=list)
     compactions: Count = 0
     rules: list[RuleRow] = Field(default_factory=list)
 
