@@ -204,7 +204,11 @@ class Usage(Shape):
 
 
 class Message(Shape):
-    """A message of a session, as the transcript keeps it. Its `id` is `m<seq>`."""
+    """A message of a session, as the transcript keeps it. Its `id` is `m<seq>`.
+
+    `corrected_by` is the person that corrected its `content` since; the transcript keeps the
+    original.
+    """
 
     id: Annotated[str, MessageRef]
     turn_id: Annotated[str | None, Position] = None
@@ -218,6 +222,7 @@ class Message(Shape):
     structured: list[StructuredContent] = []
     timestamp: Annotated[str, Volatile]
     kind: MessageKind = "chat"
+    corrected_by: str = Field(default="", exclude_if=lambda by: not by)
     metadata: Annotated[dict[str, Any], Volatile] = {}
 
     @property

@@ -131,12 +131,12 @@ def send_request(
     stored = common.find_session(context, session)
     team = common.find_team(loaded, stored)
     human = outgoing.find_human(team, by).id
-    agent_id = "" if agent is None else _find_agent(team, agent)
+    agent_id = "" if agent is None else find_agent(team, agent)
     request = ControlRequest.model_validate({**fields, "by": human, "agent": agent_id})
     common.print_line(escape_line(carry_out(loaded, stored, team, request, wait).check()))
 
 
-def _find_agent(team: Team, name: str) -> str:
+def find_agent(team: Team, name: str) -> str:
     """Return the id of the member with that name; an unknown name as it is."""
     ids = mentions.resolve_mentions([name], mentions.build_roster(team), author="", opener="").ids
     return ids[0] if len(ids) == 1 and team.member(ids[0]) else name

@@ -229,7 +229,8 @@ def show(
     else:
         pages = context.obj.pager and not no_pager and not follow
         avatars = {} if as_json else common.read_avatars(context)
-        printer = Printer(as_json=as_json, avatars=avatars, pages=pages)
+        is_skipped = reader.read_revisions(stored.transcript).is_skipped
+        printer = Printer(as_json=as_json, avatars=avatars, pages=pages, is_skipped=is_skipped)
         _print_events(printer, ShownEvents(stored, printer.goes_on), selection)
 
 

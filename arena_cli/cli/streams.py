@@ -278,7 +278,7 @@ class Printer:
     """A printer of events as they are written: as JSON lines, as a timeline, or not at all.
 
     `avatars` are by agent id. With `live`, a terminal shows the agents at work, and with `pages` a
-    pager, until `close`.
+    pager, until `close`. `is_skipped` returns True for the seq of an event that a rewind skips.
     """
 
     def __init__(
@@ -289,11 +289,13 @@ class Printer:
         avatars: Mapping[str, str] | None = None,
         live: bool = False,
         pages: bool = False,
+        is_skipped: Callable[[int], bool] | None = None,
     ) -> None:
 
         self.out = Stdout(pages=pages)
         say = user_words()
-        self._timeline = Timeline(say, encodable(avatars or {}, sys.stdout), is_live=live)
+        shown = encodable(avatars or {}, sys.stdout)
+        self._timeline = Timeline(say, shown, is_live=live, is_skipped=is_skipped)
         self._as_json = as_json
         self._screen: Screen | None = None
         self._began = False

@@ -85,6 +85,22 @@ class History:
         if self._max_tokens is not None:
             self._forget(self._max_tokens)
 
+    def replace(self, message: Message) -> None:
+        """Replace the message of that id, which was corrected, where it is remembered."""
+        self._weights.pop(message.id, None)
+        self._far = {key: pair for key, pair in self._far.items() if key[0] != message.id}
+        number = self._number.get(message.id)
+        if number is None:
+            return
+        index = number - self._forgotten
+        entry = shown_to_others(message)
+        growth = _weight(entry) - self._cost(index)
+        self._messages[index], self._digests[index] = entry, None
+        for later in range(index + 1, len(self._before)):
+            self._before[later] += growth
+        self._total += growth
+        self._views.clear()
+
     def message(self, message_id: str) -> ShownMessage | None:
         """Return a message as others than its author are shown it; None if forgotten."""
         number = self._number.get(message_id)

@@ -218,6 +218,7 @@ def frame(message: ShownMessage, language: Language = "en") -> str:
     author = say.translate("you" if _is_own(message) else message.author_type, "author")
     author_label = _author_label(message.author_id, message.author_name)
     kind = "" if message.kind == "chat" else f", {message.kind}"
+    kind += f", {say('corrected')}" if message.corrected_by else ""
     lines = [f"{author} {author_label}{kind}"]
     lines += _part_lines(message, say)
     if message.content:
@@ -395,6 +396,8 @@ def _message_fields(message: ShownMessage) -> dict[str, str]:
         fields["mentions"] = _canonical(message.mentions)
     if message.kind != "chat":
         fields["kind"] = _canonical(message.kind)
+    if message.corrected_by:
+        fields["corrected_by"] = _canonical(message.corrected_by)
     if message.attachments:
         fields["attachments"] = _canonical([_attachment(item) for item in message.attachments])
     if message.structured:

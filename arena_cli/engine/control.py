@@ -7,15 +7,14 @@ turn, agents that are paused or terminated are passed over.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import assert_never
 
 from arena_cli import errors
-from arena_cli.engine import breaker, reply_rules, rules
+from arena_cli.engine import breaker, past, reply_rules, rules
 from arena_cli.engine.approvals import POLICY, ApprovalDesk
 from arena_cli.engine.budget import Budget
-from arena_cli.engine.inbox import ControlRequest, Inbox, Outcome
+from arena_cli.engine.inbox import Act, ControlRequest, Inbox, Outcome
 from arena_cli.engine.plan import Planned, Room
 from arena_cli.engine.reply_rules import Review, Rulebook
 from arena_cli.engine.supervisor import Supervisor
@@ -285,21 +284,17 @@ class Control:
 
     def carry_out(self, request: ControlRequest) -> str:
         """Carry out a request; return what was done. Raises UsageError or DiskRefused."""
-        match request.act:
-            case "pause":
-                return self._pause(request)
-            case "cancel":
-                return self._cancel(request)
-            case "steer":
-                return self._steer(request)
-            case "agent_state":
-                return self._change_agent(request)
-            case "decide":
-                return self.approvals.decide(request)
-            case "raise_budget":
-                return self._raise_budget(request)
-            case _:
-                assert_never(request.act)
+        if request.act in ("checkpoint", "edit", "reassign"):
+            return past.carry_out(request, self._room)
+        acts: dict[Act, Callable[[ControlRequest], str]] = {
+            "pause": self._pause,
+            "cancel": self._cancel,
+            "steer": self._steer,
+            "agent_state": self._change_agent,
+            "decide": self.approvals.decide,
+            "raise_budget": self._raise_budget,
+        }
+        return acts[request.act](request)
 
     def _open(self, act: str) -> Chain:
         chain = self._room.scene.fold.open

@@ -36,16 +36,23 @@ Act = Literal[
     "agent_state",
     "decide",
     "raise_budget",
+    "checkpoint",
+    "edit",
+    "reassign",
 ]
 
 
 class ControlRequest(Shape):
-    """A person's request: `by` is the person, the other fields depend on the `act`."""
+    """A person's request: `by` is the person, the other fields depend on the `act`.
+
+    `target` is the id of a message or note.
+    """
 
     act: Act
     by: str = "user"
     agent: str = ""
     text: str = ""
+    target: str = ""
     now: bool = False
     request: int = 0
     decision: Literal["approved", "rejected"] = "rejected"

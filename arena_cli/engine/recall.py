@@ -217,17 +217,20 @@ class Recollection:
                 continue
             if _is_corrected(note, corrected):
                 continue
-            message = history.message(source) or self._message(source)
+            message = history.message(source) or self._message(source, fold)
             if message is not None:
                 pinned[source] = Pinned(message, note)
         return sorted(pinned.values(), key=lambda one: one.message.seq)
 
-    def _message(self, message_id: str) -> ShownMessage | None:
-        """Return a forgotten message from the transcript; None if it does not exist."""
+    def _message(self, message_id: str, fold: Fold) -> ShownMessage | None:
+        """Return a forgotten message from the transcript; None if agents are shown none."""
+        if fold.revisions and fold.revisions.is_skipped(parse_seq(message_id)):
+            return None
         if message_id not in self._far:
             message = queries.message(self._transcript, message_id)
             self._far[message_id] = shown_to_others(message) if message else None
-        return self._far[message_id]
+        message = self._far[message_id]
+        return fold.revisions.correct_message(message) if message and fold.revisions else message
 
 
 def _is_corrected(note: Note, corrected: frozenset[str]) -> bool:

@@ -15,8 +15,12 @@ from arena_cli.transcript.control_events import (
     BreakerChanged,
     BudgetRaised,
     ChainPaused,
+    Checkpoint,
     Decision,
     Degraded,
+    Edited,
+    Forked,
+    Rewound,
     RuleBroken,
     Steered,
     Supervised,
@@ -175,6 +179,34 @@ def _render_degrading(event: Degraded, say: Words, _: Who) -> Line:
     return line(INDENT, [*spans, Span(f" ({escape_line(event.detail)})", "dim")], hang=4)
 
 
+def _render_checkpoint(event: Checkpoint, say: Words, who: Who) -> Line:
+    text = "checkpoint {label} at event {seq}, by {who}"
+    label = [Span(escape_line(event.label), "strong")]
+    return line(INDENT, say.spans(text, label=label, seq=event.at, who=who(event.by)))
+
+
+def _render_fork(event: Forked, say: Words, _: Who) -> Line:
+    text = "forked from session {session} at event {seq}"
+    return line(INDENT, say.spans(text, session=escape_line(event.session), seq=event.at))
+
+
+def _render_rewind(event: Rewound, say: Words, who: Who) -> Line:
+    text = "{who} went back to event {seq}: agents do not see events {first} to {last}"
+    values = {"seq": event.to, "first": event.to + 1, "last": event.last or event.seq - 1}
+    return line(Span("↶ ", "warned"), say.spans(text, who=who(event.by), **values), hang=2)
+
+
+def _render_edit(event: Edited, say: Words, who: Who) -> Line:
+    text = "{who} corrected {message}: {content}"
+    spans = say.spans(
+        text,
+        who=who(event.by),
+        message=escape_line(event.message),
+        content=escape_line(event.content),
+    )
+    return line(INDENT, spans, hang=4)
+
+
 RENDERERS: Mapping[type[Event], Callable[[Any, Words, Who], Line | None]] = {
     ChainPaused: _render_pause,
     ApprovalRequested: _render_request,
@@ -188,4 +220,8 @@ RENDERERS: Mapping[type[Event], Callable[[Any, Words, Who], Line | None]] = {
     BreakerChanged: _render_breaker,
     BudgetRaised: _render_raise,
     Degraded: _render_degrading,
+    Checkpoint: _render_checkpoint,
+    Forked: _render_fork,
+    Rewound: _render_rewind,
+    Edited: _render_edit,
 }

@@ -185,6 +185,13 @@ RENDERERS: Mapping[type[Event], Callable[[Any, Words, Who], Line | None]] = {
 }
 
 
+def _mark_skipped(drawn: Line) -> Line:
+    """Return a line of a part that agents no longer see."""
+    spans = tuple(Span(span.text, "dim") for span in drawn.spans)
+    hang = None if drawn.hang is None else drawn.hang + 2
+    return drawn._replace(spans=(Span("┊ " if spans else "┊", "dim"), *spans), hang=hang)
+
+
 AGENT_STYLES = 10
 _MAX_TOOLS_SHOWN = 20
 
@@ -196,7 +203,8 @@ class Timeline:
     """Turn each event into its lines; keep only what later lines need.
 
     `avatars` by agent id, as profiles have them; what is no short text, an address of a picture
-    say, is not shown. `is_live`: the session is the last, so its human can answer with `-c`.
+    say, is not shown. `is_live`: the session is the last, so its human can answer with `-c`. The
+    lines of events that `is_skipped` by a rewind are marked.
     """
 
     def __init__(
@@ -205,8 +213,10 @@ class Timeline:
         avatars: Mapping[str, str] | None = None,
         *,
         is_live: bool = False,
+        is_skipped: Callable[[int], bool] | None = None,
     ) -> None:
         self._is_live = is_live
+        self._is_skipped = is_skipped
         self._say = say or Words()
         self._avatars = {agent: lines.avatar(avatar) for agent, avatar in (avatars or {}).items()}
         self._names: dict[str, str] = {}
@@ -241,7 +251,10 @@ class Timeline:
         self._is_loose = self._is_loose and not is_apart
         if self._budget is not None:
             self._budget.apply(event)
-        return [*([EMPTY] if is_apart else ()), *self._drawn(event)]
+        drawn = [*([EMPTY] if is_apart else ()), *self._drawn(event)]
+        if self._is_skipped and self._is_skipped(event.seq):
+            return [_mark_skipped(line) for line in drawn]
+        return drawn
 
     def _drawn(self, event: Event) -> Iterator[Line]:
         match event:

@@ -18,6 +18,7 @@ from arena_cli.session import outgoing
 from arena_cli.session.outgoing import USER, PastPart, Planted, PlantedSummary
 from arena_cli.transcript.events import VERSION, Compacted, Event, SessionEvent
 from arena_cli.transcript.reader import parsed, read_lines, tail
+from arena_cli.transcript.revisions import list_visible
 from arena_cli.transcript.state import Fold
 from arena_cli.util import files, text
 from arena_cli.workspace.models import Language, Team
@@ -101,7 +102,8 @@ def upto(past: Past, seq: int | None) -> list[Event]:
             f"{past.path.name}:{unread[0].line} cannot be read: {unread[0].what}{suffix}",
             "remove the line, or copy the transcript again from its session",
         )
-    return [event for event in past.events if seq is None or event.seq <= seq]
+    events = [event for event in past.events if seq is None or event.seq <= seq]
+    return list_visible(events)  # a rewind after that event does not count
 
 
 def messages(events: Iterable[Event]) -> list[Message]:

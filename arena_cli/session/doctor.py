@@ -35,6 +35,7 @@ def examine(transcript: Path, workspace: Path) -> Examined:
     """Read a whole transcript, the attachments that it names, and its notes. Writes nothing."""
     examined = Examined()
     fold = Fold()
+    revisions = reader.read_revisions(transcript)
     end = unread = 0
     for line in reader.read_lines(transcript):
         examined.lines += 1
@@ -52,7 +53,7 @@ def examine(transcript: Path, workspace: Path) -> Examined:
             # What earlier lines lost stood before this event.
             gap = event.seq - fold.seq - 1
             unread = min(loses, max(0, unread - gap))
-            fold.apply(event)
+            fold.read(event, revisions)
             examined.problems.extend(_attachments(event, location, workspace))
     examined.chains, examined.replies = fold.chain, fold.reply
     tail_bytes = transcript.stat().st_size - end

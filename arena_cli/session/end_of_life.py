@@ -39,9 +39,9 @@ from arena_cli.util.tickets import Lock
 
 _CHECKED = ".checked"  # the day on which old sessions were looked for
 _RENAMING = ".renaming.json"  # the names of a session that is being renamed
-_PART = ".part-"
+PART = ".part-"
 _REMOVED = ".removed-"
-_LEFT = (_PART, _REMOVED, f".{_CHECKED}.", f".{_RENAMING}.")
+_LEFT = (PART, _REMOVED, f".{_CHECKED}.", f".{_RENAMING}.")
 _LEAST_WAIT_S = 10.0
 
 
@@ -54,13 +54,13 @@ def archive_session(config: SessionConfig, name: str, on_wait: Callable[[], None
 
     Raises UsageError, SessionBusy or DiskRefused; then the session is unchanged.
     """
-    with _hold(config) as home:
+    with hold_archives(config) as home:
         return _archive(config, home, store.find(config.workspace, name), on_wait)
 
 
 def restore_session(config: SessionConfig, name: str) -> str:
     """Replace an archive by its session, and return the session's name. Raises as above."""
-    with _hold(config) as home:
+    with hold_archives(config) as home:
         path = store.find_archive(config.workspace, store.checked(name))
         if path is None:
             stored = store.find(config.workspace, name)
@@ -69,8 +69,8 @@ def restore_session(config: SessionConfig, name: str) -> str:
                 "`arena sessions --archived` lists the archived sessions.",
             )
         name = store.checked(path.name.removesuffix(store.ARCHIVE_SUFFIX))
-        _check_unused(config.workspace, name)
-        part = home / f"{_PART}{os.getpid()}"
+        check_unused(config.workspace, name)
+        part = home / f"{PART}{os.getpid()}"
         part.mkdir(files.FOLDER_MODE)
         archive.unpack(path, part)
         folder = store.sessions_folder(config.workspace) / name
@@ -88,14 +88,14 @@ def rename_session(
     The transcript records it by a `session` event, and notes that name the session are changed.
     """
     new_name = store.checked(new_name)
-    with _hold(config) as home:
+    with hold_archives(config) as home:
         stored = store.find(config.workspace, name)
         folder = store.sessions_folder(config.workspace) / new_name
         if new_name == stored.name:
             raise UsageError(
                 f"session {escape_line(name)} has that name already", "Give another name."
             )
-        _check_unused(config.workspace, new_name, but=stored.folder)
+        check_unused(config.workspace, new_name, but=stored.folder)
         with _locked(config, stored, on_wait) as lock:
             names = json.dumps([stored.name, new_name], ensure_ascii=False)
             files.replace_file(home / _RENAMING, names.encode("utf-8"), sync=True)
@@ -110,7 +110,7 @@ def delete_session(config: SessionConfig, name: str, on_wait: Callable[[], None]
 
     Links in its folder are removed, and never followed. Raises as `archive_session`.
     """
-    with _hold(config) as home:
+    with hold_archives(config) as home:
         path = store.find_archive(config.workspace, store.checked(name))
         if path is not None and not _is_session(config.workspace, name):
             path.unlink()
@@ -148,7 +148,7 @@ def archive_old(config: SessionConfig, days: int | None, kept: Collection[str]) 
             return retired
     with contextlib.ExitStack() as held:
         try:
-            held.enter_context(_hold(config, waits=False))
+            held.enter_context(hold_archives(config, waits=False))
             files.replace_file(home / _CHECKED, today.encode("utf-8"), is_own=True)
             if days is None:
                 return retired
@@ -202,7 +202,7 @@ def read_archived(archived: ArchivedSession, folder: Path) -> Stored:
 
 
 @contextlib.contextmanager
-def _hold(config: SessionConfig, *, waits: bool = True) -> Iterator[Path]:
+def hold_archives(config: SessionConfig, *, waits: bool = True) -> Iterator[Path]:
     """Yield the folder of archives, locked; first finish what a killed process has begun.
 
     Raises SessionBusy if another process holds it, unless it waits. Errors of the disk are
@@ -267,7 +267,7 @@ def _archive(
                 f"{older} is the archive of another session of that name",
                 "Rename this session first: `arena sessions rename`.",
             )
-        part = home / f"{_PART}{os.getpid()}"
+        part = home / f"{PART}{os.getpid()}"
         archive.pack(stored.folder, part)
         part.replace(target)
         if older is not None and older != target and not older.samefile(target):
@@ -310,7 +310,7 @@ def _is_session(workspace: Path, name: str) -> bool:
     return folder is not None and (folder / store.TRANSCRIPT).is_file()
 
 
-def _check_unused(workspace: Path, name: str, but: Path | None = None) -> None:
+def check_unused(workspace: Path, name: str, but: Path | None = None) -> None:
     """Raise UsageError if there is a session or archive of that name, except the folder `but`."""
     folder = store.existing(store.sessions_folder(workspace), name)
     if folder is not None and folder != but:

@@ -536,6 +536,7 @@ def _messages(shelf: Shelf) -> Iterator[Message]:
     """Yield the messages of people and agents in the session, in order of the transcript."""
     if shelf.stored is None:
         return
+    revisions = reader.read_revisions(shelf.stored.transcript)
     with files.open_binary(shelf.stored.transcript) as file:
         for raw in file:
             kind = read_type(raw)
@@ -544,5 +545,7 @@ def _messages(shelf: Shelf) -> Iterator[Message]:
                 message = (
                     event.message if isinstance(event, (MessageEvent, ReplyFinished)) else None
                 )
-                if message is not None and message.author_type != "system":
-                    yield message
+                if message is None or revisions.is_skipped(event.seq):
+                    continue
+                if message.author_type != "system":
+                    yield revisions.correct_message(message)

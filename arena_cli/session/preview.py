@@ -319,13 +319,16 @@ def _scene(
     shown, and its calls, which are all calls minus the later ones.
     """
     transcript = stored.transcript
+    revisions = reader.read_revisions(transcript, before=started.seq)
     since = queries.read_from_chain(transcript, started.seq).events
     budget = member.profile.context.window_tokens
     history = History(budget)
     fold = Fold(history.append)
     if since:
         offset = queries.offset_after(transcript, since[0].seq - 1)
-        for message in reader.newest_messages(transcript, offset, window.weigh, budget):
+        for message in reader.newest_messages(
+            transcript, offset, window.weigh, budget, revisions=revisions
+        ):
             history.append(message)
     restored = reader.load_fold(
         transcript, on_message=lambda _: None, weigh=lambda _: 1, budget=0, keep=False
@@ -338,20 +341,24 @@ def _scene(
         fold.summary, fold.fits = before_chain.summary, before_chain.fits
         fold.counts = before_chain.counts
     fold.calls[member.id] = restored.calls.get(member.id, 0) - later.calls.get(member.id, 0)
+    if since and restored.revisions:  # the calls that a later rewind skips are not among them
+        before_chain = _fold_before(transcript, since[0].seq)
+        fold.calls, fold.revisions = before_chain.calls, before_chain.revisions
     for event in since:
         if event.seq <= started.seq:
-            fold.apply(event)
+            fold.read(event, revisions)
     return Scene(stored.name, team, fold, history, recollection)
 
 
 def _fold_before(transcript: Path, seq: int) -> Fold:
     """Return the session before that event, read from its beginning."""
     fold = Fold()
+    revisions = reader.read_revisions(transcript, before=seq)
     for line in reader.read_lines(transcript):
         for event in line.events:
             if event.seq >= seq:
                 return fold
-            fold.apply(event)
+            fold.read(event, revisions)
     return fold
 
 

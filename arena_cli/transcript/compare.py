@@ -27,6 +27,7 @@ from arena_cli.transcript.events import (
     TurnStarted,
     list_fields,
 )
+from arena_cli.transcript.revisions import list_visible
 
 EMPTY: tuple[Any, ...] = (None, "", [], {})
 """Values that count as no value: recordings leave them out."""
@@ -118,8 +119,11 @@ def canonicalize(events: Iterable[Event]) -> list[dict[str, Any]]:
 
 
 def ordered(events: Iterable[Event]) -> Iterator[Event]:
-    """Yield the events that count, in canonical order; each phase is held until it is over."""
-    events = list(events)
+    """Yield the events that count, in canonical order; each phase is held until it is over.
+
+    What a rewind skips does not count, and messages are as agents are shown them now.
+    """
+    events = list_visible(events)
     # An open phase may have been left and gone back to, with something else in between.
     last = {event.reply: event for event in events if isinstance(event, ReplyStarted)}
     started: dict[int, ReplyStarted] = {}

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from arena_cli.protocol import Derived, MessageRef, Position, Usage, Volatile
+from arena_cli.protocol import Derived, MessageRef, Position, Usage, Volatile, parse_seq
 from arena_cli.transcript.events import AgentCall, Order, PauseReason, ReplyFinished, SideEvent
+from arena_cli.transcript.revisions import Revisions
 
 if TYPE_CHECKING:
     from arena_cli.transcript.conversation import Chain
@@ -51,6 +52,8 @@ class ApprovalRequested(ControlEvent):
     after which it counts as rejected. `in_message`: the agent asks in its message, and has ended
     its reply.
     """
+
+    outlives_rewinds: ClassVar[bool] = True
 
     type: Literal["approval_requested"] = "approval_requested"
     request: Annotated[int, Position]
@@ -123,6 +126,8 @@ class ApprovalUsed(ControlEvent):
 class AgentStateChanged(ControlEvent):
     """A person paused an agent in this session, let it continue, or terminated it for good."""
 
+    outlives_rewinds: ClassVar[bool] = True
+
     type: Literal["agent_state"] = "agent_state"
     agent: str
     state: AgentState
@@ -191,6 +196,8 @@ class Decision(ControlEvent):
 
     `reply` is the reply that it belongs to, if any.
     """
+
+    outlives_rewinds: ClassVar[bool] = True
 
     type: Literal["decision"] = "decision"
     decision: Annotated[int, Position]
@@ -268,6 +275,86 @@ class Degraded(ControlEvent):
         control_of(chain).degraded.append(self.step)
 
 
+class Checkpoint(ControlEvent):
+    """A person gave the state after the event `at` a label, to go back to it or to fork there.
+
+    `bytes` is the size of the transcript up to there.
+    """
+
+    volatile: ClassVar[bool] = True
+    outlives_rewinds: ClassVar[bool] = True
+
+    type: Literal["checkpoint"] = "checkpoint"
+    label: str
+    at: int
+    bytes: int = 0
+    by: str = ""
+
+    def change_fold(self, fold: Fold) -> None:
+        """Keep the place of the label."""
+        session_control_of(fold).checkpoints.setdefault(self.label, self.at)
+
+
+class Forked(ControlEvent):
+    """This session shares its past, up to here, with the event `at` of another session."""
+
+    volatile: ClassVar[bool] = True
+
+    type: Literal["forked"] = "forked"
+    session: str
+    at: int
+
+    def change_fold(self, fold: Fold) -> None:
+        """Leave the agents' own sessions to the other session: both cannot continue them."""
+        fold.agent_sessions.clear()
+
+
+class Rewound(ControlEvent):
+    """A person went back to the event `to`; the events after it, up to `from`, are skipped.
+
+    They stay in the transcript; agents are not shown them (`transcript.revisions`).
+    """
+
+    model_config = ConfigDict(validate_by_name=True, serialize_by_alias=True)
+    volatile: ClassVar[bool] = True
+
+    type: Literal["rewound"] = "rewound"
+    to: int
+    by: str
+    last: int = Field(default=0, alias="from")
+
+    def change_fold(self, fold: Fold) -> None:
+        """Note the skipped part; the agents' own sessions may have been shown it."""
+        revisions_of(fold).add(self)
+        fold.agent_sessions.clear()
+
+
+class Edited(ControlEvent):
+    """A person corrected a person's message; agents are shown `content` in its place."""
+
+    type: Literal["edited"] = "edited"
+    message: Annotated[str, MessageRef]
+    content: str
+    by: str
+
+    def change_chain(self, chain: Chain) -> None:
+        """Correct the message if it is one of the chain."""
+        if self.message in chain.messages:
+            correction = Revisions()
+            correction.add(self)
+            message = chain.messages[self.message]
+            chain.messages[self.message] = correction.correct_message(message)
+
+    def change_fold(self, fold: Fold) -> None:
+        """Note the correction; an agent's own session that was shown the original ends."""
+        revisions_of(fold).add(self)
+        seq = parse_seq(self.message)
+        for agent, own_session in list(fold.agent_sessions.items()):
+            upto = own_session.get("upto_seq")
+            if not isinstance(upto, int) or upto >= seq:
+                del fold.agent_sessions[agent]
+
+
 class Request:
     """A request of the open chain: its decision, and whether the act was done."""
 
@@ -325,7 +412,8 @@ class SessionControl:
     this session, as agent and digest. `decisions` counts decisions by agent: all, and those that
     were rejected. `raised_...` is what people added to the budget. `outcomes` are the last
     replies of each agent since its breaker changed, a letter each; `refused` are the replies of
-    which rules refused an attempt and that have not ended.
+    which rules refused an attempt and that have not ended. `checkpoints` are the events that labels
+    stand for.
     """
 
     requests: int = 0
@@ -337,6 +425,7 @@ class SessionControl:
     raised_usd: float = 0.0
     outcomes: dict[str, str] = field(default_factory=dict)
     refused: set[int] = field(default_factory=set)
+    checkpoints: dict[str, int] = field(default_factory=dict)
 
     def count_decision(self, decision: Decision) -> None:
         """Count a decision of an agent."""
@@ -372,6 +461,7 @@ class SessionControl:
             "raised": [self.raised_tokens, self.raised_usd],
             "outcomes": self.outcomes,
             "refused": sorted(self.refused),
+            "checkpoints": self.checkpoints,
         }
 
     @classmethod
@@ -391,6 +481,7 @@ class SessionControl:
             raised_usd=float(raised_usd),
             outcomes={str(agent): str(letters) for agent, letters in record["outcomes"].items()},
             refused={int(reply) for reply in record["refused"]},
+            checkpoints={str(label): int(at) for label, at in record["checkpoints"].items()},
         )
 
 
@@ -406,3 +497,10 @@ def session_control_of(fold: Fold) -> SessionControl:
     if fold.control is None:
         fold.control = SessionControl()
     return fold.control
+
+
+def revisions_of(fold: Fold) -> Revisions:
+    """Return the revisions of a session; they are made when they are first needed."""
+    if fold.revisions is None:
+        fold.revisions = Revisions()
+    return fold.revisions

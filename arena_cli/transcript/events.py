@@ -104,8 +104,11 @@ class SideEvent(Event):
     """An event outside the steps of a conversation, such as work for the team's memory.
 
     It opens, continues and ends nothing. Readers show and compare it by its markers, and in the
-    timeline by its entry in `reports.timeline`.
+    timeline by its entry in `reports.timeline`. One that `outlives_rewinds` changes the session
+    even if a person goes back to before it.
     """
+
+    outlives_rewinds: ClassVar[bool] = False
 
     @property
     def agent_call(self) -> AgentCall | None:

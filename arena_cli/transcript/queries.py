@@ -28,6 +28,7 @@ from arena_cli.transcript.events import (
     TurnStarted,
     parse_own,
 )
+from arena_cli.transcript.revisions import Revisions
 from arena_cli.transcript.state import Fold
 from arena_cli.util import files
 from arena_cli.util.text import escape_line
@@ -232,15 +233,21 @@ def summarize_session(path: Path) -> dict[str, str | None]:
     session = read_session_event(path)
     end, changed = "no messages", ""
     types = frozenset({*EVENT_TYPES, "chain_paused"})
+    revisions: Revisions | None = None
     for entry in reader.newest_first(path, path.stat().st_size, types):
-        if isinstance(entry, Event):
-            changed = changed or entry.ts
-            if entry.type == "chain_paused":
-                end = "paused"
-                break
-            if not isinstance(entry, (SessionEvent, Recovered, SideEvent)):
-                end = entry.end if isinstance(entry, ChainFinished) else "open"
-                break
+        if revisions is None and (not isinstance(entry, Event) or entry.type == "rewound"):
+            revisions = reader.read_revisions(path)
+        if not isinstance(entry, Event):
+            continue
+        changed = changed or entry.ts
+        if revisions and revisions.is_skipped(entry.seq):
+            continue
+        if entry.type == "chain_paused":
+            end = "paused"
+            break
+        if not isinstance(entry, (SessionEvent, Recovered, SideEvent)):
+            end = entry.end if isinstance(entry, ChainFinished) else "open"
+            break
     return {
         "team": session.team if session else None,
         "end": end,

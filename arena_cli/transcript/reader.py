@@ -32,6 +32,7 @@ from arena_cli.transcript.events import (
     parse_own,
     read_type,
 )
+from arena_cli.transcript.revisions import NO_REVISIONS, Revisions, find_lines
 from arena_cli.transcript.state import Fold
 from arena_cli.util import files
 
@@ -337,6 +338,7 @@ def _record(fold: Fold, offset: int, check: str) -> dict[str, Any]:
         "noted": fold.noted,
         "counts": fold.counts.record(),
         "control": fold.control.record() if fold.control else None,
+        "revisions": fold.revisions.record() if fold.revisions else None,
     }
 
 
@@ -376,6 +378,8 @@ def _fill_fold(fold: Fold, record: dict[str, Any]) -> None:
     }
     if record["control"]:
         fold.control = import_control_events().SessionControl.restore(record["control"])
+    if record["revisions"]:
+        fold.revisions = Revisions.restore(record["revisions"])
     fold.session, fold.usage, fold.calls, fold.scripted_used = session, usage, calls, used
 
 
@@ -387,6 +391,16 @@ def _is_cache_valid(transcript: Path, offset: int) -> str:
         file.seek(start)
         block = file.read(offset - start)
     return hashlib.sha256(f"{min(size, offset)}:".encode() + block).hexdigest()
+
+
+def read_revisions(path: Path, start: int = 0, before: int | None = None) -> Revisions:
+    """Return the rewinds and corrections from byte `start` on, before the event `before`."""
+    revisions = Revisions()
+    for raw in find_lines(path, start):
+        for event in parse_events(raw):
+            if before is None or event.seq < before:
+                revisions.add(event)
+    return revisions
 
 
 # All that old messages are read from.
@@ -413,8 +427,13 @@ def load_fold(
     if not path.exists():
         return fold
     offset = load(path, fold)
+    revisions = read_revisions(path, offset)
+    if revisions and offset:  # they change what the cache was made of
+        fold, offset = Fold(on_message), 0
+        revisions = read_revisions(path)
     if offset:
-        for message in newest_messages(path, offset, weigh, budget, least):
+        past = fold.revisions or NO_REVISIONS
+        for message in newest_messages(path, offset, weigh, budget, least, past):
             on_message(message)
     end = offset
     for line in read_lines(path, start=offset):
@@ -422,7 +441,7 @@ def load_fold(
         if line.problem and not offset:
             on_problem(line.problem)
         for event in line.events:
-            fold.apply(event)
+            fold.read(event, revisions)
     fold.seq = max(fold.seq, last_seq(path))
     if keep and end > offset:
         save_fold(path, fold, end)
@@ -430,7 +449,12 @@ def load_fold(
 
 
 def newest_messages(
-    path: Path, end: int, weigh: Callable[[Message], int], budget: int, least: int = 0
+    path: Path,
+    end: int,
+    weigh: Callable[[Message], int],
+    budget: int,
+    least: int = 0,
+    revisions: Revisions = NO_REVISIONS,
 ) -> list[Message]:
     """Return the messages before byte `end` that a window may show, from a chain's start on.
 
@@ -441,8 +465,11 @@ def newest_messages(
     for event in newest_first(path, end, TELLING):
         if not isinstance(event, (MessageEvent, ReplyFinished)) or event.message is None:
             continue
-        newest.append(event)
-        weight += weigh(event.message)
+        if revisions and revisions.is_skipped(event.seq):
+            continue
+        shown = revisions.correct(event) if revisions else event
+        newest.append(shown)
+        weight += weigh(shown.message or event.message)
         begins = isinstance(event, MessageEvent) and event.chain is not None
         if begins and weight >= budget and len(newest) >= least:
             break

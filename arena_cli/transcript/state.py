@@ -40,6 +40,7 @@ from arena_cli.transcript.events import (
 
 if TYPE_CHECKING:
     from arena_cli.transcript.control_events import SessionControl
+    from arena_cli.transcript.revisions import Revisions
 
 MARK = "input_counted"
 
@@ -212,7 +213,8 @@ class Fold:
     to have no room. `extracted` is the number of messages when notes were last
     extracted, up to `extracted_upto`; messages up to the seq `noted` were searched for notes.
     `fits` is the number of tokens that an agent accepts, for those whose input exceeded it.
-    `control` is what people and rules decided for the rest of the session, if they did.
+    `control` is what people and rules decided for the rest of the session, if they did;
+    `revisions` are the rewinds and corrections, if there are any.
     """
 
     def __init__(self, on_message: Callable[[Message], None] = lambda _: None) -> None:
@@ -235,6 +237,7 @@ class Fold:
         self.noted = 0
         self.counts = Counts()
         self.control: SessionControl | None = None
+        self.revisions: Revisions | None = None
         self._usage: Usage | None = None
         self._unsummed: list[Usage] = []
         self.open: Chain | None = None
@@ -242,10 +245,7 @@ class Fold:
 
     def apply(self, event: Event) -> None:
         """Apply one event. Events that do not fit the open chain change nothing."""
-        self.seq = max(self.seq, event.seq)
-        for name in _list_counters(type(event)):
-            if (number := getattr(event, name)) and number > getattr(self, name):
-                setattr(self, name, number)
+        self._count(event)
         self.counts.apply(event)
         if isinstance(event, MessageEvent):
             self._message(event)
@@ -267,6 +267,35 @@ class Fold:
                 self._remember(event)
             case _:
                 pass
+
+    def read(self, event: Event, revisions: Revisions) -> None:
+        """Apply an event of a transcript with these revisions: as agents are shown it now.
+
+        Of an event that is skipped, only what a rewind does not undo counts: the numbers, the team,
+        the cost, and decisions that hold for the session (`outlives_rewinds`).
+        """
+        if not revisions:
+            self.apply(event)
+        elif not revisions.is_skipped(event.seq):
+            self.apply(revisions.correct(event))
+        else:
+            self._count(event)
+            if isinstance(event, SessionEvent):
+                self._open_session(event)
+            elif isinstance(event, ReplyFinished) and event.usage is not None:
+                self._unsummed.append(event.usage)
+            elif isinstance(event, SideEvent):
+                if event.outlives_rewinds:
+                    event.change_fold(self)
+                if (call := event.agent_call) and call.usage is not None:
+                    self._unsummed.append(call.usage)
+
+    def _count(self, event: Event) -> None:
+        """Count the numbers of an event."""
+        self.seq = max(self.seq, event.seq)
+        for name in _list_counters(type(event)):
+            if (number := getattr(event, name)) and number > getattr(self, name):
+                setattr(self, name, number)
 
     def _open_session(self, event: SessionEvent) -> None:
         self.session = event
@@ -309,14 +338,21 @@ class Fold:
             return
         if self.control is not None:
             self.control.count_reply(event)
-        if event.agent_session and event.status in ("success", "declined"):
-            self.agent_sessions[event.agent] = event.agent_session
         turn = self._turn(event.turn)
         reply = turn.replies[event.agent] if turn else make_reply(event)
+        if event.agent_session and event.status in ("success", "declined"):
+            started = reply.started.seq if reply.started else event.seq
+            if not self._is_corrected_since(started):
+                self.agent_sessions[event.agent] = event.agent_session
         self.calls[event.agent] = self.calls.get(event.agent, 0) + reply.failed_attempts + 1
         self._scripted(event.agent, event.metadata)
         if isinstance(fits := event.metadata.get(FITS), int):
             self.fits[event.agent] = fits
+
+    def _is_corrected_since(self, seq: int) -> bool:
+        """Return True if a message was corrected while a call that began there ran."""
+        corrections = self.revisions.corrections if self.revisions else ()
+        return any(correction.seq > seq for correction in corrections)
 
     def _scripted(self, agent: str, metadata: Mapping[str, Any]) -> None:
         """Count the entries of an agent's script that are used up."""

@@ -1,0 +1,250 @@
+"""Step into the past of a session: give a state a label, correct a message, reassign a task.
+
+These requests of people are carried out while a chain runs, too (`engine.control`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from arena_cli import errors
+from arena_cli.engine.after_turn import NoteWriter
+from arena_cli.engine.inbox import ControlRequest
+from arena_cli.engine.plan import Room
+from arena_cli.errors import UsageError
+from arena_cli.notes import markdown, model, staging
+from arena_cli.notes.model import Note
+from arena_cli.notes.staging import NoteChange
+from arena_cli.protocol import Message
+from arena_cli.transcript import queries, reader
+from arena_cli.transcript.control_events import Checkpoint, Edited, SessionControl
+from arena_cli.transcript.conversation import Chain
+from arena_cli.transcript.events import MessageEvent, NoteEvent, ReplyStarted
+from arena_cli.transcript.revisions import NO_REVISIONS
+from arena_cli.util.clock import format_timestamp
+from arena_cli.util.text import clean_text, escape_line
+
+EDIT_NOTICE = "edited"
+"""The `notice` in the metadata of the system message about a correction."""
+
+REASSIGN_NOTICE = "reassigned"
+"""The `notice` in the metadata of the system message about a task."""
+
+LONGEST_LABEL = 64
+_QUOTED = 60  # characters of a message that is named by its beginning
+
+
+def carry_out(request: ControlRequest, room: Room) -> str:
+    """Carry out a request; return what was done. Raises UsageError or DiskRefused."""
+    match request.act:
+        case "checkpoint":
+            return _add_checkpoint(request, room)
+        case "edit":
+            return _edit(request, room)
+        case _:
+            return _reassign(request, room)
+
+
+def is_within_turn(chain: Chain | None) -> bool:
+    """Return True if the last turn of the open chain is not over."""
+    return bool(chain and chain.turns and chain.turns[-1].finished is None)
+
+
+def _add_checkpoint(request: ControlRequest, room: Room) -> str:
+    fold, transcript = room.scene.fold, room.journal.log
+    label = request.text.strip()
+    problem = _find_label_fault(label)
+    if problem:
+        raise UsageError(
+            f"label {escape_line(label)!r}: {problem}",
+            f"Use up to {LONGEST_LABEL} printable characters that are not a number.",
+        )
+    known = (fold.control or SessionControl()).checkpoints.get(label)
+    if known is not None:
+        raise UsageError(
+            f"checkpoint {escape_line(label)!r} exists already, at event {known}",
+            "Choose another label; `arena checkpoints` lists them.",
+        )
+    at = fold.seq
+    room.journal.write(Checkpoint, label=label, at=at, bytes=transcript.size, by=request.by)
+    done = f"checkpoint {label} at event {at}"
+    if is_within_turn(fold.open):
+        assert fold.open is not None
+        turn = fold.open.turns[-1].started.turn
+        done += f", within turn {turn}: a fork or rewind goes back to before that turn"
+    return done
+
+
+def _find_label_fault(label: str) -> str:
+    if not label:
+        return "it is empty"
+    if len(label) > LONGEST_LABEL:
+        return f"it is longer than {LONGEST_LABEL} characters"
+    if not label.isprintable():
+        return "it contains a character that cannot be printed"
+    return "it is a number, as events have" if label.isdecimal() else ""
+
+
+def _edit(request: ControlRequest, room: Room) -> str:
+    fold, journal = room.scene.fold, room.journal
+    revisions = fold.revisions or NO_REVISIONS
+    session = escape_line(room.scene.session_id)
+    message = queries.message(journal.log.path, request.target)
+    if message is None or revisions.is_skipped(message.seq):
+        skipped = message is not None
+        raise UsageError(
+            f"message {escape_line(request.target)} of session {session} was skipped by a rewind"
+            if skipped
+            else f"session {session} has no message {escape_line(request.target)}",
+            "`arena show SESSION --json` has the ids of messages.",
+        )
+    if message.author_type != "human":
+        author = "the system" if message.author_type == "system" else escape_line(message.author_id)
+        raise UsageError(
+            f"{message.id} is a message of {author}: only messages of people can be edited",
+            "Correct it by a message of your own: `arena steer` while the chain is open, else "
+            "`arena send`.",
+        )
+    current = revisions.correct_message(message)
+    text = room.runtime.redactor.text(clean_text(request.text)[0])
+    if not text.strip():
+        raise UsageError("the new text is empty", "Write the corrected message.")
+    if text == current.content:
+        raise UsageError(f"{message.id} has that text already", "Write the corrected message.")
+    readers = _list_readers(room, message.seq)
+    journal.write(Edited, message=message.id, content=text, by=request.by)
+    assert fold.revisions is not None
+    room.scene.history.replace(fold.revisions.correct_message(message))
+    if not readers:
+        return f"{message.id} is corrected; no agent has read it yet"
+    beginning = " ".join(current.content.split())
+    if len(beginning) > _QUOTED:
+        beginning = f"{beginning[:_QUOTED]}..."
+    content = (
+        f'{current.author_name} corrected the message {message.id}, which began "{beginning}". '
+        "It now has the corrected text; the earlier one no longer holds."
+    )
+    if room.language == "zh":
+        content = (
+            f"{current.author_name} 更正了消息 {message.id}（原文开头为“{beginning}”）。"
+            "该消息现为更正后的内容，原内容不再有效。"
+        )
+    _tell(room, content, EDIT_NOTICE, reply_to=message.id)
+    return f"{message.id} is corrected; told at their next call: {', '.join(readers)}"
+
+
+def _list_readers(room: Room, seq: int) -> list[str]:
+    """Return the agents that were called since an event, in order; rewinds aside."""
+    revisions = room.scene.fold.revisions or NO_REVISIONS
+    path = room.journal.log.path
+    agents: dict[str, None] = {}
+    for event in reader.newest_first(path, path.stat().st_size, {"reply_started"}):
+        if not isinstance(event, ReplyStarted):
+            continue
+        if event.seq < seq:
+            break
+        if not revisions.is_skipped(event.seq):
+            agents[event.agent] = None
+    return list(agents)[::-1]
+
+
+def _reassign(request: ControlRequest, room: Room) -> str:
+    agent = request.agent
+    _check_assignee(agent, room)
+    note = _find_task(request.target, room)
+    title = escape_line(note.title)
+    if note.owner == agent:
+        raise UsageError(f"{title} is a task of {agent} already", "Name another agent.")
+    recollection = room.scene.recollection
+    assert recollection is not None
+    folder = recollection.folders[0]
+    time = format_timestamp(room.clock.now())
+    write = partial(room.journal.write_all, NoteEvent)
+    desk = NoteWriter(room.journal.log, write, sync=folder.sync, is_strict=True)
+
+    def carry(changes: Sequence[NoteChange]) -> None:
+        # The owner is a part of what was approved; the person approves it with the new one.
+        acts = ("edited", "approved") if note.status == "approved" else ("edited",)
+        changed = changes[0].note
+        fields = [_act(changed, act, note.status, request.by) for act in acts]
+        desk.carry_out(folder, changes, fields)
+
+    changed = folder.edit(
+        note.id, lambda _, text: markdown.changed(text, owner=agent, updated=time), carry
+    )
+    recollection.wrote(changed)
+    if room.scene.fold.open is not None:
+        before = note.owner or "-"
+        content = f'The task "{note.title}" is now for {agent} (before: {before}).'
+        if room.language == "zh":
+            content = f"任务“{note.title}”现由 {agent} 负责（原负责人：{before}）。"
+        _tell(room, content, REASSIGN_NOTICE)
+    return f"{title}: now for {agent}, before for {escape_line(note.owner) or 'no agent'}"
+
+
+def _act(note: Note, act: str, status: str, by: str) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "note": note.id,
+        "act": act,
+        "by": by,
+        "kind": note.kind,
+        "title": note.title,
+        "status": status,
+        "reason": f"owner: {note.owner}" if act == "edited" else "",
+    }
+    if act == "approved":
+        fields["sha256"] = staging.sha256(note)
+    return fields
+
+
+def _check_assignee(agent: str, room: Room) -> None:
+    members = [member.id for member in room.scene.team.members]
+    if agent not in members:
+        raise UsageError(
+            f"no member of this team has the id {escape_line(agent)!r}",
+            errors.suggest_nearest(agent, members),
+        )
+    control = room.scene.fold.control
+    if control and control.agents.get(agent) == "terminated":
+        raise UsageError(f"{agent} is terminated in this session", "Name another agent.")
+
+
+def _find_task(name: str, room: Room) -> Note:
+    """Return the task of that id, or whose title begins so. Raises UsageError."""
+    recollection = room.scene.recollection
+    index = recollection.index() if recollection else None
+    session = room.scene.session_id
+    tasks = index.own(session, ("task",), archived=True) if index else []
+    folded = model.folded(name)
+    exact = [note for note in tasks if note.id == name]
+    begins = [note for note in tasks if folded and model.folded(note.title).startswith(folded)]
+    matches = exact or begins
+    living = [note for note in matches if note.is_living]
+    if len(living) == 1:
+        return living[0]
+    listed = f"`arena knowledge list --session {escape_line(session)} --kind task` lists them."
+    if living:
+        ids = ", ".join(escape_line(note.id) for note in living)
+        raise UsageError(f"{escape_line(name)} is ambiguous: {ids}", "Name one of them.")
+    if matches:
+        raise UsageError(f"the task {escape_line(matches[0].id)} is archived", listed)
+    raise UsageError(f"session {escape_line(session)} has no task {escape_line(name)}", listed)
+
+
+def _tell(room: Room, content: str, notice: str, *, reply_to: str | None = None) -> None:
+    """Write a system message that calls no agent."""
+    stamp = room.journal.stamp()
+    message = Message(
+        id=stamp.message_id,
+        author_id="system",
+        author_name="system",
+        author_type="system",
+        content=content,
+        reply_to=reply_to,
+        timestamp=stamp.ts,
+        kind="system",
+        metadata={"notice": notice},
+    )
+    room.journal.write(MessageEvent, stamp=stamp, message=message)
