@@ -249,6 +249,7 @@ from arena_cli.session import (
     end_of_life,
     lanes,
     notes,
+    past,
     preview,
     session,
     shelves,

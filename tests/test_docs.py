@@ -95,6 +95,12 @@ COMMANDS = (
     "steer",
     "terminate",
     "status",
+    "checkpoint",
+    "checkpoints",
+    "fork",
+    "rewind",
+    "edit",
+    "reassign",
     "run",
     "promote",
     "diff",
@@ -599,7 +605,11 @@ def test_the_event_table_has_every_event_with_its_fields() -> None:
     table = rows(_page("transcript.md"), "type")
     told = {spans(cells[0])[0]: set(spans(cells[1])) for cells in table}
     common = {"seq", "ts", "type"}
-    assert told == {name: set(shape.model_fields) - common for name, shape in EVENT_TYPES.items()}
+    fields = {
+        name: {field.alias or key for key, field in shape.model_fields.items()}
+        for name, shape in EVENT_TYPES.items()
+    }
+    assert told == {name: names - common for name, names in fields.items()}
 
 
 @pytest.mark.parametrize(

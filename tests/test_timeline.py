@@ -301,6 +301,10 @@ def hostile_control_events() -> Iterable[dict[str, Any]]:
     yield {"type": "breaker", "agent": HOSTILE, "state": "open", "reason": HOSTILE}
     yield {"type": "budget", "by": HOSTILE, "tokens": 9}
     yield {"type": "degraded", "chain": 1, "step": HOSTILE, "detail": HOSTILE}
+    yield {"type": "checkpoint", "label": HOSTILE, "at": 1, "by": HOSTILE}
+    yield {"type": "forked", "session": HOSTILE, "at": 1}
+    yield {"type": "rewound", "to": 1, "by": HOSTILE, "from": 2}
+    yield {"type": "edited", "message": HOSTILE, "content": HOSTILE, "by": HOSTILE}
 
 
 @pytest.mark.parametrize("event", list(hostile_events()), ids=lambda event: event["type"])

@@ -95,7 +95,7 @@ def test_unknown_types_and_fields_are_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "t"
     line = json.loads(events.encode_line(event(1)))
     line["later"] = {"a": 1}
-    path.write_text(json.dumps(line) + '\n{"seq":2,"ts":"x","type":"checkpoint"}\n')
+    path.write_text(json.dumps(line) + '\n{"seq":2,"ts":"x","type":"moon_phase"}\n')
     assert seqs(path) == [1]
     assert problems(path) == []
     assert reader.last_seq(path) == 2

@@ -122,13 +122,15 @@ def _edit(request: ControlRequest, room: Room) -> str:
     beginning = " ".join(current.content.split())
     if len(beginning) > _QUOTED:
         beginning = f"{beginning[:_QUOTED]}..."
+    humans = {human.id: human.name for human in room.scene.team.humans}
+    name = humans.get(request.by) or request.by
     content = (
-        f'{current.author_name} corrected the message {message.id}, which began "{beginning}". '
+        f'{name} corrected the message {message.id}, which began "{beginning}". '
         "It now has the corrected text; the earlier one no longer holds."
     )
     if room.language == "zh":
         content = (
-            f"{current.author_name} 更正了消息 {message.id}（原文开头为“{beginning}”）。"
+            f"{name} 更正了消息 {message.id}（原文开头为“{beginning}”）。"
             "该消息现为更正后的内容，原内容不再有效。"
         )
     _tell(room, content, EDIT_NOTICE, reply_to=message.id)

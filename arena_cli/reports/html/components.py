@@ -25,6 +25,7 @@ from arena_cli.transcript.events import (
     ReplyFinished,
     SessionEvent,
 )
+from arena_cli.transcript.revisions import NO_REVISIONS, Revisions
 from arena_cli.util.text import cut_text, escape_line, escape_text
 
 LONGEST = 1800  # characters that a text may have before its end is folded away
@@ -391,12 +392,13 @@ Row = PhaseRow | SaidRow | NoteLine | EndRow
 
 @dataclass(frozen=True)
 class Talk:
-    """A table of a conversation. `idle` are members without a part in it, for `idle_why`."""
+    """A table. `idle` did not take part, for `idle_why`; a rewind skips the `skipped` rows."""
 
     lanes: list[Lane]
     rows: list[Row]
     idle: list[Who]
     idle_why: str
+    skipped: frozenset[int]
 
     @property
     def has_phases(self) -> bool:
@@ -405,19 +407,24 @@ class Talk:
 
 
 def build_talk(
-    items: Iterable[Chain | Event], cast: Cast, lanes: Mapping[str, Lane], say: Words
+    items: Iterable[Chain | Event],
+    cast: Cast,
+    lanes: Mapping[str, Lane],
+    say: Words,
+    revisions: Revisions = NO_REVISIONS,
 ) -> Talk:
     """Return the table of a part of a conversation, with these lanes."""
-    items = list(items)
-    table = _Table(cast, lanes, say)
+    items, table = list(items), _Table(cast, lanes, say)
     rows = [row for item in items for row in table.rows(item)]
+    skipped = {index for index, (seq, _) in enumerate(rows) if revisions.is_skipped(seq)}
     chains = [item for item in items if isinstance(item, Chain)]
     reason = (
         say("not asked (selection: none)")
         if cast.config.get("selection") == "none"
         else say("not asked (it answers only when it is named)")
     )
-    return Talk(list(lanes.values()), rows, _list_idle(chains, cast), reason)
+    idle = _list_idle(chains, cast)
+    return Talk(list(lanes.values()), [row for _, row in rows], idle, reason, frozenset(skipped))
 
 
 def _list_idle(chains: Sequence[Chain], cast: Cast) -> list[Who]:
@@ -438,24 +445,24 @@ class _Table:
         self._say = say
         self._budget = make_tally(cast.config)
 
-    def rows(self, item: Chain | Event) -> Iterator[Row]:
-        """Yield the rows of a chain, or of an event between chains."""
+    def rows(self, item: Chain | Event) -> Iterator[tuple[int, Row]]:
+        """Yield the rows of a chain, or of an event between chains, each with its event's seq."""
         if self._budget is not None:
             self._budget.apply_item(item)
         if not isinstance(item, Chain):
-            yield from self._event(item)
+            yield from ((item.seq, row) for row in self._event(item))
             return
         turns = {turn.started.turn: turn for turn in item.turns}
         drawn: set[tuple[int, str]] = set()
         for event in item.events:
             turn = turns.get(getattr(event, "turn", 0))
             if turn is None:
-                yield from self._event(event)
+                yield from ((event.seq, row) for row in self._event(event))
                 continue
             phase = "B" if event is turn.candidates else getattr(event, "phase", "A")
             if (turn.started.turn, phase) not in drawn:
                 drawn.add((turn.started.turn, phase))
-                yield from self._phase(turn, phase)
+                yield from ((event.seq, row) for row in self._phase(turn, phase))
 
     def _event(self, event: Event) -> Iterator[Row]:
         match event:

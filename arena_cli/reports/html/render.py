@@ -27,6 +27,7 @@ from arena_cli.reports.lines import Words
 from arena_cli.scenarios.result import RunResult
 from arena_cli.transcript.conversation import Chain, Conversation, read_conversation
 from arena_cli.transcript.events import Event, SessionEvent, SideEvent
+from arena_cli.transcript.revisions import collect_revisions
 from arena_cli.util.text import escape_line
 
 _HERE = "arena_cli.reports.html"
@@ -80,11 +81,13 @@ def session_page(
 
     `events` begin with the `session` event that is valid at that point. `avatars` are by agent id.
     """
+    events = list(events)
+    revisions = collect_revisions(events)
     conversation = read_conversation(events)
     cast = Cast(conversation.sessions, avatars)
     lanes = cast.lanes(conversation.turns)
     parts = [
-        _ChainSection(number, items, components.build_talk(items, cast, lanes, say))
+        _ChainSection(number, items, components.build_talk(items, cast, lanes, say, revisions))
         for number, items in enumerate(_split(conversation), 1)
     ]
     replies = [done for turn in conversation.turns for done in turn.ends()]
