@@ -19,6 +19,8 @@ from product import (
     AgentInput,
     ControlRequest,
     Fold,
+    History,
+    Message,
     Redactor,
     Session,
     SessionConfig,
@@ -613,7 +615,7 @@ class Past:
         elif step == "rewind":
             past.rewind(place, stored, seq, "user", redactor=Redactor(set(), ()))
         elif step == "edit":
-            ids = list(visible(talk))
+            ids = list(visible(talk)) or ["m2"]
             edit(talk, ids[number * len(ids) // 100], f"corrected {self.token()}")
         else:
             made = past.fork(place, str(talk.name), seq, f"fork-{len(self.talks)}")
@@ -661,6 +663,39 @@ def test_a_rewind_past_a_summary_restores_the_one_before(tmp_path: Path) -> None
     assert fold_of(run.talk).summary is None
     run.send(1)
     assert run.puppets.inputs["a"][-1].memory_context is None
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=30), st.data())
+def test_a_corrected_history_is_as_one_that_was_always_so(sizes: list[int], data: Any) -> None:
+    def made(sizes: Sequence[int]) -> tuple[History, list[Message]]:
+        messages = [said(number, size) for number, size in enumerate(sizes, 2)]
+        history = History()
+        for message in messages:
+            history.append(message)
+        return history, messages
+
+    history, _ = made(sizes)
+    changed = data.draw(st.integers(0, len(sizes) - 1))
+    for budget in (10, 200):
+        history.select("a", budget, ())
+    new = [*sizes[:changed], data.draw(st.integers(0, 40)), *sizes[changed + 1 :]]
+    expected, messages = made(new)
+    history.replace(messages[changed])
+    for seq in range(len(sizes) + 2):
+        assert history.tokens_after(seq) == expected.tokens_after(seq)
+    for budget in (0, 10, 50, 200, 10_000):
+        assert history.select("a", budget, ("m2",)) == expected.select("a", budget, ("m2",))
+
+
+def said(number: int, size: int) -> Message:
+    return Message(
+        id=f"m{number}",
+        author_id="user",
+        author_name="user",
+        author_type="human",
+        content="word " * size,
+        timestamp="",
+    )
 
 
 def test_a_session_that_stays_open_sees_a_correction_as_a_reopened_one(tmp_path: Path) -> None:

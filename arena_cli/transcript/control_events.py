@@ -412,8 +412,8 @@ class SessionControl:
     this session, as agent and digest. `decisions` counts decisions by agent: all, and those that
     were rejected. `raised_...` is what people added to the budget. `outcomes` are the last
     replies of each agent since its breaker changed, a letter each; `refused` are the replies of
-    which rules refused an attempt and that have not ended. `checkpoints` are the events that labels
-    stand for.
+    which rules refused an attempt and that have not ended. `checkpoints` are the events by
+    label.
     """
 
     requests: int = 0

@@ -1,8 +1,8 @@
 """Apply what later events change in the past of a transcript: rewinds and corrections.
 
 Every line stays in the file. A `rewound` event skips the events between the one that it goes back
-to and itself; an `edited` event gives a message another content. Whoever folds or reads what agents
-are shown takes it from here, so that all agree: `Revisions.is_skipped` and `Revisions.correct`.
+to and itself; an `edited` event gives a message another content. All code that folds or
+reads what agents are shown uses `Revisions.is_skipped` and `Revisions.correct`, so that all agree.
 """
 
 from __future__ import annotations
