@@ -185,6 +185,9 @@ def test_a_fork_shares_the_past_byte_for_byte_and_continues_by_itself(program: P
     assert len(new) == 9
     program.run("send", "--session", "f", "@dev a third").check()
     assert shown(program, session="f") == ["@dev the first", "answer 1", "@dev a third"]
+    usage = last(program, "chain_finished", "f")
+    assert usage["session_usage"] == usage["usage"]  # the past was paid for in the other session
+    assert re.search(r"^total +1 ", program.run("usage", "f").stdout, re.MULTILINE)
     assert last(program, "reply_finished", "f")["message"]["content"] == "answer 2"
     program.run("send", "--session", "s", "@dev a fourth").check()
     assert "@dev a third" not in shown(program)
@@ -310,6 +313,10 @@ def test_a_skipped_part_is_marked_for_readers(program: Program) -> None:
     assert any("the second" in row for row in skipped)
     assert not any("the first" in row for row in skipped)
     assert json.loads(program.run("sessions", "--json").stdout)[0]["end"] == "quiet"
+    assert "the second" not in program.run("export", "s").stdout
+    audit = json.loads(program.run("export", "s", "--audit", "--format", "json").stdout)
+    assert "the second" in json.dumps(audit)
+    assert "rewound" in [entry["entry"] for entry in audit["entries"]]
 
 
 def test_a_rewind_may_go_back_over_a_rewind_but_not_into_what_it_skips(program: Program) -> None:

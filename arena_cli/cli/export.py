@@ -33,6 +33,7 @@ from arena_cli.reports.lines import user_words
 from arena_cli.session import store
 from arena_cli.transcript import queries, reader
 from arena_cli.transcript.events import parse
+from arena_cli.transcript.revisions import NO_REVISIONS
 from arena_cli.util import files
 from arena_cli.util.text import escape_line
 
@@ -196,8 +197,10 @@ def _record(
 ) -> AuditRecord:
     """Return the record of a session, read lazily; current secrets are redacted.
 
-    `tell` receives each line that cannot be read.
+    `tell` receives each line that cannot be read. Only an audit has what a rewind skips, and the
+    originals of corrected messages.
     """
+    revisions = NO_REVISIONS if audit else reader.read_revisions(stored.transcript)
 
     def events() -> Iterator[Event]:
         for line in reader.read_lines(stored.transcript):
@@ -205,7 +208,10 @@ def _record(
                 tell(line.problem)
                 record.unreadable += not line.problem.is_mended
             for event in line.events:
-                yield _redacted(event, redactor) if redactor else event
+                if revisions.is_skipped(event.seq):
+                    continue
+                shown = revisions.correct(event)
+                yield _redacted(shown, redactor) if redactor else shown
 
     opening = queries.read_session_event(stored.transcript)
     record = AuditRecord(stored.name, opening, events(), audit=audit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from arena_cli.session.store import Stored
 from arena_cli.transcript import reader
 from arena_cli.transcript.events import Event, MessageEvent, ReplyFinished, read_type
 from arena_cli.transcript.reader import Problem, TranscriptLine
+from arena_cli.transcript.revisions import find_lines
 from arena_cli.transcript.state import Fold
 from arena_cli.util import files
 from arena_cli.util.text import escape_line
@@ -139,11 +141,22 @@ TYPES = frozenset(
 )
 
 
+_FORKED = re.compile(rb'"type":\s*"forked"')
+
+
 def spending(transcript: Path, on_problem: Callable[[Problem], None]) -> Iterator[Event]:
     """Yield the events of these types, in order; call `on_problem` for each unreadable line.
 
-    A last line without its end is still being written, and is left out. Raises OSError.
+    What a fork shares was spent in the other session. A last line without its end is still being
+    written, and is left out. Raises OSError.
     """
+    forks = [
+        event.seq
+        for raw in find_lines(transcript, pattern=_FORKED)
+        for event in reader.parse_events(raw)
+        if event.type == "forked"
+    ]
+    shared = max(forks, default=0)
     with files.open_binary(transcript) as file:
         for number, raw in enumerate(file, 1):
             kind = read_type(raw)
@@ -152,4 +165,6 @@ def spending(transcript: Path, on_problem: Callable[[Problem], None]) -> Iterato
             events, problem = reader.parsed(raw)
             if problem:
                 on_problem(Problem(number, problem))
-            yield from (event for event in events if event.type in TYPES)
+            for event in events:
+                if event.type == "session" or (event.type in TYPES and event.seq > shared):
+                    yield event

@@ -305,7 +305,8 @@ class Forked(ControlEvent):
     at: int
 
     def change_fold(self, fold: Fold) -> None:
-        """Leave the agents' own sessions to the other session: both cannot continue them."""
+        """Leave to the other session what is its own: the cost, and sessions that agents keep."""
+        fold.usage = None
         fold.agent_sessions.clear()
 
 

@@ -315,6 +315,7 @@ class Fold:
     @usage.setter
     def usage(self, usage: Usage | None) -> None:
         self._usage = usage
+        self._unsummed.clear()
 
     def _sum_up(self) -> None:
         if self._unsummed:
