@@ -15,6 +15,7 @@ from product import (
     AgentInput,
     AgentOutput,
     Embedding,
+    Index,
     Keeper,
     Member,
     Redactor,
@@ -521,6 +522,24 @@ def test_the_same_question_again_in_one_process_finds_what_was_edited_meanwhile(
     before, after = (prompt_of(shown) for shown in puppets.inputs["dev"][-2:])
     assert "小王" not in before
     assert "Ask 小王 for a new one." in after
+
+
+def test_one_question_is_searched_for_once_while_no_note_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    search = Index.search
+
+    def counting(index: Index, query: str, **options: Any) -> Any:
+        asked.append(query)
+        return search(index, query, **options)
+
+    monkeypatch.setattr(Index, "search", counting)
+    talk, _ = memories(tmp_path, {"dev": lambda _: "word " * 60})
+    talk.send("@dev Blocker: the staging certificate is expired.")
+    asked.clear()
+    talk.send("@dev is the staging certificate there?")
+    assert len(asked) == 1
 
 
 def test_a_reply_is_held_against_the_notes_as_they_are_when_it_ends(tmp_path: Path) -> None:

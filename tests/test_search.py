@@ -308,10 +308,10 @@ def test_an_edit_that_keeps_size_and_time_is_seen(shelf: Shelf) -> None:
 def test_an_edit_that_keeps_every_stamp_is_seen_by_a_full_check(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stamps(state: os.stat_result) -> tuple[int, int, int, int]:
-        return state.st_mtime_ns, state.st_size, 0, 0  # as on Windows
+    def stamps(state: os.stat_result) -> tuple[int, int]:
+        return state.st_mtime_ns, state.st_size  # as on Windows
 
-    monkeypatch.setattr(store, "stamps_of", stamps)
+    monkeypatch.setattr(store, "read_stamps", stamps)
     monkeypatch.setattr(index_module, "stamps_of", stamps)
     monkeypatch.setattr(ingest, "TICK_NS", 0)
     program = Program(tmp_path)

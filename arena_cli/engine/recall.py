@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 # Of what is found, some may stand in what the agent is shown already.
 _MOST_BESIDE = 12
 
+# Questions whose notes are remembered while no note changes: an agent's call asks as the look at
+# how full its window is does afterwards.
+_MOST_QUESTIONS = 64
+
 
 def recall_summary(fold: Fold) -> Memory:
     """Return the last summary as memory; empty memory without one."""
@@ -73,6 +77,7 @@ class Recollection:
         self._index: Index | None = None
         self._is_followed = False
         self._hits: dict[str, Sequence[RecalledNote]] = {}
+        self._hits_of: tuple[int, ...] = ()
         self._replaced: tuple[Replaced, ...] | None = None
         self._only: Sequence[str] | None = None
         self._far: dict[str, ShownMessage | None] = {}
@@ -83,13 +88,16 @@ class Recollection:
         Without `is_edited`, files that were edited in place since the last call may be missed.
         """
         self._is_followed = True
-        self._hits.clear()
         self._replaced = None
         if self._index is None and any(map(os.path.isdir, self._paths)):
             self._index = self._make_index()
         if self._index is not None:
             for problem in self._index.sync(is_edited=is_edited):
                 self.tell(problem)
+            version = self._index.version()
+            if self._hits_of != version or len(self._hits) > _MOST_QUESTIONS:
+                self._hits_of = version
+                self._hits.clear()
 
     def only(self, note_ids: Sequence[str]) -> None:
         """Find only these notes, regardless of what a call is about: those that it was shown."""

@@ -21,10 +21,11 @@ from arena_cli.notes import search as search_module
 from arena_cli.notes import text as text_module
 from arena_cli.notes.embeddings import EmbeddingFailed
 from arena_cli.notes.ingest import Known, OnProgress, place_of_note
+from arena_cli.notes.listing import FolderEntry, stamps_of
 from arena_cli.notes.model import KINDS, MOST_SHOWN, Kind, Note
-from arena_cli.notes.search import Hit, Scope
+from arena_cli.notes.search import CountedWords, Hit, Scope
 from arena_cli.notes.staging import Approvals, ReadTrail
-from arena_cli.notes.store import Folder, FolderEntry, stamps_of
+from arena_cli.notes.store import Folder
 from arena_cli.notes.text import Stems
 from arena_cli.notes.vectors import Vectors
 from arena_cli.workspace.models import Embedding
@@ -77,6 +78,7 @@ class Index:
         self._recorded_ends: dict[str, int] = {}
         self._current_trails: set[str] = set()
         self._approved: dict[str, str] = {}
+        self._approvals = 0
         self._approved_of = (0, 0)
         self._connection: sqlite3.Connection | None = None
         self._stems: Stems | None = None
@@ -91,6 +93,7 @@ class Index:
         self._selections_of = (0, 0)
         self._scopes: dict[tuple[str, ...], Scope] = {}
         self._scopes_of = (0, 0)
+        self._counted = CountedWords()
         self._turn = threading.RLock()
 
     def sync(self, *, is_full: bool = False, is_edited: bool = True) -> list[Fault]:
@@ -221,7 +224,9 @@ class Index:
                     return {}
                 return self._nearness(self._vectors, connection, query, scope.keys)
 
-            hits = search_module.hits(connection, self._opened_stems, query, scope, near, limit)
+            hits = search_module.hits(
+                connection, self._opened_stems, self._counted, query, scope, near, limit
+            )
             return [hit._replace(note=self._judged(connection, hit.note)) for hit in hits]
 
         return self._asked(find) or []
@@ -254,6 +259,16 @@ class Index:
         }
         return " AND ".join(condition for condition, holds in conditions.items() if holds), values
 
+    def version(self) -> tuple[int, ...]:
+        """Return a number that changes with each note and each approval, by any process."""
+
+        def read(connection: sqlite3.Connection) -> tuple[int, ...]:
+            for folder in self._folders:
+                self._approvals_of(connection, folder)
+            return (*self._state(connection), self._approvals)
+
+        return self._asked(read) or ()
+
     def close(self) -> None:
         """Close the file."""
         with self._turn:
@@ -269,6 +284,7 @@ class Index:
         if self._scopes_of != state:
             self._scopes_of = state
             self._scopes.clear()
+            self._counted.clear()
         cache_key = (where, *values.values())
         if cache_key not in self._scopes:
             self._scopes[cache_key] = search_module.scope(connection, where, values)
@@ -385,6 +401,7 @@ class Index:
                     connection.execute("REPLACE INTO fact VALUES (?, ?)", (name, value))
                     self._recorded_ends[place] = current.end
             if current.approved != known.approved:
+                self._approvals += 1
                 self._approved.clear()
                 self._selections.clear()
             self._trails[place] = current

@@ -20,9 +20,10 @@ from arena_cli.errors import Fault
 from arena_cli.notes import db, lifecycle, staging, store
 from arena_cli.notes import text as text_module
 from arena_cli.notes import vectors as vectors_module
+from arena_cli.notes.listing import FolderEntry
 from arena_cli.notes.markdown import NoteFault
 from arena_cli.notes.model import Note
-from arena_cli.notes.store import Folder, FolderEntry
+from arena_cli.notes.store import Folder
 from arena_cli.notes.text import Stems, of_note
 
 # A file that changes twice within a tick of its disk's clock looks unchanged. The longest tick is

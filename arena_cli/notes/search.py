@@ -6,8 +6,9 @@ import heapq
 import json
 import math
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from operator import eq
 from typing import Any, NamedTuple, TypeVar
@@ -17,6 +18,8 @@ from arena_cli.notes.model import Kind, Note
 from arena_cli.notes.text import Stems
 
 _K = TypeVar("_K")
+
+_AMONG = "IN (SELECT value FROM json_each(?))"
 
 KIND_WEIGHTS: dict[Kind, float] = {
     "blocker": 3,
@@ -41,6 +44,9 @@ LEAST_RELEVANCE = 0.05
 
 # Okapi BM25 with its usual constants; a word in a title counts as three in the text.
 _K1, _B = 1.2, 0.75
+
+_MOST_COUNTED = 100_000  # words of all notes whose words are kept counted
+_MOST_HELD = 100  # stems of which the notes that hold them are kept
 _TITLE = 3
 
 
@@ -105,19 +111,61 @@ class Question(NamedTuple):
         return cls(terms, sum(weights[:ENOUGH_WORDS]))
 
 
+class NoteWords(NamedTuple):
+    """How often a note has each of its stems, in the title more than once, and how many it has."""
+
+    often: Mapping[str, int]
+    length: int
+
+    @classmethod
+    def of(cls, title: str, body: str) -> NoteWords:
+        """Count the stems of a note's title and body."""
+        in_title, in_body = title.split(), body.split()
+        often = Counter(in_body)
+        for stem in in_title:
+            often[stem] += _TITLE
+        return cls(often, len(in_title) + len(in_body))
+
+
+class CountedWords:
+    """The counted words of the notes that questions found, kept until a note changes."""
+
+    def __init__(self) -> None:
+        self._notes: dict[int, NoteWords] = {}
+        self._words = 0
+
+    def clear(self) -> None:
+        """Forget all notes."""
+        self._notes.clear()
+        self._words = 0
+
+    def of(self, connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, NoteWords]:
+        """Return the words of these notes, read if they are not known."""
+        known = {number: self._notes.get(number) for number in numbers}
+        rows = connection.execute(
+            f"SELECT rowid, title, body FROM words WHERE rowid {_AMONG}",
+            (json.dumps([number for number, words in known.items() if words is None]),),
+        )
+        if self._words > _MOST_COUNTED:
+            self.clear()
+        for number, title, body in rows:
+            words = known[number] = self._notes[number] = NoteWords.of(title, body)
+            self._words += len(words.often)
+        return {number: words for number, words in known.items() if words is not None}
+
+
 def by_words(
-    question: Question, note: int, title: str, body: str, average: float
+    question: Question, note: int, counted: NoteWords, average: float
 ) -> tuple[float, list[str]]:
     """Return how well a note matches a question, from 0 to 1, and the words that it contains.
 
-    `title` and `body` are the stems of the note; `average` is the mean number of words in scope.
+    `counted` are the note's words; `average` is the mean number of words in scope.
     """
-    in_title, in_body = title.split(), body.split()
-    length = 1 - _B + _B * (len(in_body) + len(in_title)) / max(average, 1)
+    length = 1 - _B + _B * counted.length / max(average, 1)
     total, words = 0.0, []
     for stem, term in question.terms.items():
         if note in term.notes:
-            often = in_body.count(stem) + _TITLE * in_title.count(stem)
+            often = counted.often.get(stem, 0)
             if often:
                 total += term.weight * often / (often + _K1 * length)
                 words.append(term.word)
@@ -163,8 +211,6 @@ _MOST_NEAR_WORDS = 5
 _MOST_ASKED = 8
 _MOST_ALIKE = 20
 
-_AMONG = "IN (SELECT value FROM json_each(?))"
-
 
 class Hit(NamedTuple):
     """A note that was found; `score` is its relevance times its kind's weight, at most 3.
@@ -179,11 +225,15 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Scope:
-    """The notes that may be found, by number, and their average number of words."""
+    """The notes that may be found, by number, and their average number of words.
+
+    `held` are the notes that hold a stem, for stems that were asked for.
+    """
 
     notes: frozenset[int]
     average: float
     read_keys: Callable[[], tuple[str, str]]
+    held: dict[str, frozenset[int]] = field(default_factory=dict)
 
     @cached_property
     def keys(self) -> dict[int, str]:
@@ -199,6 +249,7 @@ class _Candidates(NamedTuple):
 def hits(
     connection: sqlite3.Connection,
     stems: Stems,
+    counted: CountedWords,
     query: str,
     scope: Scope,
     nearness: Callable[[], Mapping[int, float]],
@@ -207,7 +258,7 @@ def hits(
     """Return the best notes in scope; `nearness` returns how near notes are in meaning, 0 to 1."""
     if not scope.notes or limit < 1 or not query.strip():
         return []
-    word_hits = _by_words(connection, stems, query, scope)
+    word_hits = _by_words(connection, stems, counted, query, scope)
     near = nearness()
     relevance = {
         note: together(word_hits.get(note, _Candidates()).relevance, near.get(note))
@@ -341,8 +392,25 @@ def _spell(connection: sqlite3.Connection, stems: Stems, stem: str, scope: Scope
     return next((word for word in words if stems.of([word]) == [stem]), None)
 
 
+def _holding(connection: sqlite3.Connection, stem: str, scope: Scope) -> frozenset[int]:
+    """Return the notes in scope that hold a stem."""
+    holding = scope.held.get(stem)
+    if holding is None:
+        (numbers,) = connection.execute(
+            "SELECT json_group_array(rowid) FROM words WHERE words MATCH ?", (f'"{stem}"',)
+        ).fetchone()
+        if len(scope.held) >= _MOST_HELD:
+            scope.held.clear()
+        holding = scope.held[stem] = scope.notes.intersection(json.loads(numbers))
+    return holding
+
+
 def _by_words(
-    connection: sqlite3.Connection, stems: Stems, query: str, scope: Scope
+    connection: sqlite3.Connection,
+    stems: Stems,
+    counted: CountedWords,
+    query: str,
+    scope: Scope,
 ) -> dict[int, _Candidates]:
     """Return the notes that share words with the question.
 
@@ -355,18 +423,11 @@ def _by_words(
     terms: dict[str, Term] = {}
     for word, stem in zip(question_words, stems.of(question_words), strict=True):
         if stem not in terms:
-            (numbers,) = connection.execute(
-                "SELECT json_group_array(rowid) FROM words WHERE words MATCH ?", (f'"{stem}"',)
-            ).fetchone()
-            holding = notes.intersection(json.loads(numbers))
+            holding = _holding(connection, stem, scope)
             terms[stem] = Term(word, weight(len(notes), len(holding)), holding)
     question = Question.of(chosen(terms, len(notes)))
-    rows = connection.execute(
-        f"SELECT rowid, title, body FROM words WHERE rowid {_AMONG}",
-        (json.dumps(candidates(question.terms)),),
-    )
     scored = {
-        note: _Candidates(*by_words(question, note, title, body, scope.average))
-        for note, title, body in rows
+        note: _Candidates(*by_words(question, note, words, scope.average))
+        for note, words in counted.of(connection, candidates(question.terms)).items()
     }
     return {note: got for note, got in scored.items() if got.relevance >= LEAST_RELEVANCE}

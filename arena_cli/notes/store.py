@@ -10,19 +10,28 @@ import contextlib
 import math
 import os
 import stat
-import sys
 import threading
-import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from fasteners import InterProcessLock
 
 from arena_cli.errors import DiskRefused, Fault, SessionBusy, UsageError
 from arena_cli.notes import markdown, model, staging
+from arena_cli.notes.listing import (
+    SUFFIX,
+    TYPE,
+    FolderEntry,
+    Listing,
+    NoteFile,
+    is_folder,
+    make_entries,
+    read_mtimes,
+    read_stamps,
+    scan_folder,
+)
 from arena_cli.notes.markdown import NoteFault
 from arena_cli.notes.model import CATEGORIES, Draft, Note
 from arena_cli.notes.names import Names, mtime_of
@@ -86,8 +95,6 @@ def refused(label: str, error: Exception) -> DiskRefused:
     return DiskRefused(f"{label}: could not write: {problem}", hint)
 
 
-SUFFIX = ".md"
-
 MOST_BYTES = 4 * markdown.LONGEST_BODY + 65_536
 """Bytes of a file that are read to show or find it, its front matter included."""
 
@@ -98,69 +105,6 @@ Make = Callable[[Note, str], str]
 """Gives the new text of a note's file, of the note and the text that it has."""
 
 _AGAIN = 20  # times that a file is read again because somebody saved it meanwhile
-
-
-class FolderEntry(NamedTuple):
-    """A note's file as the folder lists it; `size` in bytes.
-
-    `inode` and `changed_ns`, the time at which the system last changed anything of the file, differ
-    after another file took its place or its time was set back. On Windows they are 0.
-    """
-
-    id: str
-    place: str | Path
-    mtime_ns: int
-    size: int
-    inode: int = 0
-    changed_ns: int = 0
-
-    @property
-    def path(self) -> Path:
-        """The path of the file."""
-        return Path(self.place)
-
-
-_File = tuple[str, str, int, int, int, int]
-"""A file of a note: its name, and from its path on what a `FolderEntry` has."""
-
-
-class _Listing(NamedTuple):
-    """What a folder held: the time of each of its folders, and the files by prefix of their ids."""
-
-    folders: Mapping[Path, int] = MappingProxyType({})
-    files: Mapping[str, list[_File]] = MappingProxyType({})
-    entries: list[FolderEntry] = []
-    problems: Sequence[Fault] = ()
-
-
-def _mtimes(folders: Iterable[Path]) -> dict[Path, int]:
-    return {folder: mtime_of(folder) for folder in folders}
-
-
-def _entries(files: Mapping[str, list[_File]]) -> Iterable[FolderEntry]:
-    """Return the entry of each file; of two with the same id when composed, the composed one."""
-    by_id: dict[str, FolderEntry] = {}
-    for prefix, listed in files.items():
-        spellings = {file[0] for file in listed}
-        for file in sorted(listed):
-            spelt = prefix + file[0][: -len(SUFFIX)]
-            note = spelt if spelt.isascii() else unicodedata.normalize("NFC", spelt)
-            is_taken = note.removeprefix(prefix) + SUFFIX in spellings or note in by_id
-            if note != spelt and is_taken:
-                note = spelt
-            by_id[note] = FolderEntry(note, *file[1:])
-    return by_id.values()
-
-
-_LONG = 2**63 - 1  # the largest number that SQLite holds; a disk may have larger ones
-
-
-def stamps_of(state: os.stat_result) -> tuple[int, int, int, int]:
-    """Return the fields of a `FolderEntry` after its path, which differ once a file changed."""
-    if sys.platform == "win32":  # what a listing says of these is not what the file says
-        return state.st_mtime_ns & _LONG, state.st_size, 0, 0
-    inode, changed_ns = state.st_ino & _LONG, state.st_ctime_ns & _LONG
-    return state.st_mtime_ns & _LONG, state.st_size, inode, changed_ns
 
 
 class NoSuchNote(UsageError):
@@ -183,7 +127,7 @@ class Folder:
         self._unsettled: dict[Path, None] = {}
         self._swept: set[Path] = set()
         self._names = Names()
-        self._listing = _Listing()
+        self._listing = Listing()
 
     def entries(self, *, is_edited: bool = True) -> list[FolderEntry]:
         """Return its notes, sorted by id; none if the folder is missing.
@@ -192,24 +136,24 @@ class Folder:
         not those that were added, replaced or deleted: that takes no look at each file.
         """
         last = self._listing
-        if not is_edited and last.folders and last.folders == _mtimes(last.folders):
+        if not is_edited and last.folders and last.folders == read_mtimes(last.folders):
             return last.entries
         self.problems = []
         folders: dict[Path, int] = {}
-        files: dict[str, list[_File]] = {}
+        files: dict[tuple[str, Path], list[NoteFile]] = {}
         for prefix, folder in self._folders():
             folders[folder] = mtime_of(folder)
             if self._is_inside(folder):
-                files[prefix] = self._files(folder)
+                files[prefix, folder] = self._files(folder)
         # Most often nothing has changed since the last look.
-        entries = last.entries if files == last.files else sorted(_entries(files))
         if files != last.files:
-            last = _Listing(
+            entries = sorted(make_entries(files))
+            last = Listing(
                 folders, files, entries, [*self._find_alike(entries), *self._find_huge(entries)]
             )
         self._listing = last._replace(folders=folders)
         self.problems += last.problems
-        return entries
+        return last.entries
 
     def read(self, id: str) -> Note:
         """Return the note with that id. Raises NoteFault or NoSuchNote."""
@@ -362,7 +306,7 @@ class Folder:
         """Yield the folders below one, except hidden ones; no link is followed."""
         try:
             with os.scandir(folder) as scan:
-                names = [entry for entry in scan if _is_folder(entry)]
+                names = [entry for entry in scan if is_folder(entry)]
         except OSError:  # it is missing, or told where its files are listed
             return
         for entry in sorted(names, key=lambda entry: entry.name):
@@ -416,7 +360,8 @@ class Folder:
 
     def _is_inside(self, path: Path) -> bool:
         """Return True if a path leads into the workspace; otherwise report a problem."""
-        if path.resolve().is_relative_to(self.workspace.resolve()):
+        root, place = os.path.realpath(self.workspace), os.path.realpath(path)
+        if place == root or place.startswith(root.rstrip(os.sep) + os.sep):
             return True
         problem = "is a link that leads out of the workspace"
         fault = Fault(self.shown(path), 0, "", problem, "put the notes themselves there")
@@ -439,37 +384,39 @@ class Folder:
         except LinkRefused as error:
             raise UsageError(escape_line(str(error.strerror)), LINK_HINT) from error
 
-    def _files(self, folder: Path) -> list[_File]:
+    def _files(self, folder: Path) -> list[NoteFile]:
         """Return the files of notes, in the order in which the disk has them."""
-        files: list[_File] = []
+        files: list[NoteFile] = []
         try:
-            with os.scandir(folder) as scan:
+            with scan_folder(folder) as scan:
+                # Each call here, too, is made for each file before each call of an agent.
                 for file in scan:
-                    if file.name.endswith(SUFFIX) and file.name[0] != ".":
+                    name = file.name
+                    if name.endswith(SUFFIX) and name[0] != ".":
                         try:
                             state = file.stat()
                         except FileNotFoundError:  # it is gone, or a link that leads nowhere
                             continue
                         except OSError as error:
-                            self.problems += _unreadable(self.shown(Path(file.path)), error).faults
+                            self.problems += _unreadable(self.shown(folder / name), error).faults
                             continue
-                        is_plain = stat.S_ISREG(state.st_mode) and not file.is_symlink()
-                        if is_plain or self._can_be_read(file, state):
-                            files.append((file.name, file.path, *stamps_of(state)))
+                        is_plain = state.st_mode & TYPE == stat.S_IFREG and not file.is_symlink()
+                        if is_plain or self._can_be_read(folder / name, state):
+                            files.append((name, read_stamps(state)))
         except (FileNotFoundError, NotADirectoryError):
             pass
         except OSError as error:
             self.problems += _unreadable(self.shown(folder), error).faults
         return files
 
-    def _can_be_read(self, file: os.DirEntry[str], state: os.stat_result) -> bool:
+    def _can_be_read(self, file: Path, state: os.stat_result) -> bool:
         """Return True for a file within the workspace, also by a link; else report a problem."""
         try:
-            check_regular(file.path, state)
+            check_regular(file, state)
         except OSError as error:
-            self.problems += _unreadable(self.shown(Path(file.path)), error).faults
+            self.problems += _unreadable(self.shown(file), error).faults
             return False
-        return stat.S_ISREG(state.st_mode) and self._is_inside(Path(file.path))
+        return stat.S_ISREG(state.st_mode) and self._is_inside(file)
 
     def _find_alike(self, entries: list[FolderEntry]) -> Iterator[Fault]:
         names = [entry.id for entry in entries]
@@ -534,13 +481,6 @@ class Folder:
             raise refused(self.shown(path), error) from error
         if self.sync:
             self._unsettled |= dict.fromkeys([path.parent, *own_folder])
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.name[0] != "." and entry.is_dir()
-    except OSError:
-        return False
 
 
 def beginning(path: Path, label: str) -> bytes:

@@ -22,8 +22,8 @@ from pydantic_core import CoreSchema
 
 from arena_cli.errors import DiskRefused, Fault, FileFaults, UsageError
 from arena_cli.notes import markdown
+from arena_cli.notes.listing import SUFFIX
 from arena_cli.notes.model import Note
-from arena_cli.notes.store import SUFFIX
 from arena_cli.scenarios import variables
 from arena_cli.scenarios.expect import text_checks
 from arena_cli.scenarios.expect.model import AgentId, ByAgent, Expect, Pattern

@@ -13,10 +13,11 @@ from arena_cli.errors import Fault, UsageError
 from arena_cli.notes import model, staging
 from arena_cli.notes.index import Index
 from arena_cli.notes.ingest import OnProgress
+from arena_cli.notes.listing import SUFFIX
 from arena_cli.notes.markdown import NoteFault
 from arena_cli.notes.model import Kind, Note
 from arena_cli.notes.staging import Approvals
-from arena_cli.notes.store import SUFFIX, Folder, NoSuchNote
+from arena_cli.notes.store import Folder, NoSuchNote
 from arena_cli.session import note_index, store
 from arena_cli.session.session import KNOWLEDGE, own_notes, shared_notes
 from arena_cli.session.store import Stored
