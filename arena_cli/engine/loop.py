@@ -111,6 +111,7 @@ class Engine:
 
     def __init__(self, room: Room) -> None:
         self._room = room
+        self._posted: list[ControlRequest] = []
 
     async def run(self) -> ChainFinished | ChainPaused:
         """Take step after step until the chain is finished, or paused (`chain_paused`).
@@ -165,6 +166,13 @@ class Engine:
         self._settle()
         return text
 
+    def post(self, request: ControlRequest) -> None:
+        """Carry out a person's request at the next safe point of the running chain.
+
+        `run` raises UsageError if it cannot be carried out then.
+        """
+        self._posted.append(request)
+
     def take_requests(self) -> None:
         """Carry out the requests that wait, while no chain runs. Raises DiskRefused."""
         self._room.control.get(self._room).take_requests()
@@ -196,6 +204,8 @@ class Engine:
         room = self._room
         if room.has_requests():
             room.control.get(room).take_requests()
+        while self._posted:
+            room.control.get(room).carry_out(self._posted.pop(0))
         control = room.control.find(room)
         if control is None:
             return rules.next_step(chain, room.scene.team)

@@ -15,7 +15,7 @@ from arena_cli.scenarios.expect import (
 )
 from arena_cli.scenarios.expect.context import Folders
 from arena_cli.scenarios.expect.model import Expect
-from arena_cli.scenarios.model import ScenarioFile
+from arena_cli.scenarios.model import CONTINUING, RUNNING, ScenarioFile
 from arena_cli.session.outgoing import USER
 from arena_cli.workspace import mentions
 from arena_cli.workspace.models import Team
@@ -113,7 +113,7 @@ def _without_expectations(file: ScenarioFile) -> Iterator[Wrong]:
         yield ("scenario",), "it expects nothing: it passes unless an agent fails", hint
         return
     for index in range(last + 1, len(file.steps)):
-        if file.steps[index].kind == "send":
+        if file.steps[index].kind in RUNNING:
             yield ("steps", index), "nothing is expected of this step", "add `expect`, or a `check`"
 
 
@@ -149,10 +149,14 @@ def unknown(file: ScenarioFile, team: Team, waiting: Sequence[tuple[Loc, str]]) 
             yield from _in_expect(step.check, (*loc, "check"), team)
         if step.say is not None:
             yield from _agent(step.say.agent, (*loc, "say", "agent"), team)
+        for key in ("approve", "reject", "choose", "after"):
+            if (named := getattr(step, key)) is not None:
+                yield from _agent(named.agent, (*loc, key, "agent"), team)
         for name, saved in step.save.items():
             yield from _agent(saved.agent, (*loc, "save", name, "from"), team)
     yield from _in_expect(file.expect, ("expect",), team)
     yield from _no_session(file)
+    yield from _no_chain(file)
     yield from _never_saved(file, waiting)
 
 
@@ -163,6 +167,17 @@ def _no_session(file: ScenarioFile) -> Iterator[Wrong]:
         if step.kind == "check" and step.session and step.session not in used:
             problem = f"no step is played in the session `{step.session}`"
             yield ("steps", index, "session"), problem, suggest_nearest(step.session, sorted(used))
+
+
+def _no_chain(file: ScenarioFile) -> Iterator[Wrong]:
+    """Yield each step that continues a chain of a session in which nothing was sent before."""
+    sent: set[str | None] = set()
+    for index, step in enumerate(file.steps):
+        if step.kind == "send":
+            sent.add(step.session)
+        elif step.kind in CONTINUING and step.session not in sent:
+            problem = "no chain is open here: no step before it sends a message in its session"
+            yield ("steps", index, step.kind), problem, "a chain that waits is one of a `send` step"
 
 
 def _in_expect(expected: Expect, loc: Loc, team: Team) -> Iterator[Wrong]:

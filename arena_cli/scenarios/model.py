@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -40,10 +40,16 @@ from arena_cli.yamlio import loader
 from arena_cli.yamlio.loader import Fragment, find_holder
 from arena_cli.yamlio.nodes import Loc
 
-StepKind = Literal["send", "say", "system", "check"]
-KINDS: tuple[StepKind, ...] = ("send", "say", "system", "check")
+StepKind = Literal["send", "say", "system", "check", "approve", "reject", "choose", "resume"]
+KINDS: tuple[StepKind, ...] = get_args(StepKind)
 
-_ONLY_SEND = ("attach", "from", "save", "expect")
+CONTINUING = frozenset({"approve", "reject", "choose", "resume"})
+"""The kinds of steps that continue the open chain of their session."""
+
+RUNNING = CONTINUING | {"send"}
+"""The kinds of steps that run a chain."""
+
+_ONLY_RUNNING = ("from", "save", "expect", "steer", "pause", "after")
 _NAME = re.compile(r"\w[\w-]*")
 
 
@@ -113,19 +119,44 @@ class SaidMessage(FileShape):
     text: str = Field(min_length=1)
 
 
+class DecidedRequest(FileShape):
+    """The open request of an agent that a person approves or rejects: the oldest of that action."""
+
+    agent: AgentId
+    action: str = ""
+    because: str = ""
+
+
+class ChosenOption(FileShape):
+    """The option that a person chooses, in the open request of an agent that has it."""
+
+    agent: AgentId
+    option: str
+    because: str = ""
+
+
+class AfterReply(FileShape):
+    """The agent's reply after which a person steers or pauses the chain: its n-th in the step."""
+
+    agent: AgentId
+    reply: int = Field(default=1, ge=1)
+
+
 class Step(FileShape):
     """A step of a scenario.
 
-    It is a human's message (`send`) with its expectations, a planted message (`say`, `system`), or
-    expectations over all steps so far (`check`).
+    It is a human's message (`send`) with its expectations, a planted message (`say`, `system`),
+    expectations over all steps so far (`check`), or what continues a chain that waits: a decision
+    (`approve`, `reject`, `choose`) or `resume`. While the chain runs, a person may `steer` or
+    `pause` it: before any agent is called, or `after` a reply.
     """
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [kind]} for kind in KINDS]})
 
     not_built: ClassVar[frozenset[str]] = read_keys(
-        "after agent approve choose container each feedback flow group http id inputs key kind max "
-        "needs on_failure output parallel pause priority python reflect reject repeat reply_to "
-        "retries shell simulate sql steer thread timeout_s until when work"
+        "agent container each feedback flow group http id inputs key kind max needs on_failure "
+        "output parallel priority python reflect repeat reply_to retries shell simulate sql thread "
+        "timeout_s until when work"
     )
 
     step: str = ""
@@ -133,6 +164,13 @@ class Step(FileShape):
     say: SaidMessage | None = None
     system: str | None = Field(default=None, min_length=1)
     check: Expect | None = None
+    approve: DecidedRequest | None = None
+    reject: DecidedRequest | None = None
+    choose: ChosenOption | None = None
+    resume: Literal[True] | None = None
+    steer: Annotated[str, Field(pattern=r"\S")] | None = None
+    pause: Literal[True] | None = None
+    after: AfterReply | None = None
     session: Name | None = None
     attach: list[str] = Field(default_factory=list)
     author: str | None = Field(default=None, alias="from")
@@ -142,23 +180,27 @@ class Step(FileShape):
 
     @property
     def kind(self) -> StepKind:
-        """The kind of the step, of the four."""
+        """The kind of the step."""
         return next(kind for kind in KINDS if getattr(self, kind) is not None)
 
     @model_validator(mode="after")
     def _is_one(self) -> Step:
         kinds = [kind for kind in KINDS if getattr(self, kind) is not None]
         if not kinds:
-            raise ValueError("a step needs one of send, say, system, check")
+            raise ValueError(f"a step needs one of {', '.join(KINDS)}")
         if len(kinds) > 1:
             both = " and ".join(f"`{kind}`" for kind in kinds)
             raise ValueError(f"{both} are two steps; write each as a step of its own")
-        if kinds == ["send"]:
-            return self
+        if self.after is not None and self.steer is None and self.pause is None:
+            raise ValueError("`after` requires `steer` or `pause`: it says when")
         keys = {"from" if key == "author" else key for key in self.model_fields_set}
-        wrong = [f"`{key}`" for key in _ONLY_SEND if key in keys]
-        if wrong:
-            raise ValueError(f"{', '.join(wrong)} goes with `send` only, not with `{kinds[0]}`")
+        if kinds != ["send"] and "attach" in keys:
+            raise ValueError(f"`attach` goes with `send` only, not with `{kinds[0]}`")
+        wrong = [f"`{key}`" for key in _ONLY_RUNNING if key in keys]
+        if wrong and kinds[0] not in RUNNING:
+            raise ValueError(
+                f"{', '.join(wrong)} goes with a step that runs a chain, not with `{kinds[0]}`"
+            )
         return self
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import functools
-import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -18,14 +17,21 @@ from arena_cli.engine import call
 from arena_cli.errors import ArenaError, DiskRefused, UsageError
 from arena_cli.protocol import Usage
 from arena_cli.scenarios import lint
-from arena_cli.scenarios.expect import evaluate, text_checks
+from arena_cli.scenarios.control_steps import (
+    PlayedChain,
+    PlayedStep,
+    SteppingIn,
+    continue_chain,
+    group_chains,
+)
+from arena_cli.scenarios.expect import evaluate
 from arena_cli.scenarios.expect.context import CheckContext
 from arena_cli.scenarios.expect.model import Expect, Noted, NoteRow
 from arena_cli.scenarios.expect.snapshots import NotSnapshots, Snapshots
 from arena_cli.scenarios.expect.text_checks import Verdict
 from arena_cli.scenarios.given import make_filler
 from arena_cli.scenarios.judges import Judges
-from arena_cli.scenarios.model import Saved, Scenario, ScenarioFile, Sent, Step
+from arena_cli.scenarios.model import CONTINUING, RUNNING, Scenario, ScenarioFile, Sent, Step
 from arena_cli.scenarios.recording.file import lock
 from arena_cli.scenarios.recording.playback import Take
 from arena_cli.scenarios.recording.store import RecordingStore
@@ -38,6 +44,7 @@ from arena_cli.scenarios.result import (
     StepResult,
     StepStatus,
 )
+from arena_cli.scenarios.step_checks import find_cut_prompts, find_unused_replies, save_text
 from arena_cli.scenarios.variables import NotSaved
 from arena_cli.session.outgoing import Outgoing, Planted
 from arena_cli.session.session import Session, make_redactor, own_notes
@@ -47,66 +54,12 @@ from arena_cli.transcript.events import (
     Event,
     MessageEvent,
     NoteEvent,
-    ReplyFinished,
     SessionEvent,
 )
 from arena_cli.util.clock import HastyClock
 from arena_cli.util.language import Language
-from arena_cli.util.text import cut_text
 from arena_cli.util.user_pattern import PatternTimeout
-from arena_cli.yamlio.loader import find_holder
-from arena_cli.yamlio.nodes import Loc, format_loc
-
-
-def save_text(saved: Saved, conversation: CheckContext) -> Verdict:
-    """Return the text saved of the agent's last reply, as `actual`."""
-    replies = conversation.replies(saved.agent)
-    pattern = f" that matches /{saved.regex}/" if saved.regex else ""
-    expected = f"a reply of {saved.agent}{pattern}"
-    if not replies:
-        return Verdict(False, expected, f"no reply: {conversation.outcome(saved.agent)}")
-    text = replies[-1].text
-    if saved.regex is None:
-        return Verdict(True, expected, text)
-    match = text_checks.compiled(saved.regex).search(text_checks.form(text))
-    if match is None:
-        return Verdict(False, expected, f"no match in {text_checks.excerpt(text)}")
-    matched = match[1] if match.re.groups else match[0]
-    if not matched:
-        return Verdict(False, expected, f"nothing is matched in {text_checks.excerpt(text)}")
-    return Verdict(True, expected, matched)
-
-
-KIND = "scripted"
-
-
-def unused(scenario: Scenario, used: Sequence[Mapping[str, set[int]]]) -> list[CheckResult]:
-    """Return a failed result for each script entry that no session of the scenario used.
-
-    It covers members and judges; `used` has a session's entries (from 0) by agent.
-    """
-    judges = {member.id: member for member in scenario.judges.values()}
-    return [
-        _unused(scenario, member.id, index, entry)
-        for member in (*scenario.team.agents, *judges.values())
-        if member.profile.adapter.get("strict") is True and member.profile.adapter["type"] == KIND
-        for index, entry in enumerate(member.profile.adapter["replies"])
-        if not any(index in session.get(member.id, ()) for session in used)
-    ]
-
-
-def _unused(scenario: Scenario, agent: str, index: int, entry: object) -> CheckResult:
-    loc: Loc = ("adapter", "replies", index)
-    fragments = scenario.profiles[agent].source.fragments
-    holder = find_holder(fragments, loc)
-    return CheckResult(
-        place=lambda: (holder.document.name, holder.document.line((*holder.loc, *loc))),
-        field=format_loc((*holder.loc, *loc)),
-        status="failed",
-        expected=f"the script of {agent} is used up (strict)",
-        actual="never used: "
-        + cut_text(json.dumps(entry, ensure_ascii=False), text_checks.EXCERPT),
-    )
+from arena_cli.yamlio.nodes import Loc
 
 
 class Watching:
@@ -195,6 +148,8 @@ class Playing:
         self._keep = keep
         self._detail = detail
         self._sessions: dict[str | None, Session] = {}
+        self._chains: dict[str | None, PlayedChain] = {}
+        self._stepping_in: SteppingIn | None = None
         self._steps: list[StepResult] = []
         self._saved: dict[str, str] = {}
         self._checks: list[CheckResult] = []
@@ -399,6 +354,8 @@ class Playing:
             def hear(event: Event) -> None:
                 events.append(event)
                 self._take.hear(name, event)
+                if self._stepping_in is not None:
+                    self._stepping_in.hear(event)
                 if isinstance(event, NoteEvent):
                     self._watching.hear(event, self._sessions[name].folder)
 
@@ -418,45 +375,79 @@ class Playing:
 
     async def _step(self, index: int, session: Session, events: list[Event]) -> StepResult:
         """Play a step and judge it; if a value that it needs was not saved, it is an error."""
+        step = self._scenario.file.steps[index]
+        unable = None
         try:
-            sent = self._scenario.sent[index]
-            if sent is None and self._scenario.file.steps[index].kind != "check":
-                sent = self._scenario.sent_with(index, self._saved)
-            await _play(sent, session)
+            if step.steer or step.pause:
+                self._stepping_in = SteppingIn(step, session)
+            if step.kind in CONTINUING:
+                unable = await continue_chain(step, session)
+            else:
+                sent = self._scenario.sent[index]
+                if sent is None and step.kind != "check":
+                    sent = self._scenario.sent_with(index, self._saved)
+                await _play(sent, session)
             if self._take.refusal:
                 return self._result(index, "error", error=self._take.refusal, events=events)
+            if step.check is not None:
+                return await self._judge_check(index, step.check)
+            if unable is not None:
+                return self._fail(index, step.kind, unable, events)
             return await self._judged(index, events)
         except (NotSaved, UsageError) as error:
             reason = str(error)
+        finally:
+            self._stepping_in = None
         return self._result(index, "error", error=reason, events=events)
 
+    def _fail(self, index: int, key: str, verdict: Verdict, events: Sequence[Event]) -> StepResult:
+        """Return the result of a step whose decision nobody asked for: nothing else is judged."""
+        result = evaluate.result(verdict, "failed", self._scenario.place, ("steps", index), (key,))
+        return self._result(index, "failed", checks=[result], events=events)
+
+    async def _judge_check(self, index: int, check: Expect) -> StepResult:
+        """Judge a `check`: the steps so far, or those of its session."""
+        session = self._scenario.file.steps[index].session
+        done = [step for step in self._played if session in (None, step.session)]
+        talk = self._told(group_chains(done), index + 1)
+        results = await self._checked(check, talk, ("steps", index, "check"))
+        status = _step_status(evaluate.status_of(results, []))
+        return self._result(index, status, end=talk.end, checks=results)
+
     async def _judged(self, index: int, events: Sequence[Event]) -> StepResult:
+        """Judge a step: the chain that it ran, from its first step."""
         step, loc = self._scenario.file.steps[index], ("steps", index)
-        if step.check is not None:
-            done = [
-                earlier_step
-                for earlier_step in self._steps
-                if step.session in (None, earlier_step.session)
-            ]
-            talk = self._told(
-                [event for earlier_step in done for event in earlier_step.events], index + 1
-            )
-            results = await self._checked(step.check, talk, (*loc, "check"))
-            status = _step_status(evaluate.status_of(results, []))
-            return self._result(index, status, end=talk.end, checks=results)
-        talk = self._told(events, index + 1)
-        results = [*self._save(index, step, talk), *self._cut_prompts(events)]
-        results += await self._checked(step.expect, talk, (*loc, "expect"), events)
+        chain = PlayedChain(self._turns)
+        if step.kind in CONTINUING:
+            chain = self._chains.get(step.session, chain)
+        elif step.kind == "send":
+            self._chains[step.session] = chain
+        chain.events += events
+        talk = self._told(chain.events, index + 1)
+        results = [*self._save(index, step, talk), *find_cut_prompts(self._scenario, events)]
+        missing = self._stepping_in.verdict(talk) if self._stepping_in else None
+        if missing is not None:
+            place = self._scenario.place
+            results.append(evaluate.result(missing, "failed", place, loc, ("after",)))
+        current = PlayedStep(step.kind, step.session, events)
+        results += await self._checked(step.expect, talk, (*loc, "expect"), current)
         expectation = self._scenario.file.expect
-        if any(
-            earlier_step.kind == "send" for earlier_step in self._scenario.file.steps[index + 1 :]
-        ):
+        if any(later.kind in RUNNING for later in self._scenario.file.steps[index + 1 :]):
             # Both are the last chain's.
             expectation = expectation.model_copy(update={"end": [], "paused": []})
-        failures = evaluate.unnamed(talk, step.expect, expectation, self._rows, self._turns)
-        self._turns += len(talk.turns)
+        failures = evaluate.unnamed(
+            talk,
+            step.expect,
+            expectation,
+            self._rows,
+            chain.turns_before,
+            since=events[0].seq if events else 0,
+        )
+        self._turns += chain.count_new_turns(len(talk.turns))
         status = _step_status(evaluate.status_of(results, failures))
-        error = evaluate.find_unnamed_pause(talk, step.expect, expectation) or None
+        error = None
+        if not (step.pause and talk.pause == "asked"):
+            error = evaluate.find_unnamed_pause(talk, step.expect, expectation) or None
         return self._result(
             index,
             "error" if error else status,
@@ -468,15 +459,14 @@ class Playing:
         )
 
     async def _checked(
-        self, expect: Expect, talk: CheckContext, loc: Loc, events: Sequence[Event] = ()
+        self, expect: Expect, talk: CheckContext, loc: Loc, *current: PlayedStep
     ) -> list[CheckResult]:
-        """Return the results; `events` are those of the step that are not in its result yet."""
+        """Return the results; `current` is a step that has no result yet."""
         if not expect.model_fields_set:
             return []
         expected = self._scenario.expected(loc, expect, self._saved)
-        earlier_events = (event for step in self._steps for event in step.events)
         talk = await self._judges.heard(
-            expected, talk, lambda: self._told([*earlier_events, *events])
+            expected, talk, lambda: self._told(group_chains([*self._played, *current]))
         )
         results = evaluate.checked(expected, talk, self._scenario.place, loc)
         return [self._redacted(result) for result in results]
@@ -502,33 +492,20 @@ class Playing:
                 missing.append(evaluate.result(verdict, status, self._scenario.place, loc, below))
         return missing
 
-    def _cut_prompts(self, events: Sequence[Event]) -> list[CheckResult]:
-        """Return a failed result for each reply whose prompt its server cut, with the key set."""
-        if not self._scenario.file.strict_context:
-            return []
-        replies = (event for event in events if isinstance(event, ReplyFinished))
-        return [
-            CheckResult(
-                place=functools.partial(self._scenario.place, ("strict_context",)),
-                field="strict_context",
-                status="failed",
-                expected=f"the server of {reply.agent} reads the whole prompt",
-                actual=str(reply.metadata["prompt_cut"]),
-            )
-            for reply in replies
-            if "prompt_cut" in reply.metadata
-        ]
-
     async def _judge_whole(self) -> None:
         scenario = self._scenario
         used = [session.journal.fold.scripted_used for session in self._sessions.values()]
         used.append(self._judges.used)
-        talk = self._told([event for step in self._steps for event in step.events])
-        self._checks = unused(scenario, used)
+        talk = self._told(group_chains(self._played))
+        self._checks = find_unused_replies(scenario, used)
         try:
             self._checks += await self._checked(scenario.file.expect, talk, ("expect",))
         except (NotSaved, UsageError) as error:
             self._error = str(error)
+
+    @property
+    def _played(self) -> list[PlayedStep]:
+        return [PlayedStep(step.kind, step.session, step.events) for step in self._steps]
 
     def _told(self, events: Sequence[Event], step: int | None = None) -> CheckContext:
         talk = CheckContext(self._place.workspace, read_conversation(events))

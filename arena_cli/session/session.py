@@ -320,6 +320,13 @@ class Session:
         """
         return self._engine.carry_out(request)
 
+    def post(self, request: ControlRequest) -> None:
+        """Carry out a person's request at the next safe point of the running chain.
+
+        `send` or `resume` raises UsageError if it cannot be carried out then.
+        """
+        self._engine.post(request)
+
     def take_requests(self) -> None:
         """Carry out the requests that other processes left. Raises DiskRefused."""
         self._engine.take_requests()

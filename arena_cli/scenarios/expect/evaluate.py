@@ -182,12 +182,17 @@ def named_agents(expect: Expect) -> Iterator[tuple[Loc, str]]:
         for agent in getattr(expect, key):
             if agent != EVERYBODY:
                 yield (key, agent), agent
-    for index, row in enumerate(expect.approvals):
-        if row.agent:
-            yield ("approvals", index, "agent"), row.agent
     for index, decision in enumerate(expect.supervised):
         yield from _at(("supervised", index, "should_reply"), decision.should_reply)
-    for key in ("timeline", "timeline_exact", "structured", "attachments", "deviations", "rules"):
+    for key in (
+        "timeline",
+        "timeline_exact",
+        "structured",
+        "attachments",
+        "deviations",
+        "approvals",
+        "rules",
+    ):
         entries = getattr(expect, key)
         for index, entry in enumerate(entries if isinstance(entries, list) else ()):
             if getattr(entry, "agent", ""):
@@ -527,15 +532,22 @@ class Rows:
 
 
 def unnamed(
-    conversation: CheckContext, step: Expect, scenario: Expect, rows: Rows, turns_before: int
+    conversation: CheckContext,
+    step: Expect,
+    scenario: Expect,
+    rows: Rows,
+    turns_before: int,
+    *,
+    since: int = 0,
 ) -> list[Failure]:
     """Return the calls that failed in a step, and that neither `expect` names.
 
     An expectation names a failure only if its value is that failure: one that fails as well excuses
     nothing. `rows` are the scenario's remaining rows, `before` the number of turns of the earlier
-    steps. `scenario` has no `end` if the step's chain is not the last.
+    steps. `scenario` has no `end` if the step's chain is not the last. Calls that ended before the
+    event `since` are those of earlier steps.
     """
-    failures = conversation.failures()
+    failures = [call for call in conversation.failures() if call.done.seq >= since]
     if not failures or (conversation.end == "failed" and "failed" in (*step.end, *scenario.end)):
         return []
     step_rows = Rows(step)

@@ -12,7 +12,7 @@ from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
 from arena_cli.protocol import Derived, MessageRef, Position, Volatile
-from arena_cli.scenarios.model import Scenario
+from arena_cli.scenarios.model import CONTINUING, Scenario, Step
 from arena_cli.scenarios.recording import file
 from arena_cli.scenarios.recording.model import CaseRecord, Recording
 from arena_cli.scenarios.recording.recorder import Ignoring, Tape
@@ -29,6 +29,9 @@ from arena_cli.transcript.events import (
 )
 
 COMPARED_CHARS = 200
+
+_RESUMED = "resumed"
+_OF_A_CHAIN = frozenset({"turn_started", "reply_started", "turn_finished", "chain_paused"})
 
 _EQUAL = 5.0  # more than two pairs of changed messages together
 _CHANGED = 1.0  # to which the likeness of the texts is added, at most 1
@@ -166,11 +169,20 @@ def _recorded_steps(case: CaseRecord, ignoring: Ignoring) -> dict[int, StepMessa
             number = line["step"]
             if number is not None:
                 steps[number] = StepMessage(line["session"], None, None)
-        elif number and _is_sent(line) and steps[number].text is None:
+        elif number and _is_sent(line) and steps[number].text in (None, _RESUMED):
             message = line["message"]
             text = ignoring.text(message["content"])
             steps[number] = steps[number]._replace(author=message["author_id"], text=text)
+        elif number and steps[number].text is None and (text := _describe_decision(line)):
+            steps[number] = steps[number]._replace(text=text)
     return steps
+
+
+def _describe_decision(line: Mapping[str, Any]) -> str:
+    """Return the text of a step that continues a chain, if this is its first line of the chain."""
+    if line["type"] == "approval_decided" and line["decision"] != "expired":
+        return " ".join(filter(None, (line["decision"], line["agent"], line.get("option"))))
+    return _RESUMED if line["type"] in _OF_A_CHAIN else ""
 
 
 def _is_sent(line: Mapping[str, Any]) -> bool:
@@ -190,12 +202,23 @@ def _scenario_steps(scenario: Scenario, ignoring: Ignoring) -> list[StepMessage]
             message = StepMessage(step.session, sent.author_id, ignoring.text(sent.content))
         elif step.kind == "check":
             message = StepMessage(step.session, None, None)
+        elif step.kind in CONTINUING:
+            message = StepMessage(step.session, None, _describe_step(step))
         else:
             # What an earlier step saves is not known yet: the text as it stands in the file.
             text = str(scenario.data["steps"][index].get(step.kind))
             message = StepMessage(step.session, None, text)
         steps.append(message)
     return steps
+
+
+def _describe_step(step: Step) -> str:
+    if step.choose is not None:
+        return f"approved {step.choose.agent} {step.choose.option}"
+    decided = step.approve or step.reject
+    if decided is None:
+        return _RESUMED
+    return f"{'rejected' if step.reject else 'approved'} {decided.agent}"
 
 
 MESSAGE = "message"

@@ -1,0 +1,187 @@
+"""The steps by which a scenario's people decide, steer and pause, as `Playing` carries them out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from arena_cli.engine.inbox import ControlRequest
+from arena_cli.errors import UsageError
+from arena_cli.scenarios.expect.context import CheckContext
+from arena_cli.scenarios.expect.text_checks import Verdict
+from arena_cli.scenarios.model import CONTINUING, AfterReply, Step
+from arena_cli.session.outgoing import USER
+from arena_cli.session.session import Session
+from arena_cli.transcript.conversation import Chain
+from arena_cli.transcript.events import Event, ReplyFinished
+
+if TYPE_CHECKING:
+    from arena_cli.transcript.control_events import Request
+
+
+class PlayedStep(NamedTuple):
+    """A step that was played: its kind, its session, and the events that it wrote."""
+
+    kind: str
+    session: str | None
+    events: Sequence[Event]
+
+
+class PlayedChain:
+    """The chain of a session so far, from its first step: its events.
+
+    `turns_before` is the number of turns of the scenario before it.
+    """
+
+    def __init__(self, turns_before: int) -> None:
+        self.events: list[Event] = []
+        self.turns_before = turns_before
+        self._turns = 0
+
+    def count_new_turns(self, turns: int) -> int:
+        """Return how many turns are new, now that it has so many."""
+        before, self._turns = self._turns, turns
+        return turns - before
+
+
+def group_chains(steps: Iterable[PlayedStep]) -> list[Event]:
+    """Return the events of steps in order; those of a chain that waited follow each other."""
+    groups: list[list[Event]] = []
+    chains: dict[str | None, list[Event]] = {}
+    for step in steps:
+        if step.kind in CONTINUING and step.session in chains:
+            chains[step.session] += step.events
+            continue
+        groups.append([*step.events])
+        if step.kind == "send":
+            chains[step.session] = groups[-1]
+    return [event for group in groups for event in group]
+
+
+class SteppingIn:
+    """What a step's person does while its chain runs: `steer` and `pause`, `after` a reply."""
+
+    def __init__(self, step: Step, session: Session) -> None:
+        """Ask for it at once if it is not `after` a reply."""
+        self._session = session
+        self._after = step.after
+        self._replies = 0
+        by = step.author or USER.id
+        self._requests: list[ControlRequest] = []
+        if step.steer is not None:
+            self._requests.append(ControlRequest(act="steer", by=by, text=step.steer))
+        if step.pause:
+            self._requests.append(ControlRequest(act="pause", by=by))
+        if self._after is None:
+            self._post()
+
+    def hear(self, event: Event) -> None:
+        """Ask for it when the reply has ended."""
+        after = self._after
+        if not self._requests or after is None or not _is_end_of(event, after.agent):
+            return
+        self._replies += 1
+        if self._replies == after.reply:
+            self._post()
+
+    def _post(self) -> None:
+        for request in self._requests:
+            self._session.post(request)
+        self._requests = []
+
+    def verdict(self, conversation: CheckContext) -> Verdict | None:
+        """Return the failed verdict if the reply never came; None if all of it was done."""
+        if not self._requests or self._after is None:
+            return None
+        outcome = conversation.outcome(self._after.agent)
+        actual = f"{_count_replies(self._replies)}: {outcome}"
+        return Verdict(False, _describe_reply(self._after), actual)
+
+
+def _is_end_of(event: Event, agent: str) -> bool:
+    if not isinstance(event, ReplyFinished) or event.agent != agent:
+        return False
+    return event.status != "cancelled" or bool(event.cancelled_by)
+
+
+def _describe_reply(after: AfterReply) -> str:
+    number = "a reply" if after.reply == 1 else f"reply {after.reply}"
+    return f"{number} of {after.agent} in this step"
+
+
+def _count_replies(count: int) -> str:
+    return f"{count} replies" if count != 1 else "1 reply"
+
+
+async def continue_chain(step: Step, session: Session) -> Verdict | None:
+    """Decide what the step decides, and continue the chain; return the failed verdict if it cannot.
+
+    Raises DiskRefused, and UsageError if the team's rules cannot be applied.
+    """
+    expected = _describe_decision(step)
+    chain = session.open_chain
+    if chain is None:
+        return Verdict(False, expected, "no chain is open: the last one has ended")
+    if step.kind != "resume":
+        request = _find_request(step, chain)
+        if request is None:
+            return Verdict(False, expected, _describe_open(chain))
+        try:
+            session.carry_out(_make_decision(step, request))
+        except UsageError as error:
+            return Verdict(False, expected, str(error))
+    seq = session.journal.fold.seq
+    end = await session.resume()
+    is_resumed = end is not None and end.seq > seq
+    if step.kind == "resume" and not is_resumed:
+        return Verdict(False, expected, _describe_open(chain))
+    return None
+
+
+def _find_request(step: Step, chain: Chain) -> Request | None:
+    """Return the oldest open request that the step decides."""
+    for request in chain.control.pending if chain.control else ():
+        asked = request.asked
+        if step.choose is not None:
+            if asked.agent == step.choose.agent and step.choose.option in asked.options:
+                return request
+            continue
+        decided = step.approve or step.reject
+        assert decided is not None
+        if asked.agent != decided.agent or decided.action not in ("", asked.action):
+            continue
+        if step.reject or not asked.options:
+            return request
+    return None
+
+
+def _make_decision(step: Step, request: Request) -> ControlRequest:
+    because = next(part.because for part in (step.approve, step.reject, step.choose) if part)
+    return ControlRequest(
+        act="decide",
+        by=step.author or USER.id,
+        text=because,
+        request=request.asked.request,
+        decision="rejected" if step.reject else "approved",
+        option=step.choose.option if step.choose else "",
+    )
+
+
+def _describe_decision(step: Step) -> str:
+    if step.choose:
+        return f"an open request of {step.choose.agent} with the option {step.choose.option}"
+    decided = step.approve or step.reject
+    if decided is None:
+        return "a chain that waits, with every request decided"
+    action = f" for {decided.action}" if decided.action else ""
+    return f"an open request of {decided.agent}{action}"
+
+
+def _describe_open(chain: Chain) -> str:
+    """Return the open requests of a chain as a text."""
+    lines = []
+    for request in chain.control.pending if chain.control else ():
+        asked = request.asked
+        options = f" (choose one of {', '.join(asked.options)})" if asked.options else ""
+        lines.append(f"open: request {asked.request} of {asked.agent} for {asked.action}{options}")
+    return "\n".join(lines) or "no request is open"
