@@ -140,7 +140,7 @@ Told = Naming | Called | Chosen | Others
 
 def explain_step(step: StepResult, team: Team) -> list[Told]:
     """Return the step's messages and turns, in the order of the transcript."""
-    return list(_explain_events(step.events, team))
+    return list(_explain_events(step.events, team, step.before))
 
 
 def document(result: ScenarioResult) -> list[list[dict[str, Any]]]:
@@ -151,9 +151,14 @@ def document(result: ScenarioResult) -> list[list[dict[str, Any]]]:
     ]
 
 
-def _explain_events(events: Iterable[Event], team: Team) -> Iterator[Told]:
-    """Explain each event, with the chain as the fold (and so the engine) has it."""
+def _explain_events(events: Iterable[Event], team: Team, before: Iterable[Event]) -> Iterator[Told]:
+    """Explain each event, with the chain as the fold (and so the engine) has it.
+
+    `before` are earlier events of the chain.
+    """
     fold = Fold()
+    for event in before:
+        fold.apply(event)
     for event in events:
         chain = fold.open
         match event:

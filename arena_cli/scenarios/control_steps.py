@@ -30,13 +30,20 @@ class PlayedStep(NamedTuple):
 class PlayedChain:
     """The chain of a session so far, from its first step: its events.
 
-    `turns_before` is the number of turns of the scenario before it.
+    `before` are those of its earlier steps. `turns_before` is the number of turns of the scenario
+    before it.
     """
 
     def __init__(self, turns_before: int) -> None:
         self.events: list[Event] = []
+        self.before: list[Event] = []
         self.turns_before = turns_before
         self._turns = 0
+
+    def add(self, events: Sequence[Event]) -> None:
+        """Add the events of a step."""
+        self.before = self.events
+        self.events = [*self.before, *events]
 
     def count_new_turns(self, turns: int) -> int:
         """Return how many turns are new, now that it has so many."""

@@ -273,7 +273,9 @@ class Playing:
         scenario = self._scenario
         names = {key: session.name for key, session in self._sessions.items()}
         # Nobody looks at the timeline of one that passed, and a long run has many.
-        left_out: dict[str, Any] = {"events": []} if status == "passed" and not self._detail else {}
+        left_out: dict[str, Any] = (
+            {"events": [], "before": []} if status == "passed" and not self._detail else {}
+        )
         steps = [
             step.model_copy(update={"session_name": names.get(step.session), **left_out})
             for step in self._steps
@@ -418,11 +420,10 @@ class Playing:
         """Judge a step: the chain that it ran, from its first step."""
         step, loc = self._scenario.file.steps[index], ("steps", index)
         chain = PlayedChain(self._turns)
-        if step.kind in CONTINUING:
-            chain = self._chains.get(step.session, chain)
-        elif step.kind == "send":
-            self._chains[step.session] = chain
-        chain.events += events
+        if step.kind in RUNNING:
+            continued = self._chains.get(step.session) if step.kind in CONTINUING else None
+            chain = self._chains[step.session] = continued or chain
+        chain.add(events)
         talk = self._told(chain.events, index + 1)
         results = [*self._save(index, step, talk), *find_cut_prompts(self._scenario, events)]
         missing = self._stepping_in.verdict(talk) if self._stepping_in else None
@@ -542,7 +543,13 @@ class Playing:
             error=error,
             usage=_sum(e.usage for e in events if isinstance(e, ChainFinished) and e.replies),
             events=list(events),
+            before=self._before(step),
         )
+
+    def _before(self, step: Step) -> list[Event]:
+        """Return the events of earlier steps of the chain that the step continues."""
+        chain = self._chains.get(step.session) if step.kind in CONTINUING else None
+        return chain.before if chain else []
 
 
 def _sum(usages: Iterable[Usage | None]) -> Usage | None:

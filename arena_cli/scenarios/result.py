@@ -184,7 +184,8 @@ class StepResult(Shape):
 
     `session` is the step's `session:` key, `session_name` the name of the stored session, None
     where it was not kept. `error` is why arena could not play it. `usage` is what its agents used,
-    None where none was called. `replies` is None unless the detail was asked for.
+    None where none was called. `replies` is None unless the detail was asked for. `before` are the
+    events of its chain in earlier steps, if it continues one.
     """
 
     number: int
@@ -201,6 +202,7 @@ class StepResult(Shape):
     error: str | None = None
     usage: Usage | None = None
     events: list[Any] = Field(default=[], exclude=True)
+    before: list[Any] = Field(default=[], exclude=True)
 
     @computed_field  # type: ignore[prop-decorator]  # as above
     @cached_property
@@ -314,11 +316,12 @@ class RunResult(Shape):
 
 def list_replies(result: ScenarioResult) -> ScenarioResult:
     """Return the result with the replies of each step, in order of call."""
-    steps = [step.model_copy(update={"replies": _replies(step.events)}) for step in result.steps]
+    steps = [step.model_copy(update={"replies": _replies(step)}) for step in result.steps]
     return result.model_copy(update={"steps": steps})
 
 
-def _replies(events: Sequence[Any]) -> list[ReplyResult]:
+def _replies(step: StepResult) -> list[ReplyResult]:
+    since = step.events[0].seq if step.events else 0
     return [
         ReplyResult(
             agent=done.agent,
@@ -333,8 +336,9 @@ def _replies(events: Sequence[Any]) -> list[ReplyResult]:
             latency_ms=done.latency_ms,
             usage=done.usage,
         )
-        for turn, turn_record in enumerate(read_conversation(events).turns, 1)
+        for turn, turn_record in enumerate(read_conversation([*step.before, *step.events]).turns, 1)
         for done in turn_record.results()
+        if done.seq >= since
     ]
 
 

@@ -367,7 +367,7 @@ class _Steps:
         self._say = say
         self._id = f"s{number}"
         self._result = result
-        talks = [read_conversation(step.events) for step in result.steps]
+        talks = [read_conversation([*step.before, *step.events]) for step in result.steps]
         opening = [result.opening] if result.opening else []
         members = result.team.members if result.team else ()
         avatars = {member.id: member.profile.avatar for member in members}
