@@ -20,8 +20,16 @@ from arena_cli.context import window
 from arena_cli.engine import call, plan
 from arena_cli.engine.plan import Planned, Scene
 from arena_cli.errors import AgentError, AgentProtocolError, AgentTimeout, UsageError
-from arena_cli.protocol import AgentOutput, Attachment, CallNote, Message, TextDelta
-from arena_cli.scenarios import given, loader, select
+from arena_cli.protocol import (
+    AgentOutput,
+    Attachment,
+    CallNote,
+    Message,
+    Permission,
+    PermissionRequest,
+    TextDelta,
+)
+from arena_cli.scenarios import given, loader, promoted_control, select
 from arena_cli.scenarios.promoted_file import Piece, SessionPart, Writer, WrittenFiles, select_part
 from arena_cli.scenarios.recording import file, recorder
 from arena_cli.scenarios.recording.model import CallKey
@@ -67,13 +75,15 @@ def find_parting(pieces: Sequence[Piece], result: ScenarioResult) -> Parting | N
     for number, (piece, step) in enumerate(zip(pieces, result.steps, strict=True), 1):
         if not piece.chain or step.status == "not_run":
             continue
-        for parting in _partings(number, piece.chain, read_conversation(step.events)):
+        later = read_conversation([*step.before, *step.events])
+        for parting in _partings(number, piece, later):
             return parting
     return None
 
 
-def _partings(step: int, chain: Chain, conversation: Conversation) -> Iterator[Parting]:
-    turns, later_turns = chain.turns, list(conversation.turns)
+def _partings(step: int, piece: Piece, conversation: Conversation) -> Iterator[Parting]:
+    turns = list(read_conversation(piece.upto).turns)
+    later_turns = list(conversation.turns)
     for number, (then, turn) in enumerate(zip(turns, later_turns, strict=False), 1):
         if then.must != turn.must:
             yield Parting(step, number, "must", None, ", ".join(then.must), ", ".join(turn.must))
@@ -88,9 +98,17 @@ def _partings(step: int, chain: Chain, conversation: Conversation) -> Iterator[P
     last = max(1, min(len(turns), len(later_turns)))
     if len(turns) != len(later_turns):
         yield Parting(step, last, "turns", None, str(len(turns)), str(len(later_turns)))
-    later_end = conversation.chains[-1].end if conversation.chains else ""
-    if chain.end != later_end:
-        yield Parting(step, last, "end", None, chain.end, later_end)
+    end, later_end = piece.end, _find_end(conversation)
+    if end != later_end:
+        yield Parting(step, last, "end", None, end, later_end)
+
+
+def _find_end(conversation: Conversation) -> str:
+    """Return the end of the last chain, or the reason why it waits."""
+    chain = conversation.chains[-1] if conversation.chains else None
+    if chain is None or chain.finished or chain.control is None or chain.control.pause is None:
+        return chain.end if chain else ""
+    return chain.control.pause.reason
 
 
 _NOT_IN_A_NAME = re.compile(r"[\s!-,/:-@\[-^`{-~]+")
@@ -357,10 +375,15 @@ class Taper:
             tape.hear(None, event)
             self._fold.apply(event)
             if isinstance(event, ReplyFinished) and event.status != "cancelled":
-                tape.calls.append(self._call(event, planned[event.reply], step, opener))
+                taped = self._call(event, planned[event.reply], step, opener, piece.chain)
+                tape.calls.append(taped)
 
-    def _call(self, done: ReplyFinished, planned: Planned, step: int, opener: str) -> TapedCall:
+    def _call(
+        self, done: ReplyFinished, planned: Planned, step: int, opener: str, chain: Chain | None
+    ) -> TapedCall:
         heard = _heard(done, self._redactor)
+        if chain is not None:
+            heard.permits = _list_permits(chain, done.reply)
         if done.status in ("success", "declined"):
             answer = Answer(self._output(done, opener), declined=done.status == "declined")
             outcome = {OUTPUT: recorder.output(answer, heard)}
@@ -442,6 +465,22 @@ def _error(done: ReplyFinished) -> AgentError:
     kind = AgentTimeout if done.status == "timeout" else AgentProtocolError
     problem, _, details = (done.error or "").removeprefix(f"{done.agent}: ").partition("; asked: ")
     return kind(done.agent, problem, came=details.partition("; came: ")[2], again=False)
+
+
+def _list_permits(chain: Chain, reply: int) -> list[tuple[PermissionRequest, Permission]]:
+    """Return the requests for permission that the agent made while it replied, with the answers."""
+    return [
+        (
+            PermissionRequest(
+                action=asked.action,
+                detail=asked.detail,
+                arguments=asked.arguments,
+                diff=asked.diff,
+            ),
+            Permission(verdict, ""),
+        )
+        for asked, verdict in promoted_control.list_permits(chain, reply)
+    ]
 
 
 def _heard(done: ReplyFinished, redactor: Redactor) -> Heard:

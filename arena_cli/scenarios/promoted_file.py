@@ -12,6 +12,12 @@ from arena_cli.protocol import Attachment, Message
 from arena_cli.scenarios import given
 from arena_cli.scenarios.expect.context import CheckContext
 from arena_cli.scenarios.given import messages, summary, with_content
+from arena_cli.scenarios.promoted_control import (
+    ChainStep,
+    NoStepError,
+    split_chain,
+    write_step,
+)
 from arena_cli.scenarios.variables import Reader
 from arena_cli.session import outgoing, store
 from arena_cli.session.outgoing import USER
@@ -154,7 +160,7 @@ class Writer:
         """Return the piece; its text names all agents, also those that only `--to` called."""
         opening = piece.opening
         message = opening.message
-        if not piece.chain:
+        if not piece.chain or not piece.has_message:
             return piece
         mentioned = self._parsed(message.content, message)
         missing = self._called_before(message.mentions, mentioned.ids)
@@ -208,6 +214,8 @@ class Writer:
 
     def _step(self, piece: Piece) -> dict[str, Any]:
         message = piece.opening.message
+        if piece.part and piece.part.key:
+            return {**write_step(piece.part), "expect": dict(_expected(piece, self._root))}
         escaped = escape_template(message.content)
         if not piece.chain:
             if message.author_type == "system":
@@ -220,6 +228,8 @@ class Writer:
             step["attach"] = [
                 self._attached(attachment, message.id) for attachment in message.attachments
             ]
+        if piece.part:
+            step |= piece.part.stepping_in
         step["expect"] = dict(_expected(piece, self._root))
         return step
 
@@ -269,19 +279,25 @@ def _bare(event: Event) -> Event:
 
 def _expected(piece: Piece, root: Path) -> Iterator[tuple[str, Any]]:
     """Yield the result of a chain, as expectations."""
-    talk = CheckContext(root, read_conversation(piece.events))
+    talk = CheckContext(root, read_conversation(piece.upto))
     yield "replied", [call.agent for call in talk.replies()]
-    yield "must", [turn.must for turn in talk.turns]
+    yield "must", [[*turn.must] for turn in talk.turns]
     asked_agents = [agent for turn in talk.turns for agent in turn.asked]
     if asked_agents or any(turn.passed_over for turn in talk.turns):
         yield "asked", asked_agents
     yield from _expected_failures(talk)
     yield "turns", len(talk.turns)
-    yield "end", talk.end
+    if approvals := talk.approvals():
+        yield "approvals", [_drop_empty(row) for row in approvals]
+    yield "end", piece.end
     if talk.awaits:
         yield "awaits", talk.awaits
     if talk.unresolved:
         yield "unresolved", talk.unresolved
+
+
+def _drop_empty(row: dict[str, str]) -> dict[str, str]:
+    return {key: escape_template(value) for key, value in row.items() if value}
 
 
 def _expected_failures(talk: CheckContext) -> Iterator[tuple[str, Any]]:
@@ -300,20 +316,42 @@ def _expected_failures(talk: CheckContext) -> Iterator[tuple[str, Any]]:
 
 
 class Piece(NamedTuple):
-    """The content of one step: a chain from its message to its end, or one planted message."""
+    """The content of one step: a chain from its message to its end, or one planted message.
+
+    `part` is the part of the chain that the step plays, if people controlled it.
+    """
 
     opening: MessageEvent
     chain: Chain | None
+    part: ChainStep | None = None
 
     @property
     def events(self) -> list[Event]:
         """Its events, in order."""
-        return [self.opening, *(self.chain.events[1:] if self.chain else ())]
+        events = self.chain.events if self.chain else ()
+        if self.part:
+            events = self.part.events
+            if self.part.key:
+                return [*events]
+        return [self.opening, *events[1:]]
+
+    @property
+    def upto(self) -> list[Event]:
+        """The events of its chain up to its end."""
+        if self.part is None:
+            return self.events
+        return [self.opening, *self.part.upto[1:]]
+
+    @property
+    def has_message(self) -> bool:
+        """True if its step sends the message of the chain."""
+        return self.part is None or not self.part.key
 
     @property
     def end(self) -> str:
         """The end of its chain; empty if it has none."""
-        return self.chain.end if self.chain else ""
+        pause = self.part.pause if self.part else ""
+        return pause or (self.chain.end if self.chain else "")
 
     @property
     def turns(self) -> list[Turn]:
@@ -375,7 +413,8 @@ def select_part(stored: Stored, until: int | None) -> SessionPart:
         notes.append(
             f"it was played by the scenario `{title}`, whose profiles and rules are ignored"
         )
-    return SessionPart(session, [event for event in events if event.seq <= cut], pieces, notes)
+    before = [event for event in events if event.seq <= cut]
+    return SessionPart(session, before, [*_split(pieces)], notes)
 
 
 def _read_events(stored: Stored, until: int | None, notes: list[str]) -> list[Event]:
@@ -456,6 +495,8 @@ def _cut(events: Sequence[Event], pieces: Sequence[Piece]) -> tuple[SessionEvent
             cut, reason = last, "its last chain was interrupted, which no scenario can play"
         elif not piece.chain and not _is_step(piece.opening):
             cut, reason = last, "a message was planted that no step can plant"
+        elif piece.chain and (why := _find_unplayable(piece.chain)):
+            cut, reason = last, f"no step can play its chain {piece.chain.number}: {why}"
         elif any(map(_is_by_agent, piece.events)):
             cut, reason = (
                 last,
@@ -464,6 +505,27 @@ def _cut(events: Sequence[Event], pieces: Sequence[Piece]) -> tuple[SessionEvent
         elif piece.opening.seq < sessions[-1].seq:
             cut, reason = last, "then the team, or its rules, became what they were in the rest"
     return sessions[-1], cut, reason
+
+
+def _find_unplayable(chain: Chain) -> str:
+    """Return what a person did in a chain that no step can play; empty if there is nothing."""
+    if chain.control is None:
+        return ""
+    try:
+        split_chain(chain)
+    except NoStepError as error:
+        return str(error)
+    return ""
+
+
+def _split(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """Yield a piece for each step; a chain that people controlled may be several."""
+    for piece in pieces:
+        if piece.chain is None or piece.chain.control is None:
+            yield piece
+            continue
+        for part in split_chain(piece.chain):
+            yield piece._replace(part=part)
 
 
 def _is_by_agent(event: Event) -> bool:

@@ -1,0 +1,256 @@
+"""Split a chain that people controlled into the steps that play it again.
+
+A chain that waited is several steps: its message, then a decision or `resume` for each time that it
+continued. What people did while it ran stands beside the step: `steer`, `pause`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from arena_cli.engine.approvals import NOTICE, POLICY, TIME
+from arena_cli.session.outgoing import USER
+from arena_cli.transcript.control_events import (
+    AgentStateChanged,
+    ApprovalDecided,
+    ApprovalRequested,
+    ApprovalUsed,
+    BudgetRaised,
+    ChainPaused,
+    Steered,
+)
+from arena_cli.transcript.conversation import Chain
+from arena_cli.transcript.events import (
+    ChainFinished,
+    Event,
+    MessageEvent,
+    ReplyFinished,
+    Resumed,
+    TurnFinished,
+    TurnStarted,
+)
+from arena_cli.util.text import escape_line, escape_template
+
+Verdict = Literal["allowed", "asked"]
+
+
+class NoStepError(Exception):
+    """No step plays what a person did; the text is the reason."""
+
+
+@dataclass
+class ChainStep:
+    """The part of a chain that one step plays.
+
+    `key` is its decision or `resume`; the first part has none, it is the message that was sent.
+    `person` acted in it. `events` are those of the part, `upto` those of the chain up to its end;
+    `pause` is the reason why the chain waited then.
+    """
+
+    person: str
+    key: dict[str, Any] = field(default_factory=dict)
+    stepping_in: dict[str, Any] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    upto: list[Event] = field(default_factory=list)
+    pause: str = ""
+
+
+def split_chain(chain: Chain) -> list[ChainStep]:
+    """Return the steps that play a chain. Raises NoStepError if there are none."""
+    splitter = _Splitter(chain)
+    for event in chain.events:
+        splitter.apply(event)
+    return splitter.steps
+
+
+class _Splitter:
+    """Follows the events of a chain, and begins a step where a person decided or resumed."""
+
+    def __init__(self, chain: Chain) -> None:
+        self._chain = chain
+        self._events: list[Event] = []
+        self._requests: dict[int, ApprovalRequested] = {}
+        self._in_turn = False
+        self._replies: list[str] = []
+        self._steering: MessageEvent | None = None
+        self.steps = [ChainStep(chain.opening.message.author_id)]
+
+    @property
+    def _step(self) -> ChainStep:
+        return self.steps[-1]
+
+    def apply(self, event: Event) -> None:
+        """Add an event to its step."""
+        self._events.append(event)
+        match event:
+            case MessageEvent() if self._is_decision(event):
+                decided = self._find_decision(event)
+                self._decide(decided.by, self._describe(decided))
+            case MessageEvent() if self._is_steering(event):
+                self._take_steering(event)
+            case Resumed() if self._step.pause:
+                self._begin("", {"resume": True})
+            case _:
+                self._check(event)
+        self._step.events.append(event)
+        self._step.upto = [*self._events]
+
+    def _begin(self, person: str, key: dict[str, Any]) -> None:
+        self.steps.append(ChainStep(person, key))
+        self._replies = []
+
+    def _decide(self, person: str, key: dict[str, Any]) -> None:
+        """Begin the step of a decision, or make it that of what was said while the chain waited."""
+        step = self._step
+        if "resume" not in step.key or _has_run(step):
+            self._begin(person, key)
+            return
+        if step.person != person:
+            raise NoStepError(f"{escape_line(step.person)} steered it while it waited")
+        step.key = key
+
+    def _check(self, event: Event) -> None:
+        """Follow an event that begins no step. Raises NoStepError."""
+        if why := _find_refusal(event):
+            raise NoStepError(why)
+        match event:
+            case TurnStarted():
+                self._in_turn = True
+            case TurnFinished():
+                self._in_turn = False
+            case ReplyFinished() if event.status != "cancelled":
+                self._replies.append(event.agent)
+            case ApprovalRequested():
+                self._requests[event.request] = event
+            case ApprovalDecided(by=by) if by == POLICY:
+                self._requests.pop(event.request, None)
+            case ChainPaused():
+                self._take_pause(event)
+            case _:
+                pass
+
+    def _is_decision(self, event: MessageEvent) -> bool:
+        """Return True for the message about a person's decision."""
+        metadata = event.message.metadata
+        return metadata.get("notice") == NOTICE and metadata.get("by") not in (POLICY, TIME)
+
+    def _find_decision(self, told: MessageEvent) -> ApprovalDecided:
+        """Return the decision that a message is about."""
+        number = told.message.metadata.get("request")
+        decisions = (event for event in self._chain.events if isinstance(event, ApprovalDecided))
+        decided = next((event for event in decisions if event.message == told.message.id), None)
+        if decided is None or number not in self._requests:
+            raise NoStepError(f"events of request {number} are missing")
+        if decided.always:
+            raise NoStepError(f"request {number} was approved for the rest of the session")
+        if not self._step.pause and self._in_turn:
+            raise NoStepError(f"request {number} was decided while the chain ran")
+        self._step.pause = self._step.pause or self._find_reason()
+        return decided
+
+    def _find_reason(self) -> str:
+        """Return the reason why the chain would have paused, had nobody answered at a terminal."""
+        if not _has_run(self._step) and len(self.steps) > 1:
+            return self.steps[-2].pause
+        is_choice = all(asked.options for asked in self._requests.values())
+        return "choice" if is_choice else "approval"
+
+    def _describe(self, decided: ApprovalDecided) -> dict[str, Any]:
+        """Return the key of the step that decides."""
+        asked = self._requests.pop(decided.request)
+        because = {"because": escape_template(decided.because)} if decided.because else {}
+        if decided.option:
+            chosen = {"agent": decided.agent, "option": escape_template(decided.option)}
+            return {"choose": {**chosen, **because}}
+        key = "approve" if decided.decision == "approved" else "reject"
+        action = {"agent": decided.agent, "action": escape_template(asked.action)}
+        return {key: {**action, **because}}
+
+    def _is_steering(self, event: MessageEvent) -> bool:
+        control = self._chain.control
+        return control is not None and event.message.id in control.steering
+
+    def _take_steering(self, event: MessageEvent) -> None:
+        """Note that a person steered: in the step that runs, or that comes next if it waits."""
+        steered = next(
+            one
+            for one in self._chain.events
+            if isinstance(one, Steered) and one.message == event.message.id
+        )
+        if steered.now:
+            raise NoStepError("a person steered it with --now")
+        if self._step.pause:
+            self._begin(event.message.author_id, {"resume": True})
+        self._step_in(event.message.author_id, steer=escape_template(event.message.content))
+
+    def _take_pause(self, event: ChainPaused) -> None:
+        self._step.pause = event.reason
+        if event.reason == "asked":
+            self._step_in(event.by, pause=True)
+
+    def _step_in(self, person: str, **keys: Any) -> None:
+        """Add what a person did to the step, after the last reply in it."""
+        step = self._step
+        if not step.person:
+            step.person = person
+        if step.person != person:
+            raise NoStepError(
+                f"{escape_line(person)} stepped in, not {escape_line(step.person)} alone"
+            )
+        after: dict[str, Any] = {}
+        if self._replies:
+            agent = self._replies[-1]
+            after = {"after": {"agent": agent}}
+            if (count := self._replies.count(agent)) > 1:
+                after["after"]["reply"] = count
+        earlier = {"after": step.stepping_in["after"]} if "after" in step.stepping_in else {}
+        if keys.keys() & step.stepping_in.keys() or (step.stepping_in and earlier != after):
+            raise NoStepError("a person stepped in more than once between two pauses")
+        step.stepping_in = {**step.stepping_in, **keys, **after}
+
+
+def _find_refusal(event: Event) -> str:
+    """Return what a person did that no step does; empty if the event is nothing of the kind."""
+    why = ""
+    match event:
+        case ReplyFinished(cancelled_by=by) if by:
+            why = f"a person ended the reply of {escape_line(event.agent)}"
+        case ApprovalDecided(by=by, message=None) if by not in (POLICY, TIME):
+            why = f"request {event.request} was decided while its agent waited for it"
+        case ApprovalDecided(by=by) if by == TIME:
+            why = f"request {event.request} expired"
+        case AgentStateChanged():
+            why = f"a person changed the state of {escape_line(event.agent)}"
+        case BudgetRaised():
+            why = "a person raised its budget"
+        case ChainFinished(end="cancelled"):
+            why = "a person cancelled it"
+        case _:
+            pass
+    return why
+
+
+def _has_run(step: ChainStep) -> bool:
+    """Return True if the chain ran in a step."""
+    return any(isinstance(event, (Resumed, TurnStarted)) for event in step.events)
+
+
+def list_permits(chain: Chain, reply: int) -> Iterator[tuple[ApprovalRequested, Verdict]]:
+    """Yield the requests that an agent made while it replied, and the verdicts, in order."""
+    control = chain.control
+    if control is None:
+        return
+    for event in chain.events:
+        if isinstance(event, (ApprovalRequested, ApprovalUsed)) and event.reply == reply:
+            request = control.requests.get(event.request)
+            if request is not None and not request.asked.structured:
+                verdict: Verdict = "allowed" if isinstance(event, ApprovalUsed) else "asked"
+                yield request.asked, verdict
+
+
+def write_step(step: ChainStep) -> dict[str, Any]:
+    """Return the keys of a step that continues a chain, without its expectations."""
+    person = {"from": step.person} if step.person not in ("", USER.id) else {}
+    return {**step.key, **person, **step.stepping_in}
