@@ -27,6 +27,7 @@ from arena_cli.transcript.events import (
     Event,
     MessageEvent,
     ReplyFinished,
+    ReplyStarted,
     Resumed,
     TurnFinished,
     TurnStarted,
@@ -74,7 +75,8 @@ class _Splitter:
         self._requests: dict[int, ApprovalRequested] = {}
         self._in_turn = False
         self._replies: list[str] = []
-        self._steering: MessageEvent | None = None
+        self._running: set[str] = set()
+        self._waits_for_reply = False
         self.steps = [ChainStep(chain.opening.message.author_id)]
 
     @property
@@ -105,10 +107,12 @@ class _Splitter:
         """Begin the step of a decision, or make it that of what was said while the chain waited."""
         step = self._step
         if "resume" not in step.key or _has_run(step):
+            step.pause = step.pause or self._find_reason()
             self._begin(person, key)
             return
         if step.person != person:
-            raise NoStepError(f"{escape_line(step.person)} steered it while it waited")
+            who = f"{escape_line(step.person)} steered it, and {escape_line(person)} decided"
+            raise NoStepError(f"{who}, while it waited")
         step.key = key
 
     def _check(self, event: Event) -> None:
@@ -120,8 +124,10 @@ class _Splitter:
                 self._in_turn = True
             case TurnFinished():
                 self._in_turn = False
-            case ReplyFinished() if event.status != "cancelled":
-                self._replies.append(event.agent)
+            case ReplyStarted():
+                self._running.add(event.agent)
+            case ReplyFinished():
+                self._finish_reply(event)
             case ApprovalRequested():
                 self._requests[event.request] = event
             case ApprovalDecided(by=by) if by == POLICY:
@@ -130,6 +136,21 @@ class _Splitter:
                 self._take_pause(event)
             case _:
                 pass
+
+    def _finish_reply(self, done: ReplyFinished) -> None:
+        """Count the reply; what a person said meanwhile takes effect once no other one runs."""
+        self._running.discard(done.agent)
+        if done.status == "cancelled":
+            return
+        self._replies.append(done.agent)
+        if self._waits_for_reply and not self._running:
+            self._waits_for_reply = False
+            self._step.stepping_in["after"] = self._describe_last_reply()
+
+    def _describe_last_reply(self) -> dict[str, Any]:
+        agent = self._replies[-1]
+        count = self._replies.count(agent)
+        return {"agent": agent, "reply": count} if count > 1 else {"agent": agent}
 
     def _is_decision(self, event: MessageEvent) -> bool:
         """Return True for the message about a person's decision."""
@@ -147,7 +168,6 @@ class _Splitter:
             raise NoStepError(f"request {number} was approved for the rest of the session")
         if not self._step.pause and self._in_turn:
             raise NoStepError(f"request {number} was decided while the chain ran")
-        self._step.pause = self._step.pause or self._find_reason()
         return decided
 
     def _find_reason(self) -> str:
@@ -199,16 +219,18 @@ class _Splitter:
             raise NoStepError(
                 f"{escape_line(person)} stepped in, not {escape_line(step.person)} alone"
             )
-        after: dict[str, Any] = {}
-        if self._replies:
-            agent = self._replies[-1]
-            after = {"after": {"agent": agent}}
-            if (count := self._replies.count(agent)) > 1:
-                after["after"]["reply"] = count
-        earlier = {"after": step.stepping_in["after"]} if "after" in step.stepping_in else {}
-        if keys.keys() & step.stepping_in.keys() or (step.stepping_in and earlier != after):
+        stepping_in = step.stepping_in
+        after = {"after": self._describe_last_reply()} if self._replies else {}
+        is_same = after == {key: stepping_in[key] for key in ("after",) if key in stepping_in}
+        if self._running:
+            is_same = self._waits_for_reply
+        if keys.keys() & stepping_in.keys() or (stepping_in and not is_same):
             raise NoStepError("a person stepped in more than once between two pauses")
-        step.stepping_in = {**step.stepping_in, **keys, **after}
+        stepping_in |= keys
+        if self._running:
+            self._waits_for_reply = True
+        else:
+            stepping_in |= after
 
 
 def _find_refusal(event: Event) -> str:
