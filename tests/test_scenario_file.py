@@ -13,9 +13,9 @@ from stage import Stage
 NOT_BUILT = {
     "": "repeat pass_rate matrix workdir errors limits exclude max_repeat reflect inputs baseline "
     "max_reflections until_sure alpha beta max_usd max_minutes tools mcp",
-    "step": "simulate id needs when agent python shell http sql each repeat choose container flow "
-    "on_failure retries timeout_s parallel kind reply_to group inputs output until max approve "
-    "reject steer pause after feedback reflect work thread priority key",
+    "step": "simulate id needs when agent python shell http sql each repeat container flow "
+    "on_failure retries timeout_s parallel kind reply_to group inputs output until max "
+    "feedback reflect work thread priority key",
     "expect": "files changed unchanged command tool ended output exchanges plan tasks flow "
     "reactions unread learned conflict",
     "config": "planner lanes workdir",

@@ -335,8 +335,12 @@ def test_two_scenarios_of_one_stem_are_a_fault(stage: Stage) -> None:
     [
         ("{step: x}", "a step needs one of send, say, system, check"),
         ("{send: hi, system: ho}", "`send` and `system` are two steps"),
-        ("{system: ho, expect: {turns: 1}}", "`expect` goes with `send` only, not with `system`"),
-        ("{say: {agent: dev, text: x}, from: maya}", "`from` goes with `send` only"),
+        (
+            "{system: ho, expect: {turns: 1}}",
+            "`expect` goes with a step that runs a chain, not with `system`",
+        ),
+        ("{say: {agent: dev, text: x}, from: maya}", "`from` goes with a step that runs a chain"),
+        ("{resume: true, attach: [a.png]}", "`attach` goes with `send` only, not with `resume`"),
         ("{say: {agent: dve, text: x}}", "no member of this team has the id `dve`"),
         ("{send: hi, from: mia}", "this team has no human called 'mia'"),
         ("{send: {file: nope.md}}", "there is no file `nope.md`"),

@@ -169,7 +169,7 @@ class Step(FileShape):
     choose: ChosenOption | None = None
     resume: Literal[True] | None = None
     steer: Annotated[str, Field(pattern=r"\S")] | None = None
-    pause: Literal[True] | None = None
+    pause: bool = False
     after: AfterReply | None = None
     session: Name | None = None
     attach: list[str] = Field(default_factory=list)
@@ -191,7 +191,7 @@ class Step(FileShape):
         if len(kinds) > 1:
             both = " and ".join(f"`{kind}`" for kind in kinds)
             raise ValueError(f"{both} are two steps; write each as a step of its own")
-        if self.after is not None and self.steer is None and self.pause is None:
+        if self.after is not None and self.steer is None and not self.pause:
             raise ValueError("`after` requires `steer` or `pause`: it says when")
         keys = {"from" if key == "author" else key for key in self.model_fields_set}
         if kinds != ["send"] and "attach" in keys:
