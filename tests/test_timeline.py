@@ -297,6 +297,8 @@ def hostile_control_events() -> Iterable[dict[str, Any]]:
     calls = {"turn": 1, "agent": HOSTILE, "should_reply": [HOSTILE], "reason": HOSTILE}
     yield {"type": "supervised", **calls}
     yield {"type": "supervised", **calls, "fallback": HOSTILE}
+    checked = {"decision": 1, "kind": "plan", "by": HOSTILE, "rules": [HOSTILE]}
+    yield {"type": "decision", **checked, "allowed": False}
     yield {"type": "rule_broken", "reply": 1, "agent": HOSTILE, "rule": HOSTILE, "error": HOSTILE}
     yield {"type": "breaker", "agent": HOSTILE, "state": "open", "reason": HOSTILE}
     yield {"type": "budget", "by": HOSTILE, "tokens": 9}

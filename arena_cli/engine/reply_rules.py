@@ -141,12 +141,12 @@ class _LoadedRule:
         if rule.no_secrets and self._has_secret(decision, shown):
             return "it contains a secret; name a secret, and never write its value"
         if rule.no_mass_mention and self._calls_all(decision, text):
-            return "it calls everybody; call only the agents that you need"
+            return "it calls all agents; call only those that you need"
         if rule.calls_only is not None:
             allowed = rule.calls_only.get(decision["agent"])
             others = [name for name in decision["mentions"] if name not in (allowed or ())]
             if allowed is not None and others:
-                return f"{decision['agent']} may call only {', '.join(allowed) or 'nobody'}"
+                return f"{decision['agent']} may call only {', '.join(allowed) or 'no agent'}"
         return ""
 
     def _has_secret(self, decision: Mapping[str, Any], shown: str) -> bool:
