@@ -267,7 +267,7 @@ def list_permits(chain: Chain, reply: int) -> Iterator[tuple[ApprovalRequested, 
     for event in chain.events:
         if isinstance(event, (ApprovalRequested, ApprovalUsed)) and event.reply == reply:
             request = control.requests.get(event.request)
-            if request is not None and not request.asked.structured:
+            if request is not None and not request.asked.in_message:
                 verdict: Verdict = "allowed" if isinstance(event, ApprovalUsed) else "asked"
                 yield request.asked, verdict
 

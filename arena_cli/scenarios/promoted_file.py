@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from arena_cli.errors import UsageError
 from arena_cli.protocol import Attachment, Message
 from arena_cli.scenarios import given
+from arena_cli.scenarios.expect.approvals import list_approvals
 from arena_cli.scenarios.expect.context import CheckContext
 from arena_cli.scenarios.given import messages, summary, with_content
 from arena_cli.scenarios.promoted_control import (
@@ -287,8 +288,8 @@ def _expected(piece: Piece, root: Path) -> Iterator[tuple[str, Any]]:
         yield "asked", asked_agents
     yield from _expected_failures(talk)
     yield "turns", len(talk.turns)
-    if approvals := talk.approvals():
-        yield "approvals", [_drop_empty(row) for row in approvals]
+    if requests := list_approvals(talk):
+        yield "approvals", [_drop_empty(row) for row in requests]
     yield "end", piece.end
     if talk.awaits:
         yield "awaits", talk.awaits

@@ -21,7 +21,8 @@ def approvals(expected: Sequence[ApprovalRow]) -> Iterator[Check]:
         yield Check((index,), functools.partial(_is_asked, row, index))
 
 
-def _list_rows(conversation: CheckContext) -> list[dict[str, str]]:
+def list_approvals(conversation: CheckContext) -> list[dict[str, str]]:
+    """Return what agents asked of people, in order; the decision is `open` if there is none."""
     chains = [chain.control for chain in conversation.conversation.chains if chain.control]
     requests = [request for control in chains for request in control.requests.values()]
     return [_read_row(request) for request in requests]
@@ -36,13 +37,13 @@ def _read_row(request: Request) -> dict[str, str]:
 
 
 def _are_as_many(rows: Sequence[ApprovalRow], conversation: CheckContext) -> Verdict:
-    actual = _list_rows(conversation)
+    actual = list_approvals(conversation)
     expected = f"{len(rows)} request{'s' if len(rows) != 1 else ''}" if rows else "no request"
     return Verdict(len(actual) == len(rows), expected, _describe_all(actual))
 
 
 def _is_asked(row: ApprovalRow, index: int, conversation: CheckContext) -> Verdict:
-    actual = _list_rows(conversation)
+    actual = list_approvals(conversation)
     fields = row.model_dump(include=row.model_fields_set)
     holds = index < len(actual) and all(
         actual[index][name] == value for name, value in fields.items()
