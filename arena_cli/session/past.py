@@ -20,8 +20,8 @@ from arena_cli.engine import loop
 from arena_cli.engine.past import is_within_turn
 from arena_cli.errors import SessionBusy, UsageError
 from arena_cli.notes import markdown
-from arena_cli.notes.markdown import NoteFault
 from arena_cli.notes.listing import SUFFIX
+from arena_cli.notes.markdown import NoteFault
 from arena_cli.notes.store import Folder, NoSuchNote
 from arena_cli.protocol import parse_seq
 from arena_cli.session import archive, end_of_life, shelves, store
