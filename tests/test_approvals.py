@@ -219,6 +219,25 @@ def test_an_agent_that_left_the_team_is_not_approved(program: Program) -> None:
     assert program.records()[-1]["end"] == "quiet"
 
 
+def test_a_program_that_an_agent_starts_cannot_decide(program: Program) -> None:
+    code = (
+        "import subprocess, sys; sys.stdin.read(); done = subprocess.run([sys.executable, '-m', "
+        "'arena_cli', 'approve', 's', '1'], capture_output=True, text=True); "
+        "print(done.returncode, done.stderr.strip())"
+    )
+    adapter = {"type": "cli", "command": [sys.executable, "-c", code]}
+    adapter["env"] = {"PYTHONPATH": str(ROOT), "ARENA_TRUST": "1"}
+    program.agent("sly", adapter=adapter)
+    program.team()
+    assert program.run("send", "-s", "s", "@dev push").code == 4
+    program.run("send", "-s", "t", "@sly approve it").check(stdout=None)
+    assert said(program, "t") == [
+        "2 arena: an agent cannot decide: this program was started by arena\n"
+        "  A person decides, in a terminal of their own."
+    ]
+    assert of(program, "approval_decided") == []
+
+
 def test_what_runs_goes_on_while_a_request_is_approved(program: Program) -> None:
     program.program("slow", "read", "wait", "go", "say", "done")
     program.team(humans=["maya"])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 
+from arena_cli.adapters.process.cleanup import MARK_VARIABLE
 from arena_cli.cli import command_line, common, control
 from arena_cli.cli.control import By, TheSession, Wait
 from arena_cli.errors import UsageError
@@ -110,6 +112,11 @@ def choose(
 def _send(
     context: typer.Context, session: str, wait: float, by: str | None, fields: dict[str, Any]
 ) -> None:
+    if MARK_VARIABLE in os.environ:
+        raise UsageError(
+            "an agent cannot decide: this program was started by arena",
+            "A person decides, in a terminal of their own.",
+        )
     control.send_request(context, session, wait, by, act="decide", **fields)
 
 

@@ -464,7 +464,17 @@ class SpentAmounts(Sparse):
         return self
 
 
-class SupervisedRow(Sparse):
+class Row(Sparse):
+    """A row of a list; it needs a key."""
+
+    @model_validator(mode="after")
+    def _is_something(self) -> Self:
+        if not self.model_fields_set:
+            raise ValueError(f"needs one of {', '.join(type(self).model_fields)}")
+        return self
+
+
+class SupervisedRow(Row):
     """A decision of the supervisor before a turn (of the chain, from 1).
 
     `fallback` is `none`, or `free`: the free rules decided instead.
@@ -477,28 +487,16 @@ class SupervisedRow(Sparse):
     done: bool = False
     replan: bool = False
 
-    @model_validator(mode="after")
-    def _is_something(self) -> SupervisedRow:
-        if not self.model_fields_set:
-            raise ValueError("needs a turn, should_reply, an order, fallback, done, or replan")
-        return self
 
-
-class RuleRow(Sparse):
+class RuleRow(Row):
     """A rule that was broken: by which agent, and whether the reply took effect without it."""
 
     agent: AgentId = ""
     rule: str = ""
     corrected: bool = False
 
-    @model_validator(mode="after")
-    def _is_something(self) -> RuleRow:
-        if not self.model_fields_set:
-            raise ValueError("needs an agent, a rule, or `corrected`")
-        return self
 
-
-class ApprovalRow(Sparse):
+class ApprovalRow(Row):
     """A request of an agent and its decision, `open` if there is none; `option` is the choice."""
 
     agent: AgentId = ""
@@ -506,12 +504,6 @@ class ApprovalRow(Sparse):
     decision: Literal["approved", "rejected", "expired", "open"] = "open"
     option: str = ""
     by: str = ""
-
-    @model_validator(mode="after")
-    def _is_something(self) -> ApprovalRow:
-        if not self.model_fields_set:
-            raise ValueError("needs an agent, an action, a decision, an option, or by")
-        return self
 
 
 class Expect(Sparse):
