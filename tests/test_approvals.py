@@ -500,6 +500,16 @@ def test_killed_anywhere_an_approved_act_is_done_once(tmp_path: Path) -> None:
         check_acts(cut, count)
 
 
+def test_an_agent_learns_of_a_decision_in_the_language_of_the_workspace(tmp_path: Path) -> None:
+    talk = Talk(tmp_path, pushing(), language="zh")
+    talk.send("推送")
+    decide(talk, 1, by="maya", text="已测试")
+    assert talk.last("message").message.content == (
+        '请求 1（dev：execute_command, "git push origin main"）已由 maya 批准：可执行一次，'
+        "且参数必须完全相同。（已测试）"
+    )
+
+
 def undecided(talk: Talk) -> list[int]:
     asked = [one["request"] for one in talk.records() if one["type"] == "approval_requested"]
     decided = {one["request"] for one in talk.records() if one["type"] == "approval_decided"}
