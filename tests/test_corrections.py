@@ -168,6 +168,22 @@ def test_flattery_covers_nothing() -> None:
     assert "covers 0 of 3 messages" in fault(praise)
 
 
+def test_flattery_covers_neither_one_message_nor_an_earlier_summary() -> None:
+    flattery = parse_summary(
+        "# Core goal\n- You are great\n# Important facts\n- Brilliant people work here\n"
+        "# Next steps\n- Stay brilliant\n"
+    )
+    message = said(1, "The import of the shop runs at 3 am on node 7 and takes 40 minutes.")
+    fault = summary_checks.find_gap(flattery, [message], [], 0.8, 0.2)
+    assert fault == "it covers 0 of 1 messages"
+    earlier = f"# Core goal\n- Build the shop\n# Important facts\n- {message.content} (User)"
+    fault = summary_checks.find_gap(flattery, [], [], 0.8, 0.2, earlier)
+    assert fault == "it covers 0 of 1 items of the earlier summary"
+    kept = parse_summary("# Core goal\n- Build it\n# Important facts\n- Import: 3 am on node 7")
+    assert not summary_checks.find_gap(kept, [message], [], 0.8, 0.2, earlier)
+    assert not summary_checks.find_gap(flattery, [message], [], 0.8, 0.0, earlier)
+
+
 def test_another_script_is_rejected() -> None:
     english = [
         said(n, "The gateway listens on the port and keeps its log for a while.") for n in (1, 2)

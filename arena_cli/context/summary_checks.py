@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -169,26 +169,40 @@ def find_gap(
     decisions: Sequence[PinnedFact],
     decisions_covered: float,
     messages_covered: float,
+    earlier: str = "",
 ) -> str:
     """Explain why a summary covers too little; "" if it covers enough.
 
     One missing decision is never a reason: it is added. A message is covered if the summary has a
-    quarter of its significant words, and at least two; short messages do not count.
+    quarter of its significant words, and at least two; short messages do not count. As many of the
+    items of the `earlier` summary have to be covered, which else would be lost.
     """
     words = frozenset(of_note("\n".join(item for items in sections.values() for item in items)))
     missing = [fact.title for fact in decisions if not holds(words, harmless(fact.title))]
     if len(missing) > max(1, round(len(decisions) * (1 - decisions_covered))):
         count = len(decisions) - len(missing)
         return f"it covers {count} of {len(decisions)} decisions; missing: {missing[0]}"
-    terms = [of_question(message.content) for message in messages]
+    items = [line[2:] for line in earlier.splitlines() if line.startswith("- ")]
+    texts = {
+        "messages": [message.content for message in messages],
+        "items of the earlier summary": items,
+    }
+    for name, contents in texts.items():
+        covered, count = _count_covered(words, contents)
+        if covered < max(min(count, 1), int(count * messages_covered)) and messages_covered:
+            return f"it covers {covered} of {count} {name}"
+    return ""
+
+
+def _count_covered(words: frozenset[str], texts: Iterable[str]) -> tuple[int, int]:
+    """Return how many of the texts these words cover, and how many texts are long enough."""
+    terms = [of_question(text) for text in texts]
     long_enough = [some for some in terms if len(some) >= _FEWEST_TERMS]
     covered = sum(
         len(words.intersection(some)) >= max(_COVERED_TERMS, len(some) * _COVERED_SHARE)
         for some in long_enough
     )
-    if covered < int(len(long_enough) * messages_covered):
-        return f"it covers {covered} of {len(long_enough)} messages"
-    return ""
+    return covered, len(long_enough)
 
 
 def _folded(text: str) -> str:

@@ -430,6 +430,7 @@ def _checked(answer: str, sources: Sources, old: _Old | None, room: Room) -> tup
         [fact for fact in facts if fact.kind == "decision"],
         rules.decisions_covered,
         rules.messages_covered,
+        sources.earlier,
     )
     current = {
         name: [item for item in items if not summary.states_replaced(item, old.replaced)]
