@@ -50,7 +50,8 @@ _IN_FULL = 0.6
 SUMMARY_FRAME = estimate(render.memory_paragraph(render.BEFORE, f"{render.SUMMARISED}\n")) + 2
 """The tokens of the lines around a summary."""
 
-_NOTES_FRAME = estimate(render.NOTES) + 2
+# Tokens are rounded for each note, too.
+_NOTES_FRAME = estimate(render.NOTES) + 6
 
 SHOWN_WHOLE = "the message that it comes from is shown whole"
 NO_ROOM = "there is no room"
