@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from product import (
     AgentInput,
     AgentOutput,
+    ControlRequest,
     Supervision,
     Team,
     canonicalize,
@@ -23,6 +25,7 @@ from product import (
     reader,
     supervisor_read_answer,
 )
+from product import outgoing_outgoing as outgoing
 from support import Puppets, Talk, member, puppet, team
 
 
@@ -450,3 +453,55 @@ def test_a_wrong_setting_is_an_error_with_its_line(
     done = arena.run("agents", "check")
     assert done.code == 2
     assert f"agents/teams/t.yaml:3: {problem}" in done.stderr
+
+
+def test_an_ignored_blocker_asks_for_another_plan(tmp_path: Path) -> None:
+    says = [
+        *("Blocker: the payment keys are missing.", "I deploy the payment keys."),
+        "The payment keys are missing, so I wait.",
+    ]
+    program = Forked(tmp_path)
+    program.agent("dev", *says).team()
+    program.run("send", "@dev a", "-s", "s", "--quiet").check()
+    program.run("send", "@dev b", "-s", "s", "--quiet").check()
+    records = program.records()
+    assert [one["level"] for one in records if one["type"] == "deviation"] == ["replan_required"]
+    notices = [one["message"] for one in records if one["type"] == "message"]
+    assert "dev ignored the note blocker-" in notices[-1]["content"]
+    assert notices[-1]["author_type"] == "system"
+    replies = [one["message"]["content"] for one in records if one["type"] == "reply_finished"]
+    assert replies == says
+
+
+def test_a_call_beyond_the_budget_pauses_the_chain(tmp_path: Path) -> None:
+    talk = Talk(tmp_path, supervised(*crew(), says=[decision("dev", when={"turn": 1}), DONE]))
+    talk.send("go")
+    spent = talk.last("supervised").usage.input_tokens
+    budget = {"tokens": {"chain": 5 * spent}}
+    says = [decision("dev")]
+    made = supervised(member("dev", [{"say": "x"}]), says=says, budget=budget, chain_depth_limit=9)
+    talk = Talk(tmp_path / "bounded", made)
+    paused = talk.send("go")
+    assert paused.type == "chain_paused"
+    assert talk.of("supervised")
+    used = [event.usage for event in talk.events if event.type in ("supervised", "reply_finished")]
+    assert sum(usage.input_tokens + usage.output_tokens for usage in used) <= 5 * spent
+
+
+def test_a_person_that_steers_is_heard_by_the_supervisor(tmp_path: Path) -> None:
+    told: list[AgentInput] = []
+
+    def chief(input: AgentInput) -> str:
+        told.append(input)
+        if len(told) == 1:
+            session.carry_out(ControlRequest(act="steer", text="hurry up"))
+        return json.dumps({"should_reply": ["dev"] if len(told) < 3 else []})
+
+    made = team(puppet("dev"), mode="supervisor", supervisor="chief")
+    object.__setattr__(made, "supervisor", puppet("chief", member=False))
+    talk = Talk(tmp_path, made, adapter_type=Puppets({"dev": lambda _: "ok", "chief": chief}))
+    with talk.open() as session:
+        asyncio.run(session.last(session.send(outgoing(made, "go"))))
+    assert [event.turn for event in talk.of("supervised")] == [1, 1, 2]
+    assert told[1].messages[-1].content == "hurry up"
+    assert talk.turns() == [(["dev"], [])]

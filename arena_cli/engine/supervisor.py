@@ -201,7 +201,7 @@ class Supervisor:
         if team.supervisor is None:
             return self._replan(step, chain)
         decision = state.supervised.get(self._room.scene.fold.turn + 1)
-        if decision is not None and not _has_news(decision, state):
+        if decision is not None and not _has_news(decision, chain, state):
             if _is_unnoted(decision, chain):
                 return rules.Prepare(partial(self._note, decision))
             return _apply(decision, step, chain, team, told)
@@ -259,6 +259,7 @@ class Supervisor:
         room.journal.write(
             Supervised,
             turn=scene.fold.turn + 1,
+            trigger=list(trigger),
             agent=supervisor.id,
             should_reply=decision.should_reply,
             reason=redact(decision.reason),
@@ -365,9 +366,10 @@ def _describe_problems(problems: Sequence[str], language: Language) -> str:
     return f"The last turn did not work out:\n{listed}\nFind another way."
 
 
-def _has_news(decision: Supervised, state: ControlState) -> bool:
-    """Return True if a person's message joined the chain after the decision."""
-    return any(parse_seq(name) > decision.seq for name in state.steering)
+def _has_news(decision: Supervised, chain: Chain, state: ControlState) -> bool:
+    """Return True if a person's message joined the chain that the supervisor has not been shown."""
+    known = {*decision.trigger, *(name for turn in chain.turns for name in turn.started.trigger)}
+    return not known.issuperset(state.steering)
 
 
 def _is_unnoted(decision: Supervised, chain: Chain) -> bool:

@@ -154,14 +154,15 @@ class Steered(ControlEvent):
 class Supervised(ControlEvent):
     """The supervisor decided which agents reply in a turn, before the turn opened.
 
-    `turn` is the number of that turn. `order` is that of the calls, `briefs` are shown to one agent
-    each, `done` ends the chain. `ignored` are the parts of its answer that could not be used.
-    `fallback` is the reason why the free rules decided instead, or empty. `replan`: it was asked
-    again, after a failure or an ignored note.
+    `turn` is the number of that turn, `trigger` the new messages that it was shown. `order` is that
+    of the calls, `briefs` are shown to one agent each, `done` ends the chain. `ignored` are the
+    parts of its answer that could not be used. `fallback` is the reason why the free rules decided
+    instead, or empty. `replan`: it was asked again, after a failure or an ignored note.
     """
 
     type: Literal["supervised"] = "supervised"
     turn: Annotated[int, Position]
+    trigger: Annotated[list[str], MessageRef] = []
     agent: str
     should_reply: list[str] = []
     reason: Annotated[str, Derived] = ""
