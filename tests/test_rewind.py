@@ -428,6 +428,28 @@ def test_a_correction_that_no_agent_has_read_needs_no_message(program: Program) 
     assert done.stdout == "m9 is corrected; no agent has read it yet\n"
 
 
+def test_notes_made_from_the_original_are_listed(program: Program) -> None:
+    add = ("knowledge", "add", "--session", "s", "--kind", "task", "--source", "m2", "Be first")
+    program.run(*add).check()
+    done = program.run("edit", "s", "m2", "changed").check()
+    assert done.stdout.endswith("; notes made from the original stay: task-be-first\n")
+
+
+def test_a_skipped_call_is_rebuilt_as_it_was(program: Program) -> None:
+    program.run("send", "--session", "s", "@dev the second").check()
+    program.run("rewind", "s", "--at", "8").check()
+    program.run("send", "--session", "s", "@dev the third").check()
+    program.run("edit", "s", "m2", "the corrected first").check()
+    told = {
+        "2": ["@dev the first", "answer 1", "@dev the second"],
+        "3": ["@dev the first", "answer 1", "@dev the third"],
+    }
+    for turn, texts in told.items():
+        done = program.run("show", "s", "--context", "--agent", "dev", "--turn", turn, "--json")
+        done.check()  # a changed input would be reported on stderr
+        assert [one["content"] for one in json.loads(done.stdout)["messages"]] == texts
+
+
 def test_secrets_are_taken_out_of_a_correction(program: Program) -> None:
     program.file("arena.yaml", "team: crew\nredact: ['sk-[a-z]+']\n")
     program.run("edit", "s", "m2", "the key is sk-abcdef").check()

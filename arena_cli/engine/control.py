@@ -284,8 +284,6 @@ class Control:
 
     def carry_out(self, request: ControlRequest) -> str:
         """Carry out a request; return what was done. Raises UsageError or DiskRefused."""
-        if request.act in ("checkpoint", "edit", "reassign"):
-            return past.carry_out(request, self._room)
         acts: dict[Act, Callable[[ControlRequest], str]] = {
             "pause": self._pause,
             "cancel": self._cancel,
@@ -294,7 +292,8 @@ class Control:
             "decide": self.approvals.decide,
             "raise_budget": self._raise_budget,
         }
-        return acts[request.act](request)
+        act = acts.get(request.act)
+        return past.carry_out(request, self._room) if act is None else act(request)
 
     def _open(self, act: str) -> Chain:
         chain = self._room.scene.fold.open

@@ -43,8 +43,10 @@ def carry_out(request: ControlRequest, room: Room) -> str:
             return _add_checkpoint(request, room)
         case "edit":
             return _edit(request, room)
-        case _:
+        case "reassign":
             return _reassign(request, room)
+        case _:
+            raise ValueError(f"no act of the past: {request.act}")
 
 
 def is_within_turn(chain: Chain | None) -> bool:
@@ -117,8 +119,10 @@ def _edit(request: ControlRequest, room: Room) -> str:
     journal.write(Edited, message=message.id, content=text, by=request.by)
     assert fold.revisions is not None
     room.scene.history.replace(fold.revisions.correct_message(message))
+    left = _list_notes_from(message.id, room)
+    notes = f"; notes made from the original stay: {', '.join(left)}" if left else ""
     if not readers:
-        return f"{message.id} is corrected; no agent has read it yet"
+        return f"{message.id} is corrected; no agent has read it yet{notes}"
     beginning = " ".join(current.content.split())
     if len(beginning) > _QUOTED:
         beginning = f"{beginning[:_QUOTED]}..."
@@ -134,7 +138,15 @@ def _edit(request: ControlRequest, room: Room) -> str:
             "该消息现为更正后的内容，原内容不再有效。"
         )
     _tell(room, content, EDIT_NOTICE, reply_to=message.id)
-    return f"{message.id} is corrected; told at their next call: {', '.join(readers)}"
+    return f"{message.id} is corrected; told at their next call: {', '.join(readers)}{notes}"
+
+
+def _list_notes_from(message: str, room: Room) -> list[str]:
+    """Return the ids of the session's living notes that come from a message."""
+    recollection = room.scene.recollection
+    index = recollection.index() if recollection else None
+    notes = index.own(room.scene.session_id) if index else []
+    return [escape_line(note.id) for note in notes if note.source == message]
 
 
 def _list_readers(room: Room, seq: int) -> list[str]:

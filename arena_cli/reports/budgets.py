@@ -92,6 +92,9 @@ class BudgetTally:
         if isinstance(event, ChainFinished):
             self._has_ended = True
             return
+        if event.type == "forked":  # its past was paid for in the other session
+            self.session()
+            return
         spent = read_spent(event)
         if spent is None and not isinstance(event, (TurnStarted, BudgetRaised)):
             return

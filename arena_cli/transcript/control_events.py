@@ -247,6 +247,8 @@ class BreakerChanged(ControlEvent):
 class BudgetRaised(ControlEvent):
     """A person raised the bounds that stopped the chain, by this much."""
 
+    outlives_rewinds: ClassVar[bool] = True
+
     type: Literal["budget"] = "budget"
     by: str
     tokens: int = 0
@@ -309,6 +311,8 @@ class Forked(ControlEvent):
         """Leave to the other session what is its own: the cost, and sessions that agents keep."""
         fold.usage = None
         fold.agent_sessions.clear()
+        if fold.control is not None:
+            fold.control.raised_tokens, fold.control.raised_usd = 0, 0.0
 
 
 class Rewound(ControlEvent):
@@ -414,8 +418,8 @@ class SessionControl:
     this session, as agent and digest. `decisions` counts decisions by agent: all, and those that
     were rejected. `raised_...` is what people added to the budget. `outcomes` are the last
     replies of each agent since its breaker changed, a letter each; `refused` are the replies of
-    which rules refused an attempt and that have not ended. `checkpoints` are the events by
-    label.
+    which rules refused an attempt and that have not ended. `checkpoints` are the events
+    by label.
     """
 
     requests: int = 0

@@ -28,7 +28,7 @@ from arena_cli.transcript.events import (
     TurnStarted,
     parse_own,
 )
-from arena_cli.transcript.revisions import Revisions
+from arena_cli.transcript.revisions import NO_REVISIONS
 from arena_cli.transcript.state import Fold
 from arena_cli.util import files
 from arena_cli.util.text import escape_line
@@ -232,13 +232,13 @@ def summarize_session(path: Path) -> dict[str, str | None]:
     """Return a session's row in a list of sessions: team, end, last change, first message."""
     session = read_session_event(path)
     end, changed = "no messages", ""
-    types = frozenset({*EVENT_TYPES, "chain_paused"})
-    revisions: Revisions | None = None
+    types = frozenset({*EVENT_TYPES, "chain_paused", "rewound"})
+    revisions = NO_REVISIONS
     for entry in reader.newest_first(path, path.stat().st_size, types):
-        if revisions is None and (not isinstance(entry, Event) or entry.type == "rewound"):
-            revisions = reader.read_revisions(path)
         if not isinstance(entry, Event):
             continue
+        if entry.type == "rewound" and not revisions:
+            revisions = reader.read_revisions(path)
         changed = changed or entry.ts
         if revisions and revisions.is_skipped(entry.seq):
             continue

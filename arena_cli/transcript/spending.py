@@ -26,6 +26,7 @@ ALL = ""
 TRANSCRIPT = "transcript.jsonl"
 _USES = b'"usage":{'
 _STARTS = b'"type":"reply_started"'
+_FORKS = b'"type":"forked"'
 
 
 class Spent(NamedTuple):
@@ -126,6 +127,9 @@ class TranscriptSpending:
 
     def _begin(self) -> None:
         self._offset = 0
+        self._clear()
+
+    def _clear(self) -> None:
         self.session = Spending()
         self.by_day: dict[str, Spending] = {}
         self.running: dict[int, Running] = {}
@@ -152,7 +156,7 @@ class TranscriptSpending:
         self._offset += end
         self._state = seen
         for line in new[:end].splitlines():
-            if _USES in line or _STARTS in line:
+            if _USES in line or _STARTS in line or _FORKS in line:
                 for event in parse_events(line):
                     self._apply(event)
 
@@ -161,6 +165,8 @@ class TranscriptSpending:
             self.running[event.reply] = Running(event.agent, event.input_tokens, event.ts)
         elif isinstance(event, ReplyFinished):
             self.running.pop(event.reply, None)
+        elif event.type == "forked":  # its past was paid for in the other session
+            self._clear()
         if (used := read_spent(event, self._price)) is not None:
             self.session.add(*used)
             self.by_day.setdefault(event.ts[:10], Spending()).add(*used)

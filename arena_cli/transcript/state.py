@@ -268,6 +268,11 @@ class Fold:
             case _:
                 pass
 
+    def _open_session(self, event: SessionEvent) -> None:
+        self.session = event
+        if self.control is None and not _BREAKER_KEYS.isdisjoint(event.config):
+            import_control_events().session_control_of(self)
+
     def read(self, event: Event, revisions: Revisions) -> None:
         """Apply an event of a transcript with these revisions: as agents are shown it now.
 
@@ -296,11 +301,6 @@ class Fold:
         for name in _list_counters(type(event)):
             if (number := getattr(event, name)) and number > getattr(self, name):
                 setattr(self, name, number)
-
-    def _open_session(self, event: SessionEvent) -> None:
-        self.session = event
-        if self.control is None and not _BREAKER_KEYS.isdisjoint(event.config):
-            import_control_events().session_control_of(self)
 
     def spent(self) -> Usage:
         """Return the usage of all replies of the session."""
