@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from arena_cli.adapters.runtime import Answer, Heard
 from arena_cli.context import tokens
-from arena_cli.engine import call
+from arena_cli.engine import answers
 from arena_cli.engine.plan import Planned, Room
 from arena_cli.errors import AgentBrokeRule, AgentError
 from arena_cli.notes.model import Draft
@@ -385,7 +385,7 @@ class Review:
         rules = self._book.of("mention", planned.agent)
         if not rules or planned.member is None:
             return []
-        calls = call.resolve_calls(
+        calls = answers.resolve_calls(
             output, planned.member, room.scene.team, room.roster, opener=planned.opener
         )
         looked: list[str] = []
@@ -403,7 +403,7 @@ class Review:
         planned, room = self._planned, self._room
         calls: Sequence[str] = ()
         if planned.member is not None:
-            calls = call.resolve_calls(
+            calls = answers.resolve_calls(
                 output, planned.member, room.scene.team, room.roster, opener=planned.opener
             ).next_mentions
         return {

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 from arena_cli.adapters.base import SessionConfig
 from arena_cli.adapters.runtime import Answer, Heard
 from arena_cli.context import window
-from arena_cli.engine import call, plan
+from arena_cli.engine import answers, plan
 from arena_cli.engine.plan import Planned, Scene
 from arena_cli.errors import AgentError, AgentProtocolError, AgentTimeout, UsageError
 from arena_cli.protocol import (
@@ -425,7 +425,7 @@ class Taper:
         )
         in_vain = () if config.get("agents_may_mention_all") else mentioned.by_all_only
         for agent in (*done.next_mentions, *done.refused):
-            is_by_all = done.refused.get(agent) == call.ALL_REFUSED
+            is_by_all = done.refused.get(agent) == answers.ALL_REFUSED
             if agent not in message.mentions:
                 yield "@all" if is_by_all else agent
             elif agent in in_vain and not is_by_all:
