@@ -298,6 +298,8 @@ def test_after_a_rewind_agents_see_the_state_of_then(program: Program) -> None:
     usage = last(program, "chain_finished")
     assert usage["session_usage"]["input_tokens"] == spent + usage["usage"]["input_tokens"]
     program.run("doctor", "s").check()
+    program.run("rewind", "s", "--at", "8").check()
+    assert "dev  idle" in program.run("status", "s").stdout
 
 
 def test_a_skipped_part_is_marked_for_readers(program: Program) -> None:

@@ -15,6 +15,7 @@ from arena_cli.transcript import queries, reader
 from arena_cli.transcript.control_events import Request, SessionControl
 from arena_cli.transcript.conversation import Chain, Conversation, Reply, Turn, read_conversation
 from arena_cli.transcript.events import StatusReported
+from arena_cli.transcript.revisions import list_visible
 from arena_cli.workspace.models import Team
 
 AgentActivity = Literal["idle", "running", "waiting", "paused", "done", "error", "terminated"]
@@ -79,7 +80,8 @@ _OF_A_REQUEST = {"request", "agent", "action", "detail", "options", "expires", "
 
 def read_status(workspace: Path, stored: Stored, team: Team) -> SessionStatus:
     """Return the state of a session and of the agents of its team."""
-    conversation = read_conversation(queries.last_chain(stored.transcript).events)
+    events = queries.last_chain(stored.transcript).events
+    conversation = read_conversation(list_visible(events))
     fold = reader.load_fold(
         stored.transcript,
         on_message=lambda _: None,
