@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,18 @@ import yaml
 from forked import needs_fork
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from product import FileFaults, ScenarioResult
+from past_sessions import loaded
+from product import (
+    ControlRequest,
+    Event,
+    FileFaults,
+    Inbox,
+    PersonAnswer,
+    Question,
+    ScenarioResult,
+    Session,
+)
+from product import outgoing_outgoing as outgoing
 from program import Program
 from stage import Stage, broken, printed
 
@@ -589,6 +602,71 @@ def test_a_session_that_was_paused_and_steered_is_promoted(arena: Program) -> No
     scenario = promote(arena)
     assert keys(scenario) == ["send", "approve"]
     assert scenario["steps"][1]["steer"] == "@dev canary"
+
+
+class _Terminal:
+    """A person at a terminal who answers each question alike, and notes what was asked."""
+
+    def __init__(self, answer: PersonAnswer) -> None:
+        self._answer = answer
+        self.asked: list[str] = []
+
+    async def __call__(self, question: Question) -> PersonAnswer:
+        self.asked.append(question.asked.action)
+        return self._answer
+
+
+def converse(arena: Program, message: str, **how: Any) -> None:
+    """Have a chain of the session `s`; `how` are settings of it, and `on_event`."""
+    now = loaded(arena)
+    team = now.team(now.file.team)
+    on_event = how.pop("on_event", lambda _: None)
+    place = replace(arena.place(), **how)
+    with Session(place, "s", team, on_event=on_event) as session:
+        asyncio.run(session.last(session.send(outgoing(team, message, author="maya"))))
+
+
+@pytest.mark.parametrize(
+    ("answer", "key"),
+    [(PersonAnswer("approved", "monday"), "choose"), (PersonAnswer("rejected"), "reject")],
+)
+def test_what_was_answered_at_a_terminal_is_promoted(
+    arena: Program, answer: PersonAnswer, key: str
+) -> None:
+    terminal = _Terminal(answer)
+    converse(arena, "@ops which window?", ask_person=terminal)
+    assert terminal.asked == ["window"]
+    scenario = promote(arena)
+    assert keys(scenario) == ["send", key]
+    assert [step["expect"]["end"] for step in scenario["steps"]] == ["choice", "quiet"]
+
+
+def test_an_act_that_was_approved_while_its_agent_waited_has_no_step(arena: Program) -> None:
+    converse(arena, "@ops deploy", ask_person=_Terminal(PersonAnswer("approved")))
+    converse(arena, "@dev go")
+    done = arena.run("promote", "s")
+    assert "request 1 was decided while its agent waited for it" in done.stderr
+    text = (arena.folder / "scenarios/s.yaml").read_text("utf-8")
+    assert keys(yaml.safe_load(text)) == ["send"]
+
+
+def test_what_was_said_while_an_agent_replied_is_said_after_the_reply(arena: Program) -> None:
+    slow = {"when": {"contains": "slowly"}, "say": "Half.", "delay_s": 1.5}
+    arena.agent("dev", slow, *DEV, response={"auto_respond": False})
+    inbox = Inbox(arena.folder / "sessions" / "s")
+
+    def step_in(event: Event) -> None:
+        if event.type == "reply_started" and event.agent == "dev" and event.turn == 1:
+            inbox.put(ControlRequest(act="steer", by="maya", text="@dev canary"))
+            inbox.put(ControlRequest(act="pause", by="maya"))
+
+    converse(arena, "@dev slowly", on_event=step_in)
+    arena.run("resume", "s")
+    scenario = promote(arena)
+    assert keys(scenario) == ["send", "resume"]
+    step = scenario["steps"][0]
+    assert (step["steer"], step["pause"], step["after"]) == ("@dev canary", True, {"agent": "dev"})
+    assert step["expect"]["end"] == "asked"
 
 
 @pytest.mark.parametrize(

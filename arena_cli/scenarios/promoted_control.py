@@ -20,6 +20,7 @@ from arena_cli.transcript.control_events import (
     BudgetRaised,
     ChainPaused,
     Steered,
+    Supervised,
 )
 from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.events import (
@@ -245,6 +246,8 @@ def _find_refusal(event: Event) -> str:
             why = f"request {event.request} expired"
         case AgentStateChanged():
             why = f"a person changed the state of {escape_line(event.agent)}"
+        case Supervised():
+            why = "a supervisor was called, and no transcript contains such answers"
         case BudgetRaised():
             why = "a person raised its budget"
         case ChainFinished(end="cancelled"):
