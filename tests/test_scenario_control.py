@@ -328,6 +328,18 @@ def test_the_persons_of_steps_act(stage: Stage) -> None:
     assert session[-1].by == "lin"
 
 
+def test_a_decision_that_failed_steers_no_other_chain(stage: Stage) -> None:
+    steps = """\
+  - send: "@ops deploy"
+    expect: {paused: approval}
+  - {approve: {agent: dev}, steer: "@ops window", pause: true, on_fail: continue}
+  - send: "@dev go"
+    expect: {replied: [dev], end: quiet}
+"""
+    result = play(stage, steps)
+    assert [step.status for step in result.steps] == ["passed", "failed", "passed"]
+
+
 def test_failures_of_earlier_steps_are_named_there_only(stage: Stage) -> None:
     stage.agent("dev", {"fail": "timeout"}, {"say": "x"}, response={"auto_respond": False})
     steps = """\

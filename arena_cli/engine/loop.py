@@ -111,7 +111,7 @@ class Engine:
 
     def __init__(self, room: Room) -> None:
         self._room = room
-        self._posted: list[ControlRequest] = []
+        self._posted: list[tuple[int, ControlRequest]] = []
 
     async def run(self) -> ChainFinished | ChainPaused:
         """Take step after step until the chain is finished, or paused (`chain_paused`).
@@ -167,11 +167,12 @@ class Engine:
         return text
 
     def post(self, request: ControlRequest) -> None:
-        """Carry out a person's request at the next safe point of the running chain.
+        """Carry out a person's request at the next safe point of the open chain.
 
         `run` raises UsageError if it cannot be carried out then.
         """
-        self._posted.append(request)
+        chain = _open_chain(self._room.journal).number
+        self._posted.append((chain, request))
 
     def take_requests(self) -> None:
         """Carry out the requests that wait, while no chain runs. Raises DiskRefused."""
@@ -205,7 +206,9 @@ class Engine:
         if room.has_requests():
             room.control.get(room).take_requests()
         while self._posted:
-            room.control.get(room).carry_out(self._posted.pop(0))
+            number, request = self._posted.pop(0)
+            if number == chain.number:
+                room.control.get(room).carry_out(request)
         control = room.control.find(room)
         if control is None:
             return rules.next_step(chain, room.scene.team)

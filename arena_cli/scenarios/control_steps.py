@@ -69,7 +69,6 @@ class SteppingIn:
     """What a step's person does while its chain runs: `steer` and `pause`, `after` a reply."""
 
     def __init__(self, step: Step, session: Session) -> None:
-        """Ask for it at once if it is not `after` a reply."""
         self._session = session
         self._after = step.after
         self._replies = 0
@@ -79,17 +78,16 @@ class SteppingIn:
             self._requests.append(ControlRequest(act="steer", by=by, text=step.steer))
         if step.pause:
             self._requests.append(ControlRequest(act="pause", by=by))
-        if self._after is None:
-            self._post()
 
     def hear(self, event: Event) -> None:
-        """Ask for it when the reply has ended."""
-        after = self._after
-        if not self._requests or after is None or not _is_end_of(event, after.agent):
-            return
-        self._replies += 1
-        if self._replies == after.reply:
-            self._post()
+        """Ask for it when the reply has ended, or at the first event of the chain."""
+        if self._after is None:
+            if self._session.open_chain is not None:
+                self._post()
+        elif _is_end_of(event, self._after.agent):
+            self._replies += 1
+            if self._replies == self._after.reply:
+                self._post()
 
     def _post(self) -> None:
         for request in self._requests:

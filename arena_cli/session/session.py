@@ -321,7 +321,7 @@ class Session:
         return self._engine.carry_out(request)
 
     def post(self, request: ControlRequest) -> None:
-        """Carry out a person's request at the next safe point of the running chain.
+        """Carry out a person's request at the next safe point of the open chain.
 
         `send` or `resume` raises UsageError if it cannot be carried out then.
         """
