@@ -55,7 +55,7 @@ def result(done: Done) -> dict[str, Any]:
         ("{cost_usd: {min: 0, unknown: pass}}", "cannot fail"),
         ("{notes: {decision: {min: 0}}}", "cannot fail"),
         (
-            "{end: [failed, chain_limit, awaiting_human, no_reply, quiet, interrupted]}",
+            "{end: [failed, chain_limit, awaiting_human, no_reply, quiet, interrupted, cancelled]}",
             "it lists all ends",
         ),
         ("{awaits: [user, user]}", "appears twice"),

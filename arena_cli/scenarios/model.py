@@ -187,7 +187,9 @@ class Step(FileShape):
     def _is_one(self) -> Step:
         kinds = [kind for kind in KINDS if getattr(self, kind) is not None]
         if not kinds:
-            raise ValueError(f"a step needs one of {', '.join(KINDS)}")
+            raise ValueError(
+                "a step needs one of send, say, system, check, approve, reject, choose, resume"
+            )
         if len(kinds) > 1:
             both = " and ".join(f"`{kind}`" for kind in kinds)
             raise ValueError(f"{both} are two steps; write each as a step of its own")
