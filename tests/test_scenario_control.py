@@ -340,6 +340,21 @@ def test_a_decision_that_failed_steers_no_other_chain(stage: Stage) -> None:
     assert [step.status for step in result.steps] == ["passed", "failed", "passed"]
 
 
+def test_what_a_person_says_to_a_chain_that_still_waits_joins_no_other(stage: Stage) -> None:
+    request = {**DEPLOY, "detail": "other"}
+    stage.agent("sys", {"say": "done", "request": request}, response={"auto_respond": False})
+    stage.team(humans=["maya"], selection="none")
+    steps = """\
+  - send: "@ops @sys deploy"
+    expect: {paused: approval}
+  - {approve: {agent: sys}, steer: "@ops window", expect: {paused: approval}}
+  - send: "@dev go"
+    expect: {replied: [dev], end: quiet}
+"""
+    result = play(stage, steps)
+    assert result.status == "passed", printed(result)
+
+
 def test_failures_of_earlier_steps_are_named_there_only(stage: Stage) -> None:
     stage.agent("dev", {"fail": "timeout"}, {"say": "x"}, response={"auto_respond": False})
     steps = """\
