@@ -152,9 +152,9 @@ CHANGES = [
         "structured-json", OWN, "title: login, done", "title: log in, done", "structured.task_list"
     ),
     Change("endless-loop", OWN, "chain_depth_limit: 3", "chain_depth_limit: 4", "must"),
-    Change("budget_pause", OWN, "chain: 6000", "chain: 60000", "replied"),
-    Change("budget_pause", OWN, "output_tokens: 1600", "output_tokens: 9600", "spent.tokens"),
-    Change("budget_degrade", OWN, "[no_may_reply, concise]", "[concise]", "asked"),
+    Change("budget-pause", OWN, "chain: 6000", "chain: 60000", "replied"),
+    Change("budget-pause", OWN, "output_tokens: 1600", "output_tokens: 9600", "spent.tokens"),
+    Change("budget-degrade", OWN, "[no_may_reply, concise]", "[concise]", "asked"),
     Change("endless-loop", "arena.yaml", "language: zh", "language: en", "system"),
     Change(
         "bilingual-team",
@@ -171,13 +171,23 @@ CHANGES = [
         "replies.translator.last[0].language",
     ),
     Change(
-        "rules_release_notes",
+        "house-rules",
         OWN,
         "contains: leverage}",
         "contains: synergy}",
         "replies.writer[0].not_contains",
     ),
-    Change("rules_release_notes", OWN, "[reviewer]}\n", "[reviewer, ops]}\n", "replied"),
+    Change("house-rules", OWN, "[reviewer]}\n", "[reviewer, ops]}\n", "replied"),
+    Change("steered-rollback", OWN, "@dev only eu-west, please", "only eu-west, please", "must"),
+    Change("steered-rollback", OWN, "    pause: true\n    after: {agent: dev}\n", "", "replied"),
+    Change("release-approval", OWN, "deploy: ask", "deploy: allow", "paused"),
+    Change("release-approval", OWN, '["make test *"]', "[]", "replied"),
+    Change("storage-choice", OWN, "就用 PostgreSQL。@全栈开发", "就用 PostgreSQL。", "replied"),
+    Change(
+        "storage-choice", OWN, "action: storage, detail", "action: store, detail", "approvals[0]"
+    ),
+    Change("supervised-release", OWN, '"order": "sequence",', "", "supervised[0]"),
+    Change("supervised-release", OWN, "on_failure: replan", "replans: 0", "supervised[2]"),
     Change("flaky-agent", OWN, "retries: 1", "retries: 0", "outcome.writer", "tried again"),
     Change("flaky-agent", OWN, "selection: ask", "selection: none", "asked", "taken over"),
     Change(

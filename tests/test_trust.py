@@ -67,6 +67,24 @@ READS: dict[str, list[list[str]]] = {
     "sessions restore": [["renamed"]],
     "sessions delete": [["renamed", "--yes"]],
 }
+# People control a session with these; some are refused, since no chain is open.
+CONTROLS: dict[str, list[str]] = {
+    "status": [],
+    "pause": ["s"],
+    "cancel": ["s"],
+    "steer": ["s", "canary"],
+    "approvals": ["s"],
+    "approve": ["s", "1"],
+    "reject": ["s", "1"],
+    "choose": ["s", "1", "blue"],
+    "checkpoint": ["s", "--label", "here"],
+    "checkpoints": ["s"],
+    "fork": ["s", "--at", "here", "--name", "forked"],
+    "edit": ["s", "m2", "canary"],
+    "reassign": ["s", "task-none", "plain"],
+    "terminate": ["s", "--agent", "program"],
+    "rewind": ["s", "--at", "here"],
+}
 # What needs trust.
 CALLS: list[list[str]] = [
     ["send", "@plain hello"],
@@ -200,7 +218,7 @@ def quiet(program: Program, server: Server) -> bool:
 
 def test_every_command_is_known_here() -> None:
     """A new command has to say whether it contacts anything."""
-    assert command_names() | {""} == READS.keys() | NEEDS_TRUST
+    assert command_names() | {""} == READS.keys() | NEEDS_TRUST | CONTROLS.keys()
 
 
 def test_no_command_that_reads_contacts_anything(hostile: Program, server: Server) -> None:
@@ -213,6 +231,16 @@ def test_no_command_that_reads_contacts_anything(hostile: Program, server: Serve
             assert SECRET not in done.output
             assert done.error is None, (name, line, done.error)
     assert not (hostile.folder.parent / "config").exists()
+
+
+def test_no_command_that_controls_a_session_contacts_anything(
+    hostile: Program, server: Server
+) -> None:
+    for name, words in CONTROLS.items():
+        done = invoke(name, *words)
+        assert quiet(hostile, server), (name, server.heard)
+        assert SECRET not in f"{done.output} {done.error}"
+        assert done.code in (0, 2), (name, done.error)
 
 
 def test_help_and_completion_contact_nothing(hostile: Program, server: Server) -> None:
