@@ -361,6 +361,11 @@ from arena_cli.workspace.models import (
 )
 from arena_cli.workspace.relevance import Haystack
 from arena_cli.workspace.scaffold import TemplateLanguage, TemplateName
+from arena_cli.workspace.schema import (
+    build_agent_schema,
+    build_team_schema,
+    build_workspace_schema,
+)
 from arena_cli.workspace.workspace import Workspace
 from arena_cli.yamlio import loader as yamlio_loader
 from arena_cli.yamlio import schema_errors

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped] # it has no types
-from product import TemplateLanguage, base, models, scaffold
+from product import (
+    TemplateLanguage,
+    base,
+    build_agent_schema,
+    build_team_schema,
+    build_workspace_schema,
+    scaffold,
+)
 from product import yamlio_loader as loader
 
 
@@ -15,9 +22,9 @@ from product import yamlio_loader as loader
 def schemas() -> dict[str, dict[str, Any]]:
     kinds = {kind: base.adapter_type(kind).settings_type for kind in base.list_kinds()}
     return {
-        "agent": models.build_agent_schema(kinds),
-        "team": models.build_team_schema(),
-        "workspace": models.build_workspace_schema(),
+        "agent": build_agent_schema(kinds),
+        "team": build_team_schema(),
+        "workspace": build_workspace_schema(),
     }
 
 

@@ -17,7 +17,7 @@ from arena_cli.scenarios import loader
 from arena_cli.scenarios.result import build_result_schema
 from arena_cli.util.text import escape_line
 from arena_cli.workspace import scaffold
-from arena_cli.workspace.models import build_agent_schema, build_team_schema, build_workspace_schema
+from arena_cli.workspace.schema import build_agent_schema, build_team_schema, build_workspace_schema
 
 if TYPE_CHECKING:
     from arena_cli.reports.lines import Words

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arena_cli.context import render, window
-from arena_cli.engine import call, compaction
+from arena_cli.engine import compaction, side_calls
 from arena_cli.engine.plan import Room
 from arena_cli.engine.recall import Recollection
 from arena_cli.errors import ArenaError, DiskRefused, Fault
@@ -131,7 +131,7 @@ async def _find_ignored(
 
     judge, fields = room.memory_judge, {}
     if judge is not None and room.scene.team.config.memory.heed == "judge":
-        answer = await call.ask(judge, agent_heeding.question(reply, new, notes), room)
+        answer = await side_calls.ask(judge, agent_heeding.question(reply, new, notes), room)
         judgement = agent_heeding.read_judgement(
             answer.text, reply, new, notes, language=room.language
         )
@@ -366,7 +366,7 @@ async def _extract(room: Room, recollection: Recollection) -> None:
     living_notes = [note for note in notes if note.is_living]
     proposals = _propose(messages, room, recollection)
     question = agent_extraction.question(texts, living_notes, proposals)
-    answer = await call.ask(extractor, question, room)
+    answer = await side_calls.ask(extractor, question, room)
     contents = {message.id: message.content for message in messages}
     extracted = agent_extraction.read_extraction(answer.text, contents, by=extractor.id)
     error = answer.error or "; ".join(extracted.problems)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from threading import ThreadError
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from arena_cli.adapters.runtime import Answer, Heard
 from arena_cli.context import tokens
@@ -29,7 +29,6 @@ from arena_cli.protocol import (
     Message,
     Permission,
     PermissionRequest,
-    ShownMessage,
     StatusEvent,
     Usage,
 )
@@ -37,7 +36,6 @@ from arena_cli.transcript.events import ReplyFinished, ReplyStarted, ReplyStatus
 from arena_cli.transcript.log import Stamp
 from arena_cli.transcript.state import FITS
 from arena_cli.util import tickets
-from arena_cli.util.clock import format_timestamp
 from arena_cli.util.tickets import Ticket
 from arena_cli.workspace.models import Language, Member
 
@@ -252,7 +250,7 @@ async def _may_try_again(
     if rules.choose_strategy(member, room.scene.team, error.kind) != "retry":
         return False
     retried = planned.failed - planned.shrunk - planned.corrected
-    wait = _wait_before_retry(error, retried, member, room)
+    wait = compute_wait(error, retried, member, room)
     if wait is None or wait >= ends_at - room.clock.monotonic():
         return False
     await room.clock.sleep(wait)
@@ -285,11 +283,11 @@ async def _attempt(
     planned: Planned, member: Member, room: Room, heard: Heard, seconds_left: float
 ) -> Answer:
     limit = plan.attempt_limit_s(seconds_left, room.scene.team)
-    agent_input = _count_failed(planned.sent, planned.failed, limit)
-    return await _invoke(member, agent_input, room, heard, limit, planned)
+    agent_input = count_failed(planned.sent, planned.failed, limit)
+    return await invoke(member, agent_input, room, heard, limit, planned)
 
 
-def _count_failed(agent_input: AgentInput, failed: int, limit: float) -> AgentInput:
+def count_failed(agent_input: AgentInput, failed: int, limit: float) -> AgentInput:
     """Return the input of the next attempt, after `failed` ones that failed."""
     if failed:
         call = agent_input.call + failed
@@ -299,7 +297,7 @@ def _count_failed(agent_input: AgentInput, failed: int, limit: float) -> AgentIn
     return agent_input
 
 
-async def _invoke(
+async def invoke(
     member: Member,
     agent_input: AgentInput,
     room: Room,
@@ -320,7 +318,7 @@ async def _invoke(
             came=str(heard.notes.get("trouble", "")),
             mend="raise its timeout_s, or the team's turn_timeout_s, if it needs longer",
         ) from error
-    return _read_silence(answer, member, room, heard)
+    return apply_silence(answer, member, room, heard)
 
 
 class _Asking:
@@ -365,7 +363,7 @@ class _Asking:
             self._timeout.reschedule(when)
 
 
-def _read_silence(answer: Answer, member: Member, room: Room, heard: Heard) -> Answer:
+def apply_silence(answer: Answer, member: Member, room: Room, heard: Heard) -> Answer:
     """Apply the team's markers of silence; a failed answer counts its usage."""
     try:
         return read_silence(answer, room.scene.team.config.silence, member.id)
@@ -374,7 +372,7 @@ def _read_silence(answer: Answer, member: Member, room: Room, heard: Heard) -> A
         raise
 
 
-def _wait_before_retry(error: AgentError, failed: int, member: Member, room: Room) -> float | None:
+def compute_wait(error: AgentError, failed: int, member: Member, room: Room) -> float | None:
     """Return the seconds to wait before the next attempt; None if there is none.
 
     The wait doubles from `retry_delay_s` to 30 s; half of it is random. `Retry-After` is used if it
@@ -479,127 +477,3 @@ def _usage(planned: Planned, answer: Answer | None, heard: Heard) -> Usage | Non
     if not heard.earlier_usage:
         return last
     return Usage.total([*heard.earlier_usage, *([last] if last else [])])
-
-
-ASIDE = "aside"
-"""The `turn_id` of such a call, by which it can be told from a reply's."""
-
-
-class AgentAnswer(NamedTuple):
-    """The answer of an agent: its text, or the reason there is none (`error`), and its usage.
-
-    `metadata` are its adapter's notes on the call, and its kind (`adapter`).
-    """
-
-    text: str
-    error: str
-    usage: Usage | None
-    metadata: dict[str, Any]
-    attempts: int = 1
-
-
-async def consult(
-    member: Member, agent_input: AgentInput, input_tokens: int, room: Room
-) -> AgentAnswer:
-    """Call an agent for an answer that is no reply, with the time limit and retries of a reply.
-
-    `input_tokens` is the estimate for its input. It raises only CancelledError and DiskRefused.
-    """
-    heard = Heard(room.runtime.redactor, lambda _: None)
-    kind = {"adapter": str(member.profile.adapter["type"])}
-    ends_at = room.clock.monotonic() + plan.limit_s(member, room.scene.team)
-    failed = 0
-    while True:
-        seconds_left = ends_at - room.clock.monotonic()
-        limit = plan.attempt_limit_s(seconds_left, room.scene.team)
-        attempt_input = _count_failed(agent_input, failed, limit)
-        try:
-            answer = await _invoke(member, attempt_input, room, heard, limit)
-        except AgentError as error:
-            wait = None
-            if rules.choose_strategy(member, room.scene.team, error.kind) == "retry":
-                wait = _wait_before_retry(error, failed, member, room)
-            failed += 1
-            if wait is None or wait >= ends_at - room.clock.monotonic():
-                used = [*heard.earlier_usage, *([heard.usage] if heard.usage else [])]
-                usage = Usage.total(used) if used else None
-                notes = {**kind, **heard.metadata(failed=True), **error.metadata}
-                return AgentAnswer("", str(error), usage, notes, failed)
-            heard.forget()
-            await room.clock.sleep(wait)
-            continue
-        content = answer.output.content
-        usage = answer.output.usage or Usage(
-            input_tokens=input_tokens, output_tokens=tokens.estimate(content), estimated=True
-        )
-        usage = Usage.total([*heard.earlier_usage, usage]) if heard.earlier_usage else usage
-        problem = f"{member.id} declined" if answer.declined else ""
-        notes = {**kind, **heard.metadata(failed=False)}
-        return AgentAnswer("" if problem else content, problem, usage, notes, failed + 1)
-
-
-async def ask(member: Member, text: str, room: Room) -> AgentAnswer:
-    """Ask an agent once, within its `timeout_s`, else the team's `turn_timeout_s`.
-
-    It raises only CancelledError and DiskRefused. An agent that the team's budget does not allow
-    to be asked has no answer.
-    """
-    budget = room.control.budget
-    if budget is None:
-        return await _ask(member, text, room)
-    if excess := budget.admit_question(member, text):
-        kind = {"adapter": str(member.profile.adapter["type"])}
-        problem = f"{member.id} is not asked, the budget is used up: {excess}"
-        return AgentAnswer("", problem, Usage(cost_usd=0.0), kind)
-    usage: Usage | None = None
-    try:
-        answer = await _ask(member, text, room)
-        usage = answer.usage
-        return answer
-    finally:
-        budget.settle_question(member, usage)
-
-
-async def _ask(member: Member, text: str, room: Room) -> AgentAnswer:
-    question = ShownMessage(
-        id="m0",
-        author_id="arena",
-        author_name="arena",
-        author_type="system",
-        content=text,
-        timestamp=format_timestamp(room.clock.now()),
-        role="user",
-    )
-    limit = plan.limit_s(member, room.scene.team)
-    agent_input = AgentInput(
-        session_id=room.scene.session_id,
-        turn_id=ASIDE,
-        turn=1,
-        call=room.scene.fold.calls.get(member.id, 0) + 1,
-        trigger=[question.id],
-        agent_id=member.id,
-        role_prompt=member.role_prompt,
-        invocation="must_reply",
-        messages=[question],
-        max_output_tokens=member.profile.context.max_output_tokens,
-        deadline_s=limit,
-    )
-    kind = {"adapter": str(member.profile.adapter["type"])}
-    heard = Heard(room.runtime.redactor, lambda _: None)
-    try:
-        async with asyncio.timeout(limit):
-            answer = await room.runtime.invoke(member, agent_input, heard)
-        answer = _read_silence(answer, member, room, heard)
-    except TimeoutError:
-        problem = f"{member.id}: no answer within {limit:.10g} s"
-        return AgentAnswer("", problem, heard.usage, {**kind, **heard.metadata(failed=True)})
-    except AgentError as error:
-        return AgentAnswer("", str(error), heard.usage, {**kind, **heard.metadata(failed=True)})
-    content = answer.output.content
-    usage = answer.output.usage or Usage(
-        input_tokens=tokens.estimate(text), output_tokens=tokens.estimate(content), estimated=True
-    )
-    notes = {**kind, **heard.metadata(failed=False)}
-    if answer.declined:
-        return AgentAnswer("", f"{member.id} declined", usage, notes)
-    return AgentAnswer(content, "", usage, notes)

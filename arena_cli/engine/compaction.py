@@ -17,7 +17,7 @@ from arena_cli.context import summary, summary_checks, window
 from arena_cli.context.summary import PinnedFact, Replaced, Sections
 from arena_cli.context.summary_checks import Sources
 from arena_cli.context.tokens import estimate
-from arena_cli.engine import call, plan
+from arena_cli.engine import plan, side_calls
 from arena_cli.engine.plan import Room
 from arena_cli.notes.text import of_note
 from arena_cli.protocol import ShownMessage, Usage
@@ -363,7 +363,7 @@ async def _ask(
         replaced=[*old.replaced, *map(Replaced, old.outdated)],
         fault=before.fault,
     )
-    answer = await call.ask(member, question, room)
+    answer = await side_calls.ask(member, question, room)
     used = [usage for usage in (before.usage, answer.usage) if usage is not None]
     text, fault = "", answer.error
     if not fault:

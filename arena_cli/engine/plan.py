@@ -354,12 +354,6 @@ def plan(
     team = scene.team
     member = team.member(agent)
     trigger = chain.trigger_for(agent, phase)
-    limits = scene.limits(agent)
-    if most is not None:
-        limits = limits._replace(most=most if limits.most is None else min(most, limits.most))
-    if is_concise:
-        limits = limits._replace(concise_from=0.0)
-    memory = scene.memory(_said(trigger, chain))
     head = scene.head(agent) if member else window.Head.of(team, _gone(agent))
     built = window.build(
         head.halve_output() if is_concise else head,
@@ -375,22 +369,21 @@ def plan(
             deadline_s=attempt_limit_s(limit_s(member, team), team),
             brief=_brief(agent, phase, chain),
         ),
-        memory,
-        limits,
+        scene.memory(_said(trigger, chain)),
+        _lower_limits(scene.limits(agent), most, is_concise=is_concise),
     )
     recorded = scene.fold.agent_sessions.get(agent)
     own_session = member and usable(recorded, built.input, built.digests, member)
+    agent_input = built.input
+    if own_session:
+        agent_input = agent_input.model_copy(update={"own_session": own_session})
     return Planned(
         agent=agent,
         member=member,
         reply=earlier.number if earlier else scene.fold.reply + 1,
         turn=turn.started.turn,
         phase=phase,
-        input=(
-            built.input.model_copy(update={"own_session": own_session})
-            if own_session
-            else built.input
-        ),
+        input=agent_input,
         input_hash=built.input_hash,
         input_tokens=built.input_tokens,
         digests=built.digests,
@@ -402,6 +395,13 @@ def plan(
         most=most,
         is_concise=is_concise,
     )
+
+
+def _lower_limits(limits: window.Limits, most: int | None, *, is_concise: bool) -> window.Limits:
+    """Return the limits of a call whose input may have at most `most` tokens."""
+    if most is not None:
+        limits = limits._replace(most=most if limits.most is None else min(most, limits.most))
+    return limits._replace(concise_from=0.0) if is_concise else limits
 
 
 def plan_supervision(

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from arena_cli.context import window
-from arena_cli.engine import call, plan, rules
+from arena_cli.engine import plan, rules, side_calls
 from arena_cli.engine.plan import Room
 from arena_cli.notes.agent_extraction import read_values
 from arena_cli.protocol import Message, Usage, parse_decision, parse_seq
@@ -276,7 +276,7 @@ class Supervisor:
 
     async def _call(
         self, supervisor: Member, built: window.Built, chain: Chain
-    ) -> call.AgentAnswer | None:
+    ) -> side_calls.AgentAnswer | None:
         """Call the supervisor; None if a person or the budget stops the call."""
         room = self._room
         budget, control = room.control.budget, room.control.current
@@ -285,12 +285,12 @@ class Supervisor:
                 self._excess = f"{excess}, with the next call of {supervisor.id}"
                 return None
             problem = f"the call alone exceeds the budget: {excess}"
-            return call.AgentAnswer("", problem, Usage(cost_usd=0.0), {})
+            return side_calls.AgentAnswer("", problem, Usage(cost_usd=0.0), {})
         steered = len(chain.control.steering) if chain.control else 0
         room.control.running[supervisor.id] = asyncio.current_task()
         answer = None
         try:
-            answer = await call.consult(supervisor, built.input, built.input_tokens, room)
+            answer = await side_calls.consult(supervisor, built.input, built.input_tokens, room)
         except asyncio.CancelledError:
             by = room.control.cancelled.pop(supervisor.id, "")
             task = asyncio.current_task()
@@ -299,7 +299,7 @@ class Supervisor:
             is_steered = chain.control is not None and len(chain.control.steering) > steered
             if is_steered or (control and control.is_stopping):
                 return None
-            answer = call.AgentAnswer("", f"{by} cancelled its call", None, {})
+            answer = side_calls.AgentAnswer("", f"{by} cancelled its call", None, {})
         finally:
             del room.control.running[supervisor.id]
             if budget:

@@ -40,7 +40,8 @@ from arena_cli.session import outgoing
 from arena_cli.session.trust_store import Contact, find_contacts, merge_contacts
 from arena_cli.workspace import models
 from arena_cli.workspace.agents import LoadedProfile
-from arena_cli.workspace.models import AgentProfile, Member, Team, build_schema
+from arena_cli.workspace.models import AgentProfile, Member, Team
+from arena_cli.workspace.schema import build_schema
 from arena_cli.workspace.workspace import Workspace
 from arena_cli.yamlio import loader, nodes
 from arena_cli.yamlio.loader import Document, Fragment, find_holder

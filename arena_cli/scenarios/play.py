@@ -13,7 +13,7 @@ from typing import Any, Literal
 from arena_cli.adapters.base import SessionConfig
 from arena_cli.adapters.runtime import Answer, CallNext, CallRequest, Middleware
 from arena_cli.context import render
-from arena_cli.engine import call
+from arena_cli.engine import side_calls
 from arena_cli.errors import ArenaError, DiskRefused, UsageError
 from arena_cli.protocol import Usage
 from arena_cli.scenarios import lint
@@ -86,7 +86,7 @@ class Watching:
 
         An agent that continues its own session was shown the rest there.
         """
-        if request.input.turn_id != call.ASIDE:
+        if request.input.turn_id != side_calls.ASIDE:
             prompt = "\n\n".join(render.render(request.input.afresh(), self._language))
             self.inputs[request.input.input_hash] = request.redactor.text(prompt)
         return await call_next(request)

@@ -14,7 +14,7 @@ from arena_cli.errors import Fault
 from arena_cli.protocol import Shape, StructuredContent, Usage
 from arena_cli.transcript.conversation import read_conversation
 from arena_cli.transcript.events import SessionEvent
-from arena_cli.workspace.models import DIALECT
+from arena_cli.workspace.schema import DIALECT
 
 Status = Literal["passed", "failed", "error", "warned"]
 StepStatus = Literal["passed", "failed", "error", "not_run"]

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from arena_cli import errors
 from arena_cli.adapters.runtime import Answer, CallNext, CallRequest, Heard
 from arena_cli.context import render
-from arena_cli.engine.call import ASIDE
+from arena_cli.engine.side_calls import ASIDE
 from arena_cli.errors import AgentError, AgentOverloaded, AgentRefused, AgentUnavailable
 from arena_cli.protocol import (
     AgentInput,
