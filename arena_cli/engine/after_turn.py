@@ -90,9 +90,7 @@ async def _tell_deviations(room: Room, recollection: Recollection, chain: Chain)
     if index is None:
         return
     turn = chain.turns[-1]
-    reported = {
-        (event.reply, event.note) for event in turn.side_events if isinstance(event, Deviation)
-    }
+    reported = {(event.reply, event.note) for event in turn.deviations}
     judged = {event.reply for event in turn.side_events if isinstance(event, HeedJudged)}
     living = index.own(room.scene.session_id, _HEEDED_KINDS)
     for done in turn.successes() if living else ():

@@ -20,7 +20,7 @@ from arena_cli.errors import UsageError
 from arena_cli.protocol import Usage
 from arena_cli.transcript.control_events import BudgetRaised, ControlState, Degraded
 from arena_cli.transcript.conversation import Chain
-from arena_cli.transcript.events import FREE_KINDS, PassedOver, SideEvent
+from arena_cli.transcript.events import FREE_KINDS, Reasons, SideEvent
 from arena_cli.transcript.spending import (
     ALL,
     Running,
@@ -194,8 +194,8 @@ class Budget:
         return excess
 
     def limit_candidates(
-        self, asked: Sequence[str], passed_over: Mapping[str, PassedOver], chain: Chain
-    ) -> tuple[list[str], dict[str, PassedOver]]:
+        self, asked: Sequence[str], passed_over: Reasons, chain: Chain
+    ) -> tuple[list[str], Reasons]:
         """Return the agents that the budget allows to be asked, and those that are passed over."""
         while asked:
             unavailable = self._list_excluded(asked, chain)
@@ -207,7 +207,7 @@ class Budget:
             asked, passed_over = rules.choose_candidates(
                 chain.turns[-1], chain, room.scene.team, room.roster, unavailable
             )
-        return list(asked), dict(passed_over)
+        return list(asked), passed_over
 
     def _list_excluded(self, asked: Sequence[str], chain: Chain) -> dict[str, str]:
         """Return the agents that may not be asked in phase B, with the reason.

@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
+from types import ModuleType
 from typing import Any, Literal
 
 from arena_cli.context import summary, summary_checks, window
@@ -131,14 +133,17 @@ async def _summarize(room: Room, old: _Old, *, asks: bool) -> None:
     _write(room, old, await _extracted(room, old))
 
 
+def _extractive() -> ModuleType:
+    """Return the summary without an agent, whose patterns take time to compile."""
+    return import_module("arena_cli.context.extractive")
+
+
 def _without_corrected(old: _Old) -> _Old:
     """Return the input without the facts and drafts that a later message corrects."""
-    from arena_cli.context import extractive  # noqa: PLC0415 - its patterns take time to compile
-
     known = frozenset(old.corrected)
     titles = [*old.drafts, *(fact.title for fact in old.facts)]
     titles = [title for title in titles if title not in known]
-    found = extractive.find_corrected(titles, old.messages, old.later) if titles else []
+    found = _extractive().find_corrected(titles, old.messages, old.later) if titles else []
     return replace(
         old,
         facts=[fact for fact in old.facts if fact.title not in found],
@@ -443,10 +448,8 @@ def _checked(answer: str, sources: Sources, old: _Old | None, room: Room) -> tup
 
 async def _extracted(room: Room, old: _Old) -> _Attempt:
     """Return the extractive summary, computed outside of the event loop."""
-    from arena_cli.context import extractive  # noqa: PLC0415 - its patterns take time to compile
-
     sections: Sections = await asyncio.to_thread(
-        extractive.summarize,
+        _extractive().summarize,
         old.messages,
         summary.opened(summary.parse_summary(old.earlier), ""),
         old.facts,
@@ -459,7 +462,7 @@ async def _extracted(room: Room, old: _Old) -> _Attempt:
     text = summary.write_summary(sections, room.language, old.earlier)
     fault = "" if text else "there is no sentence in it"
     fault = fault or old.too_long(text)
-    return _Attempt(extractive.BY, text, fault)
+    return _Attempt(_extractive().BY, text, fault)
 
 
 def _write(room: Room, old: _Old, attempt: _Attempt) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from arena_cli.protocol import Message
 from arena_cli.transcript.conversation import Chain, Turn
-from arena_cli.transcript.events import End, Order, PassedOver, PauseReason, Phase
+from arena_cli.transcript.events import End, Order, PassedOver, PauseReason, Phase, Reasons
 from arena_cli.workspace import relevance
 from arena_cli.workspace.mentions import Roster
 from arena_cli.workspace.models import FailureRules, FailureStrategy, Member, Team
@@ -160,7 +160,7 @@ def list_default_responders(team: Team) -> tuple[str, ...]:
 
 def choose_candidates(
     turn: Turn, chain: Chain, team: Team, roster: Roster, unavailable: Mapping[str, str]
-) -> tuple[list[str], dict[str, PassedOver]]:
+) -> tuple[list[str], Reasons]:
     """Return the agents asked in phase B, in order of call, and those passed over with reasons.
 
     `unavailable` are agents that may not be called now, with the reasons.
@@ -182,7 +182,7 @@ def choose_candidates(
     scored.sort(key=lambda pair: -pair[0])
     places = config.max_responders - len(turn.started.must)
     chosen: list[str] = []
-    passed_over: dict[str, PassedOver] = {}
+    passed_over: Reasons = {}
     for score, member in scored:
         threshold = member.profile.response.threshold
         if member.id in unavailable:

@@ -20,7 +20,7 @@ from arena_cli.notes.agent_extraction import read_values
 from arena_cli.protocol import Message, Usage, parse_decision, parse_seq
 from arena_cli.transcript.control_events import ControlState, Decision, SessionControl, Supervised
 from arena_cli.transcript.conversation import FAILED, Chain, Turn
-from arena_cli.transcript.events import Deviation, MessageEvent, Order
+from arena_cli.transcript.events import MessageEvent, Order
 from arena_cli.util.text import cut_text, escape_line
 from arena_cli.workspace.mentions import Roster, resolve_mentions
 from arena_cli.workspace.models import Language, Member, Team
@@ -172,8 +172,8 @@ def find_problems(turn: Turn, team: Team) -> list[str]:
             problems += [f"{done.agent} failed: {code}"] if strategy == "replan" else []
     problems += [
         f"{event.agent} ignored the note {event.note}: {event.reason}"
-        for event in turn.side_events
-        if isinstance(event, Deviation) and event.level == "replan_required"
+        for event in turn.deviations
+        if event.level == "replan_required"
     ]
     return problems
 

@@ -32,7 +32,6 @@ from arena_cli.transcript.events import (
     ReplyFinished,
     SessionEvent,
     SideEvent,
-    StatusReported,
 )
 from arena_cli.util.text import cut_text, escape_line, escape_template, make_safe_name
 from arena_cli.workspace import mentions, scaffold, visible_text
@@ -132,9 +131,7 @@ class Writer:
                 if with_data.data is not None:  # else agents are told that it is gone
                     content = log.decode_content(with_data)
                     self._add(Path("attachments", message.id, name), content)
-        transcript_events = [
-            _bare(event) for event in self._taken.before if not isinstance(event, StatusReported)
-        ]
+        transcript_events = [_bare(event) for event in self._taken.before if not event.is_progress]
         target = self._add(Path(PAST), b"".join(map(events.encode_line, transcript_events)))
         return {"transcript": self._named(target)}
 

@@ -30,7 +30,7 @@ from arena_cli.session import archive, note_index, store
 from arena_cli.session.session import own_notes, shared_notes
 from arena_cli.session.store import Stored
 from arena_cli.transcript import log, queries, reader
-from arena_cli.transcript.events import Recovered, SessionEvent
+from arena_cli.transcript.events import SessionEvent
 from arena_cli.transcript.log import Journal, Log
 from arena_cli.transcript.state import Fold
 from arena_cli.util import files
@@ -359,8 +359,7 @@ def _record_name(config: SessionConfig, folder: Path) -> None:
         opened = Log(transcript, clock=config.clock, durability=config.durability, seq=seq)
         with contextlib.closing(opened):
             journal = Journal(opened, Fold(), lambda _: None)
-            if repair:
-                journal.write(Recovered, **repair._asdict())
+            journal.write_repair(repair)
             if opening is not None and opening.session != folder.name:
                 journal.write(
                     SessionEvent,

@@ -32,7 +32,6 @@ from arena_cli.transcript.events import (
     MessageEvent,
     NoteAct,
     NoteEvent,
-    Recovered,
     ReplyFinished,
     read_type,
 )
@@ -105,8 +104,7 @@ class Keeper:
             held.callback(self._log.close)
             journal = Journal(self._log, Fold(), self._hear)
             self._append = partial(journal.write_all, NoteEvent)
-            if repair:
-                journal.write(Recovered, **repair._asdict())
+            journal.write_repair(repair)
             after_turn.finish_acts(
                 self._log, self._append, _folders(config.workspace, shelf, sync=sync)
             )

@@ -33,7 +33,6 @@ from arena_cli.transcript.control_events import Checkpoint, Forked, Rewound
 from arena_cli.transcript.events import (
     ChainFinished,
     NoteEvent,
-    Recovered,
     SessionEvent,
     encode_line,
     read_type,
@@ -226,8 +225,7 @@ def _write_rewind(
     closed: list[int] = []
     with contextlib.closing(opened):
         journal = Journal(opened, fold, lambda _: None)
-        if repair:
-            journal.write(Recovered, **repair._asdict())
+        journal.write_repair(repair)
         if fold.open is not None:
             closed.append(_interrupt(journal))
         last = opened.seq

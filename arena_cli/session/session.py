@@ -35,12 +35,12 @@ from arena_cli.transcript.events import (
     Event,
     MessageEvent,
     NoteEvent,
-    Recovered,
     Resumed,
     SessionEvent,
 )
 from arena_cli.transcript.log import Journal, Log
 from arena_cli.transcript.reader import Problem
+from arena_cli.transcript.state import Fold
 from arena_cli.util.redaction import Redactor
 from arena_cli.util.tickets import Ticket
 from arena_cli.workspace import agents, mentions
@@ -183,14 +183,7 @@ class Session:
             cleanup.end_recorded(records)
         transcript = self.folder / store.TRANSCRIPT
         repair = log.repair(transcript, reader.last_seq(transcript) + 1)
-        fold = reader.load_fold(
-            transcript,
-            on_message=self._history.append,
-            weigh=window.weigh,
-            budget=window.history_budget(team),
-            least=history.KEPT_AT_LEAST,
-            on_problem=self.problems.append,
-        )
+        fold = self._load_fold(transcript)
         self._log = Log(transcript, clock=config.clock, durability=config.durability, seq=fold.seq)
         held.enter_context(contextlib.closing(self._log))
         self.journal = Journal(self._log, fold, on_event)
@@ -227,9 +220,19 @@ class Session:
         self._control = room.control
         self._engine = Engine(room)
         self._tell_who_talks()
-        if repair:
-            self.journal.write(Recovered, **repair._asdict())
+        self.journal.write_repair(repair)
         self._finish_acts(recollection)
+
+    def _load_fold(self, transcript: Path) -> Fold:
+        """Return the state of the session; its messages are added to the history."""
+        return reader.load_fold(
+            transcript,
+            on_message=self._history.append,
+            weigh=window.weigh,
+            budget=window.history_budget(self.team),
+            least=history.KEPT_AT_LEAST,
+            on_problem=self.problems.append,
+        )
 
     def _lane(self) -> Callable[[str], Ticket] | None:
         """Return how replies draw a place in the lane of people's messages, if it has a bound.

@@ -14,7 +14,6 @@ from arena_cli.session.store import Stored
 from arena_cli.transcript import queries, reader
 from arena_cli.transcript.control_events import Request, SessionControl
 from arena_cli.transcript.conversation import Chain, Conversation, Reply, Turn, read_conversation
-from arena_cli.transcript.events import StatusReported
 from arena_cli.transcript.revisions import list_visible
 from arena_cli.workspace.models import Team
 
@@ -163,10 +162,10 @@ def _read_running(reply: Reply, chain: Chain, turn: Turn) -> AgentStatus:
     """Return the state of a running reply, by the last status that its agent reported."""
     assert reply.started is not None
     since, detail = reply.started.ts, f"turn {turn.started.turn}"
-    for event in reversed(chain.events):
-        if isinstance(event, StatusReported) and event.reply == reply.number:
-            activity = ": ".join(filter(None, (event.status, event.detail)))
-            if event.status == "waiting":
-                return AgentStatus(reply.agent, "waiting", event.ts, event.detail)
-            return AgentStatus(reply.agent, "running", since, f"{detail}, {activity}")
-    return AgentStatus(reply.agent, "running", since, detail)
+    event = chain.find_status(reply)
+    if event is None:
+        return AgentStatus(reply.agent, "running", since, detail)
+    if event.status == "waiting":
+        return AgentStatus(reply.agent, "waiting", event.ts, event.detail)
+    activity = ": ".join(filter(None, (event.status, event.detail)))
+    return AgentStatus(reply.agent, "running", since, f"{detail}, {activity}")

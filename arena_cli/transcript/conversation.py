@@ -18,13 +18,14 @@ from arena_cli.transcript.events import (
     Deviation,
     Event,
     MessageEvent,
-    PassedOver,
     Phase,
+    Reasons,
     ReplyFinished,
     ReplyStarted,
     Resumed,
     SessionEvent,
     SideEvent,
+    StatusReported,
     TurnFinished,
     TurnStarted,
 )
@@ -112,16 +113,10 @@ class Turn:
         return self.candidates.asked if self.candidates else []
 
     @property
-    def passed_over(self) -> dict[str, PassedOver]:
+    def passed_over(self) -> Reasons:
         """The agents that were not asked, or due and not called, and the reasons."""
         not_asked = self.candidates.passed_over if self.candidates else {}
-        if not self.started.passed_over:
-            return not_asked
-        due = self.started.passed_over.items()
-        return {
-            **{agent: PassedOver(relevance=0.0, reason=reason) for agent, reason in due},
-            **not_asked,
-        }
+        return {**self.started.reasons, **not_asked} if self.started.passed_over else not_asked
 
     @property
     def called(self) -> list[str]:
@@ -145,10 +140,12 @@ class Turn:
     @property
     def is_replan_required(self) -> bool:
         """True if a reply ignored a note so that another plan is needed."""
-        return any(
-            isinstance(event, Deviation) and event.level == "replan_required"
-            for event in self.side_events
-        )
+        return any(event.level == "replan_required" for event in self.deviations)
+
+    @property
+    def deviations(self) -> list[Deviation]:
+        """The notes that replies ignored or contradicted, in order."""
+        return [event for event in self.side_events if isinstance(event, Deviation)]
 
     @property
     def compactions(self) -> list[Compacted]:
@@ -221,6 +218,13 @@ class Chain:
         side_events = [event for event in self.events if isinstance(event, SideEvent)]
         calls = [event.agent_call for event in side_events]
         return [call.usage for call in calls if call and call.usage is not None]
+
+    def find_status(self, reply: Reply) -> StatusReported | None:
+        """Return the last status that the agent of a reply reported."""
+        for event in reversed(self.events):
+            if isinstance(event, StatusReported) and event.reply == reply.number:
+                return event
+        return None
 
     def apply(self, event: Event) -> list[Message]:
         """Apply an event; one that does not fit the open turn changes nothing.
@@ -370,6 +374,11 @@ class Conversation:
         """Yield all its events, in order."""
         for item in self.items:
             yield from item.events if isinstance(item, Chain) else (item,)
+
+    @property
+    def deviations(self) -> list[Deviation]:
+        """The notes that replies ignored or contradicted, in order."""
+        return [event for event in self.events if isinstance(event, Deviation)]
 
     def said(self) -> Iterator[MessageEvent | ReplyFinished]:
         """Yield the events with messages, in order; the replies of a turn in order of call.

@@ -59,10 +59,12 @@ class Event(Shape):
     """The fields of every event.
 
     An event whose class is `volatile` is specific to this run, and is ignored in comparisons. One
-    that `is_control` is defined in `control_events`, and changes the control of its session.
+    that `is_control` is defined in `control_events`, and changes the control of its session. One
+    that `is_progress` tells how far a reply is that still runs; nothing depends on it.
     """
 
     volatile: ClassVar[bool] = False
+    is_progress: ClassVar[bool] = False
     is_control: ClassVar[bool] = False
 
     seq: Annotated[int, Volatile]
@@ -178,6 +180,12 @@ class TurnStarted(Event):
     passed_over: dict[str, str] = Field(default={}, exclude_if=lambda reasons: not reasons)
     order: Order = Field(default="parallel", exclude_if=lambda order: order == "parallel")
 
+    @property
+    def reasons(self) -> Reasons:
+        """The agents that were due and are not called, as those that were not asked."""
+        due = self.passed_over.items()
+        return {agent: PassedOver(relevance=0.0, reason=reason) for agent, reason in due}
+
 
 class ReplyStarted(Event):
     """An attempt at a reply begins. `input_tokens` is an estimate.
@@ -202,6 +210,7 @@ class StatusReported(Event):
     """A status line that an agent reported while it works."""
 
     volatile: ClassVar[bool] = True
+    is_progress: ClassVar[bool] = True
 
     type: Literal["status"] = "status"
     reply: Annotated[int, Position]
@@ -254,13 +263,17 @@ class PassedOver(Shape):
     reason: str | None = None
 
 
+Reasons = dict[str, PassedOver]
+"""The reasons of agents that were not asked, by id."""
+
+
 class Candidates(Event):
     """After phase A: the agents that are asked, in order of call, and those that are not."""
 
     type: Literal["candidates"] = "candidates"
     turn: Annotated[int, Position]
     asked: list[str]
-    passed_over: dict[str, PassedOver] = {}
+    passed_over: Reasons = {}
 
 
 class TurnFinished(Event):

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 from arena_cli.errors import ArenaError, DiskRefused, UsageError
 from arena_cli.protocol import Attachment
 from arena_cli.transcript import reader
-from arena_cli.transcript.events import Event, MessageEvent, ReplyFinished, encode_line
+from arena_cli.transcript.events import Event, MessageEvent, Recovered, ReplyFinished, encode_line
 from arena_cli.transcript.state import Fold
 from arena_cli.util import files, text
 from arena_cli.util.clock import Clock, format_timestamp
@@ -348,6 +348,11 @@ class Journal:
         event = self._append(shape, stamp or self.log.stamp(), fields)
         self._on_event(event)
         return event
+
+    def write_repair(self, repair: Repair | None) -> None:
+        """Append the repair of the transcript, if there was one. Raises DiskRefused."""
+        if repair is not None:
+            self.write(Recovered, **repair._asdict())
 
     def write_all(
         self, shape: type[E], records: Sequence[Mapping[str, Any]], then: Callable[[], object]

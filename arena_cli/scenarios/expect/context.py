@@ -14,7 +14,6 @@ from arena_cli.transcript.events import (
     FREE_KINDS,
     ChainFinished,
     Compacted,
-    Deviation,
     NoteEvent,
     ReplyFinished,
     SideEvent,
@@ -177,11 +176,6 @@ class CheckContext:
     def noted(self) -> list[NoteEvent]:
         """The acts on notes, in order."""
         return [event for event in self._side_events if isinstance(event, NoteEvent)]
-
-    @cached_property
-    def deviations(self) -> list[Deviation]:
-        """The notes that replies ignored, in order."""
-        return [event for event in self._side_events if isinstance(event, Deviation)]
 
     @cached_property
     def supervised(self) -> list[tuple[int, Supervised]]:

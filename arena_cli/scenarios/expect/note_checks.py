@@ -242,8 +242,9 @@ def deviations(expected: float | Range | Sequence[DeviationRow]) -> Iterator[Che
 
 
 def _deviated(expected: float | Range, conversation: CheckContext) -> Verdict:
-    count = len(conversation.deviations)
-    told_of = f"{count}: {'; '.join(map(_deviation, conversation.deviations))}" if count else "0"
+    found = list(map(_deviation, conversation.conversation.deviations))
+    count = len(found)
+    told_of = f"{count}: {'; '.join(found)}" if found else "0"
     return Verdict(model.within(expected, count), model.describe_limit(expected), told_of)
 
 
@@ -255,12 +256,13 @@ def _unheeded(row: DeviationRow, conversation: CheckContext, *, times: int = 1) 
     )
     expected = _often(expected, times)
     remaining = times
-    for deviation in conversation.deviations:
+    all_deviations = conversation.conversation.deviations
+    for deviation in all_deviations:
         same = all(getattr(row, name) == getattr(deviation, name) for name in keys - {"note"})
         remaining -= same and (not row.note or _is_named(row.note, deviation.note))
         if not remaining:
             return Verdict(True, expected, _deviation(deviation))
-    return Verdict(False, expected, "\n".join(map(_deviation, conversation.deviations)) or "none")
+    return Verdict(False, expected, "\n".join(map(_deviation, all_deviations)) or "none")
 
 
 def _deviation(deviation: Deviation) -> str:
