@@ -75,6 +75,7 @@ HELP = DOCS / "reference" / "help.md"
 SHELLS = DOCS / "guides" / "shells.md"
 BEGINS_WITH = {  # the command that made the workspace of a page; of the others, `arena init`
     "README.md": "arena init --template incident",
+    "control.md": "true",
     "first-team.md": "true",
     "real-agents.md": "true",
     "your-scripts.md": "true",

@@ -46,7 +46,7 @@ class PlayedChain:
         self.events = [*self.before, *events]
 
     def count_new_turns(self, turns: int) -> int:
-        """Take the number of its turns now; return how many of them are new."""
+        """Return the number of turns since the last count."""
         before, self._turns = self._turns, turns
         return turns - before
 

@@ -403,7 +403,7 @@ class Playing:
         return self._result(index, "error", error=reason, events=events)
 
     def _fail(self, index: int, key: str, verdict: Verdict, events: Sequence[Event]) -> StepResult:
-        """Return the result of a step that cannot continue its chain: nothing else is judged."""
+        """Return the result of a step whose decision no agent asked for; judge nothing else."""
         result = evaluate.result(verdict, "failed", self._scenario.place, ("steps", index), (key,))
         return self._result(index, "failed", checks=[result], events=events)
 

@@ -1,7 +1,7 @@
 """Split a chain that people controlled into the steps that play it again.
 
 A chain that waited is several steps: its message, then a decision or `resume` for each time that it
-continued. What people did while it ran are further keys of the step: `steer`, `pause`.
+continued. What people did while it ran is in the keys `steer` and `pause` of the step.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class _Splitter:
         return decided
 
     def _find_reason(self) -> str:
-        """Return the reason why the chain would have paused without the answer at a terminal."""
+        """Return the reason why the chain would pause if no person answered at a terminal."""
         if not _has_run(self._step) and len(self.steps) > 1:
             return self.steps[-2].pause
         is_choice = all(asked.options for asked in self._requests.values())
