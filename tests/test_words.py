@@ -44,7 +44,6 @@ PUT_TOGETHER = {  # from parts of fewer than three words
     "missing argument '{name}'",
     "missing option '{name}'",
     "a number or {expected}",
-    "a text or {expected}",
     "an error, as scripted",
     "install that program, or {hint}",
     "is not UTF-8; it looks like {encoding}",

@@ -17,6 +17,7 @@ from arena_cli.errors import SessionBusy
 from arena_cli.session import outgoing
 from arena_cli.session.session import Session
 from arena_cli.session.store import Stored
+from arena_cli.util.language import translate_message
 from arena_cli.util.text import escape_line
 from arena_cli.workspace import mentions
 from arena_cli.workspace.models import Team
@@ -133,7 +134,12 @@ def send_request(
     human = outgoing.find_human(team, by).id
     agent_id = "" if agent is None else find_agent(team, agent)
     request = ControlRequest.model_validate({**fields, "by": human, "agent": agent_id})
-    common.print_line(escape_line(carry_out(loaded, stored, team, request, wait).check()))
+    print_outcome(carry_out(loaded, stored, team, request, wait))
+
+
+def print_outcome(outcome: Outcome) -> None:
+    """Print what was done, in the user's language. Raises UsageError if the request failed."""
+    common.print_line(translate_message(escape_line(outcome.check())))
 
 
 def find_agent(team: Team, name: str) -> str:

@@ -11,7 +11,15 @@ from typing import Annotated
 import typer
 
 from arena_cli.cli import command_line, common
-from arena_cli.cli.control import By, OneSession, TheSession, Wait, carry_out, find_agent
+from arena_cli.cli.control import (
+    By,
+    OneSession,
+    TheSession,
+    Wait,
+    carry_out,
+    find_agent,
+    print_outcome,
+)
 from arena_cli.engine.inbox import ControlRequest
 from arena_cli.errors import UsageError
 from arena_cli.reports.lines import Words, user_words
@@ -205,7 +213,7 @@ def _send(
     human = outgoing.find_human(team, by).id
     agent_id = find_agent(team, agent) if agent else ""
     request = ControlRequest.model_validate({**fields, "by": human, "agent": agent_id})
-    common.print_line(escape_line(carry_out(loaded, stored, team, request, wait).check()))
+    print_outcome(carry_out(loaded, stored, team, request, wait))
 
 
 def _print_turn(point: Point, say: Words) -> None:

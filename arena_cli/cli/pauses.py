@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from arena_cli import errors
+from arena_cli.cli import common
 from arena_cli.cli.streams import Printer
+from arena_cli.util.text import escape_line
 
 if TYPE_CHECKING:
     from arena_cli.transcript.control_events import ChainPaused
     from arena_cli.transcript.events import ChainFinished
     from arena_cli.transcript.state import Fold
+
+_MOST_NOTES = 5
 
 
 def find_asker(printer: Printer) -> Callable[[Any], Awaitable[Any]] | None:
@@ -30,6 +34,14 @@ def find_asker(printer: Printer) -> Callable[[Any], Awaitable[Any]] | None:
             return await import_module("arena_cli.cli.approval_prompt").ask(question)
 
     return ask_person
+
+
+def report_notes(notes: Sequence[str], session: str) -> None:
+    """Report on stderr the notes of a session that wait for a person's approval, if any do."""
+    if notes:
+        shown = ", ".join(map(escape_line, notes[:_MOST_NOTES]))
+        more = f", and {len(notes) - _MOST_NOTES} more" if len(notes) > _MOST_NOTES else ""
+        common.warn(f"session {escape_line(session)}: notes that wait for approval: {shown}{more}")
 
 
 def exit_by(last: ChainFinished | ChainPaused, name: str, fold: Fold) -> None:

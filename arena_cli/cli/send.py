@@ -243,6 +243,8 @@ def send(
         sent = _with_audit(config, members, sent, audited)
         chain = opened.last(opened.send(sent))
         finished = common.run(chain, hint=_resume_hint(opened.name))
+        notes = [] if as_json or quiet else opened.list_waiting_notes()
+    pauses.report_notes(notes, opened.name)
     pauses.exit_by(finished, opened.name, opened.journal.fold)
 
 
@@ -279,9 +281,11 @@ def resume(
             opened.carry_out(allowed)
         chain = opened.last(opened.resume())
         finished = common.run(chain, hint=_resume_hint(stored.name))
+        notes = [] if as_json or quiet else opened.list_waiting_notes()
     if finished is None:
         common.warn(f"session {stored.name}: no chain was cut short, there is nothing to resume")
         return
+    pauses.report_notes(notes, stored.name)
     pauses.exit_by(finished, stored.name, opened.journal.fold)
 
 

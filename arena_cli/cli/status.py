@@ -1,24 +1,34 @@
-"""Show what agents do now, and what waits for a person: `arena status`."""
+"""Show what agents do now, what is used, and what waits for a person: `arena status`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from arena_cli.cli import command_line, common
-from arena_cli.reports.lines import Words, user_words
+from arena_cli.reports.budgets import BudgetRow, budget_rows
+from arena_cli.reports.columns import fit, width_of
+from arena_cli.reports.control_lines import describe_breaker, describe_pause
+from arena_cli.reports.lines import INDENT, Words, clock, user_words
+from arena_cli.session import lanes, store
 from arena_cli.session import status as session_status
-from arena_cli.session import store
-from arena_cli.session.status import SessionStatus
-from arena_cli.util.text import cut_text, escape_line
+from arena_cli.session.lanes import LanePlace, LaneState
+from arena_cli.session.status import AgentStatus, DecisionCounts, SessionStatus
+from arena_cli.transcript import reader
+from arena_cli.transcript.spending import Spending, WorkspaceSpending
+from arena_cli.util.text import escape_line
 
 if TYPE_CHECKING:
     from arena_cli.session.store import Stored
+    from arena_cli.workspace.models import Team
 
-_LONGEST_DETAIL = 60
+_WIDTH = 80
+_NARROWEST_DETAIL = 24
 
 OneSession = Annotated[
     str | None,
@@ -33,17 +43,26 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def status(context: typer.Context, session: OneSession = None, as_json: AsJson = False) -> None:
     """Show the state of agents and sessions, and what waits for a person."""
     loaded = common.load_workspace(context)
-    statuses = []
+    sessions: list[tuple[SessionStatus, list[BudgetRow]]] = []
     for stored in _choose(context, session, loaded.root):
         team = common.find_team(loaded, stored)
-        statuses.append(session_status.read_status(loaded.root, stored, team))
+        state = session_status.read_status(loaded.root, stored, team)
+        sessions.append((state, _read_budget(loaded.root, stored, team)))
+    lane_states = lanes.list_lanes(loaded)
+    shared = session_status.list_waiting_notes(loaded.root, None)
     if as_json:
-        common.print_json({"sessions": [found.document() for found in statuses]})
+        common.print_json(_make_document(sessions, lane_states, shared))
         return
     say = user_words()
-    for found in statuses:
-        for line in _list_lines(found, say):
+    for state, budget in sessions:
+        for line in _draw_session(state, budget, say):
             common.print_line(line)
+    for lane in lane_states:
+        for line in _draw_lane(lane, say):
+            common.print_line(line)
+    if shared:
+        notes = say(", ").join(map(escape_line, shared))
+        common.print_line(say("shared notes that wait for approval: {notes}", notes=notes))
 
 
 def _choose(context: typer.Context, session: str | None, root: Path) -> list[Stored]:
@@ -54,40 +73,143 @@ def _choose(context: typer.Context, session: str | None, root: Path) -> list[Sto
     return open_ones or [store.last(root)]
 
 
-def _list_lines(found: SessionStatus, say: Words) -> Iterator[str]:
+def _read_budget(root: Path, stored: Stored, team: Team) -> list[BudgetRow]:
+    """Return what is used of the team's budget now; no row if it has none."""
+    config = team.config.model_dump(mode="json", include={"budget"}, exclude_none=True)
+    if not config.get("budget"):
+        return []
+    now = datetime.now(UTC)
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    day = Spending()
+    for spending in WorkspaceSpending(store.sessions_folder(root), own="").follow(midnight):
+        day.add_all(spending.of_day(f"{now:%Y-%m-%d}"))
+    events = (event for line in reader.read_lines(stored.transcript) for event in line.events)
+    return budget_rows(events, config, day=day)
+
+
+def _make_document(
+    sessions: Sequence[tuple[SessionStatus, list[BudgetRow]]],
+    lane_states: Sequence[LaneState],
+    shared: Sequence[str],
+) -> dict[str, Any]:
+    return {
+        "sessions": [
+            {**state.document(), "budget": [row.document() for row in budget]}
+            for state, budget in sessions
+        ],
+        "lanes": [
+            {
+                "name": lane.name,
+                "bound": lane.bound,
+                "holders": [place._asdict() for place in lane.holders],
+                "waiting": [place._asdict() for place in lane.waiting],
+            }
+            for lane in lane_states
+        ],
+        "shared_notes": list(shared),
+    }
+
+
+def _draw_session(state: SessionStatus, budget: Sequence[BudgetRow], say: Words) -> Iterator[str]:
     heading = say(
         "session {session} · chain {chain} · {state}",
-        session=escape_line(found.session),
-        chain=found.chain,
-        state=say.enum(found.state),
+        session=escape_line(state.session),
+        chain=state.chain,
+        state=say.enum(state.state),
     )
-    detail = f"{say(': ')}{escape_line(found.detail)}" if found.detail else ""
+    detail = f"{say(': ')}{describe_pause(state.detail, say)}" if state.detail else ""
     yield f"{heading}{detail}"
-    width = max((len(agent.agent) for agent in found.agents), default=0)
-    states = [say.enum(agent.state) for agent in found.agents]
-    longest = max(map(len, states), default=0)
-    for agent, state in zip(found.agents, states, strict=True):
-        since = f"  {say('since {time}', time=agent.since[11:19])}" if agent.since else ""
-        detail = escape_line(cut_text(agent.detail, _LONGEST_DETAIL))
-        row = f"  {escape_line(agent.agent):{width}}  {state:{longest}}{since}  {detail}"
-        yield row.rstrip()
-    for request in found.requests:
+    if state.supervisor:
+        yield INDENT + say(
+            "mode {mode}: {who} decides which agents reply",
+            mode=say.enum(state.mode),
+            who=escape_line(state.supervisor),
+        )
+    yield from _draw_agents(state.agents, say)
+    for breaker in state.breakers:
+        yield INDENT + describe_breaker(breaker, say, escape_line(breaker.agent))
+    for request in state.requests:
         asked = request.asked
-        yield "  " + say(
+        yield INDENT + say(
             "request {request} of {agent} waits: {action}: {detail}",
             request=asked.request,
             agent=escape_line(asked.agent),
             action=escape_line(asked.action),
-            detail=escape_line(cut_text(asked.detail, _LONGEST_DETAIL)),
+            detail=fit(escape_line(asked.detail), _WIDTH),
         )
-    if found.notes:
-        notes = say(", ").join(map(escape_line, found.notes))
-        yield "  " + say("notes that wait for approval: {notes}", notes=notes)
-    for counts in found.decisions:
-        yield "  " + say(
-            "decisions of {agent}: {count}, {rejected} rejected ({rate} %)",
-            agent=escape_line(counts.agent),
-            count=counts.decisions,
-            rejected=counts.rejected,
-            rate=f"{counts.rate * 100:.0f}",
+    if state.notes:
+        notes = say(", ").join(map(escape_line, state.notes))
+        yield INDENT + say("notes that wait for approval: {notes}", notes=notes)
+    for row in budget:
+        yield INDENT + say("budget of the {row}", row=row.describe(say))
+    yield from _draw_decisions(state, say)
+
+
+def _draw_agents(agents: Sequence[AgentStatus], say: Words) -> Iterator[str]:
+    """Yield a row for each agent; its detail is cut at the width of the terminal."""
+    names = [escape_line(agent.agent) for agent in agents]
+    states = [say.enum(agent.state) for agent in agents]
+    times = [
+        say("since {time}", time=clock(agent.since)) if agent.since else "" for agent in agents
+    ]
+    widths = [max(map(width_of, column), default=0) for column in (names, states, times)]
+    width = shutil.get_terminal_size((_WIDTH, 0)).columns
+    for agent, *cells in zip(agents, names, states, times, strict=True):
+        padded = [
+            cell + " " * (room - width_of(cell))
+            for cell, room in zip(cells, widths, strict=True)
+            if room
+        ]
+        row = INDENT + INDENT.join(padded) + INDENT
+        room = max(width - width_of(row), _NARROWEST_DETAIL)
+        yield f"{row}{fit(_describe_activity(agent, say), room)}".rstrip()
+
+
+def _describe_activity(agent: AgentStatus, say: Words) -> str:
+    if agent.request:
+        action = escape_line(agent.detail)
+        return say("request {request}: {action}", request=agent.request, action=action)
+    is_message = agent.state in ("error", "waiting")
+    detail = (say.message if is_message else say.enum)(escape_line(agent.detail))
+    turn = say("turn {turn}", turn=agent.turn) if agent.turn else ""
+    return say(": ").join(filter(None, (turn, detail)))
+
+
+def _draw_decisions(state: SessionStatus, say: Words) -> Iterator[str]:
+    def describe(text: str, counts: DecisionCounts) -> str:
+        rate = f"{counts.rate * 100:.0f}"
+        numbers = {"count": counts.decisions, "rejected": counts.rejected, "rate": rate}
+        return say(text, agent=escape_line(counts.agent), **numbers)
+
+    if state.decisions:
+        yield INDENT + describe(
+            "decisions: {count}, {rejected} rejected ({rate} %)", state.all_decisions
         )
+    for counts in state.decisions:
+        yield INDENT * 2 + describe("{agent}: {count}, {rejected} rejected ({rate} %)", counts)
+
+
+def _draw_lane(lane: LaneState, say: Words) -> Iterator[str]:
+    yield say(
+        "lane {lane} · {count} of {bound} places taken",
+        lane=lane.name,
+        count=len(lane.holders),
+        bound=lane.bound,
+    )
+    for place in lane.holders:
+        yield INDENT + _describe_place("{agent} in session {session} since {time}", place, say)
+    for place in lane.waiting:
+        yield INDENT + _describe_place(
+            "waits: {agent} in session {session} since {time}", place, say
+        )
+
+
+def _describe_place(text: str, place: LanePlace, say: Words) -> str:
+    if not place.agent:
+        return say("a place that is being taken")
+    return say(
+        text,
+        agent=escape_line(place.agent),
+        session=escape_line(place.session),
+        time=clock(place.since),
+    )

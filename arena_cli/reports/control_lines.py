@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any
 
-from arena_cli.reports.lines import INDENT, Line, Span, Words, line
+from arena_cli.reports.lines import INDENT, Line, Span, Words, line, local_time
 from arena_cli.transcript.control_events import (
     AgentStateChanged,
     ApprovalDecided,
@@ -39,8 +39,46 @@ def _render_pause(event: ChainPaused, say: Words, _: Who) -> Line:
         "budget": say("paused, the budget is used up"),
     }
     reason = Span(reasons[event.reason], "warned")
-    detail = Span(f"{say(': ')}{escape_line(event.detail)}")
+    detail = Span(f"{say(': ')}{describe_pause(event.detail, say)}")
     return line(Span("══ ", "rule"), reason, detail, hang=3)
+
+
+_EXCESS = re.compile(
+    r"(?:(?P<agent>\S+), )?(?P<scope>turn|chain|session|day): (?P<used>\S+) of (?P<bound>\S+)"
+    r"(?P<unit> tokens)?(?:, with the next call of (?P<next>\S+))?"
+)
+_WAITS = re.compile(r"request (?P<request>\d+) of (?P<agent>\S+): (?P<action>.*)")
+_BY = re.compile(r"by (?P<who>.+)")
+
+
+def describe_pause(detail: str, say: Words) -> str:
+    """Return for what a chain waits (`chain_paused.detail`) in the user's language."""
+    if match := _EXCESS.fullmatch(detail):
+        return _describe_excess(match, say)
+    if match := _BY.fullmatch(detail):
+        return say("by {who}", who=escape_line(match["who"]))
+    waiting = [_WAITS.fullmatch(part) for part in detail.split(", ")]
+    if not all(waiting):
+        return escape_line(detail)
+    return say(", ").join(
+        say("request {request} of {agent}: {action}", **_escape_groups(match))
+        for match in waiting
+        if match
+    )
+
+
+def _describe_excess(match: re.Match[str], say: Words) -> str:
+    values = _escape_groups(match)
+    text = "{agent}, {scope}: {used} of {bound}" if match["agent"] else "{scope}: {used} of {bound}"
+    amount = say(text, **{**values, "scope": say.enum(match["scope"])})
+    amount += f" {say('tokens')}" if match["unit"] else ""
+    if match["next"]:
+        return say("{excess}, with the next call of {next}", excess=amount, next=values["next"])
+    return amount
+
+
+def _escape_groups(match: re.Match[str]) -> dict[str, str]:
+    return {name: escape_line(value) for name, value in match.groupdict().items() if value}
 
 
 def _render_request(event: ApprovalRequested, say: Words, who: Who) -> Line:
@@ -101,7 +139,7 @@ def _render_supervisor(event: Supervised, say: Words, who: Who) -> Line:
     values: dict[str, int | str | list[Span]] = {"who": who(event.agent), "agents": agents}
     if event.fallback:
         text = "{who} decided nothing, the free rules decide: {why}"
-        values["why"] = escape_line(event.fallback)
+        values["why"] = say.message(escape_line(event.fallback))
     elif event.done:
         text = "{who} ends the chain"
     elif event.order == "sequence":
@@ -112,7 +150,7 @@ def _render_supervisor(event: Supervised, say: Words, who: Who) -> Line:
     if event.reason and not event.fallback:
         spans.append(Span(f"{say(': ')}{escape_line(event.reason)}", "dim"))
     if event.ignored:
-        parts = say("; ").join(map(escape_line, event.ignored))
+        parts = say("; ").join(say.message(escape_line(part)) for part in event.ignored)
         spans.append(Span(f" ({say('ignored: {parts}', parts=parts)})", "dim"))
     return line(INDENT, spans, hang=4)
 
@@ -140,26 +178,26 @@ def _render_broken(event: RuleBroken, say: Words, who: Who) -> Line:
 
 
 def _render_breaker(event: BreakerChanged, say: Words, who: Who) -> Line:
-    texts = {
-        "open": "{who} is passed over until {until}: {reason}",
-        "half_open": "{who} is called again, once, after its pause",
-        "closed": "{who} is called as usual again",
-    }
     spans = say.spans(
-        texts[event.state],
+        _OF_BREAKERS[event.state],
         who=who(event.agent),
-        until=_local_time(event.until),
-        reason=escape_line(event.reason),
+        until=local_time(event.until),
+        reason=say.message(escape_line(event.reason)),
     )
     return line(INDENT, spans, hang=4)
 
 
-def _local_time(moment: str) -> str:
-    """Return a time as a local one, with its date; any other text as it is."""
-    try:
-        return f"{datetime.fromisoformat(moment).astimezone():%Y-%m-%d %H:%M:%S}"
-    except ValueError:
-        return escape_line(moment)
+_OF_BREAKERS = {
+    "open": "{who} is passed over until {until}: {reason}",
+    "half_open": "{who} is called again, once, after its pause",
+    "closed": "{who} is called as usual again",
+}
+
+
+def describe_breaker(event: BreakerChanged, say: Words, agent: str) -> str:
+    """Return the state of the circuit breaker of an agent as a text."""
+    until, reason = local_time(event.until), say.message(escape_line(event.reason))
+    return say(_OF_BREAKERS[event.state], who=agent, until=until, reason=reason)
 
 
 def _render_raise(event: BudgetRaised, say: Words, who: Who) -> Line:
@@ -176,7 +214,8 @@ def _render_degrading(event: Degraded, say: Words, _: Who) -> Line:
     if model != event.step:
         step = say("model {model}", model=escape_line(model))
     spans = list(say.spans(text, "warned", step=step))
-    return line(INDENT, [*spans, Span(f" ({escape_line(event.detail)})", "dim")], hang=4)
+    detail = describe_pause(event.detail, say)
+    return line(INDENT, [*spans, Span(f" ({detail})", "dim")], hang=4)
 
 
 def _render_checkpoint(event: Checkpoint, say: Words, who: Who) -> Line:

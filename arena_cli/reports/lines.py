@@ -170,9 +170,33 @@ def remarks(reply: ReplyFinished, say: Words) -> list[str]:
     return [*refused, say("not shown, only its path was given: {names}", names=shown)]
 
 
+_BREAKER = re.compile(r"circuit breaker open until (\S+): (.*)")
+
+
+def local_time(moment: str) -> str:
+    """Return a time as a local one, with its date; any other text as it is."""
+    try:
+        return f"{datetime.fromisoformat(moment).astimezone():%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError, OSError):
+        return escape_line(moment)
+
+
+def describe_unavailable(reason: str, say: Words) -> str:
+    """Explain why control keeps an agent out of a turn; return "" for any other reason."""
+    if reason in ("paused", "terminated"):
+        return say.enum(reason)
+    match = _BREAKER.fullmatch(reason)
+    if match is None:
+        return ""
+    until, why = local_time(match[1]), say.message(escape_line(match[2]))
+    return say("until {until}: {reason}", until=until, reason=why)
+
+
 def passed_over(reason: PassedOver | Mapping[str, Any], say: Words) -> str:
     """Explain why a candidate was not asked."""
     passed_over = PassedOver.model_validate(reason)
+    if reason_text := describe_unavailable(passed_over.reason or "", say):
+        return reason_text
     relevance = f"{passed_over.relevance:g}"
     if passed_over.threshold is not None:
         threshold = f"{passed_over.threshold:g}"

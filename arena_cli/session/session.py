@@ -196,6 +196,7 @@ class Session:
         self._runtime = CallPipeline(runtime, middlewares)
         recollection = open_recollection(config, self.folder, team)
         held.callback(recollection.close)
+        self._recollection = recollection
         room = Room(
             scene=Scene(self.name, team, fold, self._history, recollection, self._windows()),
             roster=self._roster,
@@ -315,6 +316,13 @@ class Session:
         )
         self._log.append(event)
         self.journal.fold.apply(event)
+
+    def list_waiting_notes(self) -> list[str]:
+        """Return the ids of the session's notes that wait for a person's approval."""
+        has_notes = (self.folder / KNOWLEDGE).is_dir()
+        index = self._recollection.index() if has_notes else None
+        notes = index.own(self.name) if index else ()
+        return [note.id for note in notes if note.status == "pending_user"]
 
     def carry_out(self, request: ControlRequest) -> str:
         """Carry out a person's request while no chain runs; return what was done.

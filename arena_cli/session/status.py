@@ -1,4 +1,4 @@
-"""What the agents of a session do now, and for what the session waits: `arena status`.
+"""Read what the agents of a session do now, and for what the session waits: `arena status`.
 
 Everything is read from the transcript, the session's lock and its notes; nothing is written.
 """
@@ -12,22 +12,27 @@ from typing import Any, Literal, NamedTuple
 from arena_cli.session import shelves, store
 from arena_cli.session.store import Stored
 from arena_cli.transcript import queries, reader
-from arena_cli.transcript.control_events import Request, SessionControl
+from arena_cli.transcript.control_events import BreakerChanged, Request, SessionControl
 from arena_cli.transcript.conversation import Chain, Conversation, Reply, Turn, read_conversation
 from arena_cli.transcript.revisions import list_visible
-from arena_cli.workspace.models import Team
+from arena_cli.workspace.models import Mode, Team
 
 AgentActivity = Literal["idle", "running", "waiting", "paused", "done", "error", "terminated"]
 SessionActivity = Literal["running", "paused", "cut short", "idle"]
 
 
 class AgentStatus(NamedTuple):
-    """The state of an agent: `since` when (UTC, ISO 8601), `detail` on what."""
+    """The state of an agent: `since` when (UTC, ISO 8601), `detail` on what.
+
+    `turn` is the turn of its last reply, `request` the one for which it waits; 0 if there is none.
+    """
 
     agent: str
     state: AgentActivity
     since: str = ""
     detail: str = ""
+    turn: int = 0
+    request: int = 0
 
 
 class DecisionCounts(NamedTuple):
@@ -42,11 +47,18 @@ class DecisionCounts(NamedTuple):
         """The share of rejected decisions."""
         return round(self.rejected / self.decisions, 4) if self.decisions else 0.0
 
+    def document(self) -> dict[str, Any]:
+        """Return the counts as JSON; those of all agents name none."""
+        counts = self._asdict() | {"rate": self.rate}
+        return {name: value for name, value in counts.items() if value != ""}
+
 
 class SessionStatus(NamedTuple):
     """The state of a session; `detail` says for what a paused one waits.
 
-    `notes` are the ids of its notes that wait for a person's approval.
+    `supervisor` is the agent that decides who replies, empty in the `mode` free. `breakers` are the
+    circuit breakers that are not closed. `notes` are the ids of its notes that wait for a person's
+    approval.
     """
 
     session: str
@@ -57,6 +69,16 @@ class SessionStatus(NamedTuple):
     requests: Sequence[Request]
     notes: Sequence[str]
     decisions: Sequence[DecisionCounts]
+    mode: Mode = "free"
+    supervisor: str = ""
+    breakers: Sequence[BreakerChanged] = ()
+
+    @property
+    def all_decisions(self) -> DecisionCounts:
+        """The decisions of all agents."""
+        decisions = sum(counts.decisions for counts in self.decisions)
+        rejected = sum(counts.rejected for counts in self.decisions)
+        return DecisionCounts("", decisions, rejected)
 
     def document(self) -> dict[str, Any]:
         """Return the status as JSON."""
@@ -70,10 +92,15 @@ class SessionStatus(NamedTuple):
                 request.asked.model_dump(include=_OF_A_REQUEST) for request in self.requests
             ],
             "notes": list(self.notes),
-            "decisions": [{**counts._asdict(), "rate": counts.rate} for counts in self.decisions],
+            "decisions": [counts.document() for counts in self.decisions],
+            "all_decisions": self.all_decisions.document(),
+            "mode": self.mode,
+            "supervisor": self.supervisor or None,
+            "breakers": [breaker.model_dump(include=_OF_A_BREAKER) for breaker in self.breakers],
         }
 
 
+_OF_A_BREAKER = {"agent", "state", "until", "reason", "ts"}
 _OF_A_REQUEST = {"request", "agent", "action", "detail", "options", "expires", "ts"}
 
 
@@ -91,7 +118,7 @@ def read_status(workspace: Path, stored: Stored, team: Team) -> SessionStatus:
     control = fold.control or SessionControl()
     chain = fold.open
     is_held = store.is_held(stored.folder)
-    waiting, _ = shelves.list_notes(shelves.open_shelf(workspace, stored))
+    is_free = team.config.mode == "free"
     return SessionStatus(
         stored.name,
         _read_activity(chain, is_held=is_held),
@@ -99,9 +126,18 @@ def read_status(workspace: Path, stored: Stored, team: Team) -> SessionStatus:
         chain.control.pause.detail if chain and chain.control and chain.control.pause else "",
         [_read_agent(member.id, conversation, control, is_held=is_held) for member in team.members],
         chain.control.pending if chain and chain.control else [],
-        [note.id for note in waiting if note.status == "pending_user"],
+        list_waiting_notes(workspace, stored),
         [DecisionCounts(agent, *counts) for agent, counts in sorted(control.decisions.items())],
+        team.config.mode,
+        "" if is_free else team.config.supervisor or "",
+        [breaker for breaker in control.breakers.values() if breaker.state != "closed"],
     )
+
+
+def list_waiting_notes(workspace: Path, stored: Stored | None) -> list[str]:
+    """Return the ids of the notes of a session, or of the shared ones, that wait for a person."""
+    notes, _ = shelves.list_notes(shelves.open_shelf(workspace, stored))
+    return [note.id for note in notes if note.status == "pending_user"]
 
 
 def is_open(stored: Stored) -> bool:
@@ -131,8 +167,8 @@ def _read_agent(
     if chain.control and not chain.finished:
         for request in chain.control.pending:
             if request.asked.agent == agent:
-                detail = f"request {request.asked.request}: {request.asked.action}"
-                return AgentStatus(agent, "waiting", request.asked.ts, detail)
+                asked = request.asked
+                return AgentStatus(agent, "waiting", asked.ts, asked.action, request=asked.request)
     turn, reply = _find_last_reply(agent, chain)
     if turn is None or reply is None:
         return AgentStatus(agent, "idle")
@@ -140,15 +176,15 @@ def _read_agent(
 
 
 def _read_reply(reply: Reply, chain: Chain, turn: Turn, *, is_held: bool) -> AgentStatus:
-    agent = reply.agent
+    agent, number = reply.agent, turn.started.turn
     if reply.is_running and reply.started is not None:
         if not is_held:
-            return AgentStatus(agent, "idle", reply.started.ts, "cut short")
-        return _read_running(reply, chain, turn)
+            return AgentStatus(agent, "idle", reply.started.ts, "cut short", number)
+        return _read_running(reply, chain, number)
     end = reply.ends[-1]
     if end.status in ("error", "timeout"):
-        return AgentStatus(agent, "error", end.ts, end.error or end.status)
-    return AgentStatus(agent, "done", end.ts, f"turn {turn.started.turn}: {end.status}")
+        return AgentStatus(agent, "error", end.ts, end.error or end.status, number)
+    return AgentStatus(agent, "done", end.ts, end.status, number)
 
 
 def _find_last_reply(agent: str, chain: Chain) -> tuple[Turn | None, Reply | None]:
@@ -158,14 +194,13 @@ def _find_last_reply(agent: str, chain: Chain) -> tuple[Turn | None, Reply | Non
     return None, None
 
 
-def _read_running(reply: Reply, chain: Chain, turn: Turn) -> AgentStatus:
+def _read_running(reply: Reply, chain: Chain, turn: int) -> AgentStatus:
     """Return the state of a running reply, by the last status that its agent reported."""
     assert reply.started is not None
-    since, detail = reply.started.ts, f"turn {turn.started.turn}"
     event = chain.find_status(reply)
     if event is None:
-        return AgentStatus(reply.agent, "running", since, detail)
+        return AgentStatus(reply.agent, "running", reply.started.ts, turn=turn)
     if event.status == "waiting":
-        return AgentStatus(reply.agent, "waiting", event.ts, event.detail)
+        return AgentStatus(reply.agent, "waiting", event.ts, event.detail, turn)
     activity = ": ".join(filter(None, (event.status, event.detail)))
-    return AgentStatus(reply.agent, "running", since, f"{detail}, {activity}")
+    return AgentStatus(reply.agent, "running", reply.started.ts, activity, turn)
