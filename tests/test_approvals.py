@@ -79,7 +79,8 @@ def test_a_command_is_asked_about_approved_elsewhere_and_done_once(program: Prog
     assert "s · request 1: dev asks for execute_command\n  | git push origin main\n" in listed
     raw = program.raw()
     waiting = program.run("resume", "s")
-    assert (waiting.code, waiting.stderr) == (4, asked.stderr)
+    reason = "request 1 of dev waits: execute_command: git push origin main\n"
+    assert (waiting.code, waiting.stderr) == (4, reason + asked.stderr)
     assert program.raw() == raw
 
     program.run("approve", "s", "r1", "--because", "tested", "--by", "maya").check(
@@ -189,9 +190,15 @@ def test_a_second_decision_says_who_decided(program: Program) -> None:
     )
     program.run("resume", "s").check(stdout=None)
     ended = program.run("approve", "s", "1")
-    assert (ended.code, ended.stderr) == (
+    assert (ended.code, ended.normal(ended.stderr)) == (
         2,
-        "arena: the chain of request 1 has ended\n"
+        "arena: request 1 is decided: rejected by maya at TIME: no\n  Its chain has ended.\n",
+    )
+    program.run("send", "-s", "s", "push it")
+    program.run("cancel", "s").check(stdout=None)
+    program.run("approve", "s", "2").check(
+        code=2,
+        stderr="arena: the chain of request 2 has ended\n"
         "  `arena approvals s --all` lists it with its decision.\n",
     )
 
@@ -217,6 +224,30 @@ def test_an_agent_that_left_the_team_is_not_approved(program: Program) -> None:
     program.run("reject", "s", "1").check(stdout=None)
     program.run("resume", "s").check(stdout=None)
     assert program.records()[-1]["end"] == "quiet"
+
+
+def test_a_grant_of_an_agent_that_left_the_team_is_never_used(program: Program) -> None:
+    program.agent("dev", {"say": "May I?", "structured": [asks()]})
+    program.run("send", "-s", "s", "deploy it")
+    program.run("approve", "s", "1").check(stdout=None)
+    (program.folder / "agents" / "dev.yaml").unlink()
+    program.agent("ops", "hello")
+    program.team(humans=["maya"])
+    program.run("resume", "s").check(stdout=None)
+    assert of(program, "reply_finished")[-1]["status"] == "error"
+    assert of(program, "approval_used") == []
+    (record,) = json.loads(program.run("approvals", "s", "--all", "--json").check().stdout)
+    assert (record["status"], record["used"]) == ("approved", False)
+
+
+def test_a_person_sees_all_arguments_of_an_act_before_deciding(program: Program) -> None:
+    hidden = {"script": "rm -rf build\x1b[2K"}
+    request = {"action": "deploy", "detail": "clean up", "arguments": hidden}
+    program.agent("dev", {"say": "Done.", "request": request})
+    program.run("send", "-s", "s", "clean up")
+    listed = program.run("approvals", "s").check().stdout
+    assert '  | clean up\n  arguments:\n  | {\n  |  "script": "rm -rf build' in listed
+    assert "\x1b" not in listed
 
 
 def test_a_program_that_an_agent_starts_cannot_decide(program: Program) -> None:

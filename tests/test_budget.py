@@ -249,6 +249,17 @@ def test_an_unknown_price_is_an_error_before_anything_is_sent(tmp_path: Path) ->
     assert talk.send("@a go").type == "chain_finished"
 
 
+def test_an_unknown_price_leaves_no_session_behind(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.file("agents/dev.yaml", "agent_id: dev\nadapter: {type: anthropic, model: odd-1}\n")
+    program.team(budget={"usd": {"chain": 1}})
+    for options in ((), ("-s", "s"), ("--dry-run",)):
+        done = program.run("send", *options, "go")
+        assert (done.code, done.stdout) == (2, "")
+        assert "the price of odd-1, the model of dev, is unknown" in done.stderr
+    assert program.run("sessions", "--json").check().stdout.strip() in ("", "[]")
+
+
 def test_a_price_is_needed_for_the_agents_that_have_a_bound_in_usd_only(tmp_path: Path) -> None:
     for priced in ({"type": "openai", "model": "m", "pricing": "free"}, {"type": "scripted"}):
         members = team(
@@ -528,6 +539,7 @@ def test_a_paused_chain_goes_on_in_another_process(tmp_path: Path) -> None:
     done = program.run("send", "-s", "s", "@dev @ops go")
     assert done.code == 4
     assert "══ paused, the budget is used up: chain: " in done.stdout
+    assert done.stderr == "`arena resume s --budget +10000tokens` continues the chain\n"
     assert program.run("resume", "s").code == 4
     done = program.run("resume", "s", "--budget", "+2,000tokens")
     assert done.code == 0

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 import threading
 from collections.abc import Iterator
 
 from arena_cli.cli import common
-from arena_cli.cli.approvals import draw_text
+from arena_cli.cli.approvals import draw_act, draw_arguments, draw_text
 from arena_cli.engine.approvals import PersonAnswer, Question
 from arena_cli.reports.lines import INDENT, Words, user_words
 from arena_cli.util.text import escape_line
@@ -65,7 +64,7 @@ def _prompt(question: Question, say: Words) -> str:
 
 
 def _draw(question: Question, say: Words) -> Iterator[str]:
-    """Yield the question: who asks, for what, and the whole command and diff."""
+    """Yield the question: who asks, for what, and the whole command, arguments and diff."""
     asked = question.asked
     text = "request {request}: {who} asks to choose" if asked.options else ""
     yield say(
@@ -74,18 +73,14 @@ def _draw(question: Question, say: Words) -> Iterator[str]:
         who=escape_line(question.name),
         action=escape_line(asked.action),
     )
-    yield from draw_text(asked.detail)
-    yield from draw_text(asked.diff)
+    yield from draw_act(dict(asked), say)
     for number, option in enumerate(asked.options, 1):
         yield f"{INDENT * 2}{number}. {escape_line(option)}"
 
 
 def _explain(question: Question, say: Words) -> Iterator[str]:
     """Yield the arguments of the act, and what the agent said."""
-    asked = question.asked
-    if asked.arguments:
-        yield say("arguments:")
-        yield from draw_text(json.dumps(asked.arguments, ensure_ascii=False, indent=1))
+    yield from draw_arguments(question.asked.arguments, say)
     who = escape_line(question.name)
     if question.text.strip():
         yield say("{who} said:", who=who)

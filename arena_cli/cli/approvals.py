@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -153,8 +154,7 @@ def _draw(record: dict[str, Any], say: Words) -> Iterator[str]:
         who=escape_line(record["agent"]),
         action=escape_line(record["action"]),
     )
-    yield from draw_text(record["detail"])
-    yield from draw_text(record["diff"])
+    yield from draw_act(record, say)
     for number, option in enumerate(record["options"], 1):
         yield f"{INDENT * 2}{number}. {escape_line(option)}"
     facts = [say("since {time}", time=record["since"])]
@@ -182,6 +182,24 @@ def draw_text(text: str) -> Iterator[str]:
         yield f"{INDENT}| {line}"
 
 
+def draw_act(asked: Mapping[str, Any], say: Words) -> Iterator[str]:
+    """Yield an act: its detail, its arguments and its diff; all are an agent's texts.
+
+    A diff that an adapter made of the arguments shows them all; one in a message may not.
+    """
+    yield from draw_text(asked["detail"])
+    if asked["in_message"] or not asked["diff"]:
+        yield from draw_arguments(asked["arguments"], say)
+    yield from draw_text(asked["diff"])
+
+
+def draw_arguments(arguments: Mapping[str, Any], say: Words) -> Iterator[str]:
+    """Yield the arguments of an act as JSON; nothing if its detail is all there is."""
+    if arguments:
+        yield INDENT + say("arguments:")
+        yield from draw_text(json.dumps(arguments, ensure_ascii=False, indent=1))
+
+
 def list_commands(session: str, request: int, *, is_choice: bool) -> list[str]:
     """Return the commands that decide a request."""
     target = f"{escape_line(shlex.quote(session))} {request}"
@@ -190,15 +208,25 @@ def list_commands(session: str, request: int, *, is_choice: bool) -> list[str]:
     return [f"arena approve {target}", f"arena reject {target} --because WHY"]
 
 
-def report_pause(name: str, fold: Fold) -> None:
-    """Report on stderr the commands with which a paused session continues."""
+def report_pause(name: str, fold: Fold, *, is_new: bool = True) -> None:
+    """Report on stderr the commands with which a paused session continues.
+
+    Unless the pause `is_new`, nothing else was printed of it: the requests are reported, too.
+    """
     state = fold.open.control if fold.open else None
     say = user_words()
     for request in state.pending if state else ():
         asked = request.asked
+        if not is_new:
+            text = "request {request} of {agent} waits: {action}: {detail}"
+            values = {"agent": asked.agent, "action": asked.action, "detail": asked.detail}
+            escaped = {key: escape_line(value) for key, value in values.items()}
+            common.warn(say(text, request=asked.request, **escaped))
         for command in list_commands(name, asked.request, is_choice=bool(asked.options)):
             common.warn(f"{INDENT}{command}")
     resume = f"arena resume {escape_line(shlex.quote(name))}"
+    if state and state.pause and state.pause.reason == "budget":
+        resume += " --budget +1usd" if "$" in state.pause.detail else " --budget +10000tokens"
     text = "`{command}` continues the chain"
     if state and state.pending:
         text = "then `{command}` continues the chain"

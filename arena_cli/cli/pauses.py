@@ -44,10 +44,17 @@ def report_notes(notes: Sequence[str], session: str) -> None:
         common.warn(f"session {escape_line(session)}: notes that wait for approval: {shown}{more}")
 
 
-def exit_by(last: ChainFinished | ChainPaused, name: str, fold: Fold) -> None:
-    """Exit with the code of a chain's end, or of its pause, with a hint how to continue."""
+def exit_by(
+    last: ChainFinished | ChainPaused, name: str, fold: Fold, *, after_seq: int = 0
+) -> None:
+    """Exit with the code of a chain's end, or of its pause, with a hint how to continue.
+
+    A pause up to `after_seq` is an earlier one: it was not printed now.
+    """
     if last.type == "chain_paused":
-        import_module("arena_cli.cli.approvals").report_pause(name, fold)
+        import_module("arena_cli.cli.approvals").report_pause(
+            name, fold, is_new=last.seq > after_seq
+        )
         raise typer.Exit(errors.EXIT_PAUSED)
     codes = {"failed": errors.EXIT_FAILED, "cancelled": errors.EXIT_INTERRUPTED}
     if last.end in codes:

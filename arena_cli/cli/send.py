@@ -222,6 +222,10 @@ def send(
         read=files.read_input,
     )
     name = stored.name if stored else session
+    if limits := members.config.budget:
+        priced = (*members.agents, *loaded.memory_agents)
+        budget = import_module("arena_cli.engine.budget")
+        budget.check_prices(limits, priced, loaded.file.models)
     _report_unknown(loaded, members, sent, strict=strict, silent=as_json or quiet)
     audited = None if attach_audit is None else _audited(loaded, attach_audit, stored)
     if dry_run:
@@ -279,6 +283,7 @@ def resume(
             printer.goes_on(opened.journal.fold)
         if allowed is not None:
             opened.carry_out(allowed)
+        after_seq = opened.journal.fold.seq
         chain = opened.last(opened.resume())
         finished = common.run(chain, hint=_resume_hint(stored.name))
         notes = [] if as_json or quiet else opened.list_waiting_notes()
@@ -286,7 +291,7 @@ def resume(
         common.warn(f"session {stored.name}: no chain was cut short, there is nothing to resume")
         return
     pauses.report_notes(notes, stored.name)
-    pauses.exit_by(finished, stored.name, opened.journal.fold)
+    pauses.exit_by(finished, stored.name, opened.journal.fold, after_seq=after_seq)
 
 
 def _report_unknown(

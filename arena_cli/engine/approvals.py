@@ -22,6 +22,7 @@ from arena_cli.engine.inbox import ControlRequest
 from arena_cli.engine.plan import Planned, Room
 from arena_cli.errors import UsageError
 from arena_cli.protocol import CallNote, Message, Permission, PermissionRequest, Shape
+from arena_cli.transcript import reader
 from arena_cli.transcript.control_events import (
     ApprovalDecided,
     ApprovalDecision,
@@ -271,7 +272,12 @@ class ApprovalDesk:
         self._write_message(text, {"notice": REFUSED_NOTICE, "reply": done.reply})
 
     def start_reply(self, planned: Planned, turn: Turn) -> None:
-        """Use up the grants of which an agent learns by this reply and whose act it does itself."""
+        """Use up the grants of which an agent learns by this reply and whose act it does itself.
+
+        An agent that has left the team does nothing: its grant stays unused.
+        """
+        if self._room.scene.team.member(planned.agent) is None:
+            return
         trigger = turn.started.trigger
         for request in list(self._requests().values()):
             asked, decided = request.asked, request.decided
@@ -369,6 +375,11 @@ class ApprovalDesk:
         request = self._requests().get(number)
         if request is None:
             hint = f"`arena approvals {session}` lists the open ones."
+            if (decided := self._find_decision(number)) is not None:
+                raise UsageError(
+                    f"request {number} is decided: {_describe_decision(decided)}",
+                    "Its chain has ended.",
+                )
             if 0 < number <= self._session_control.requests:
                 all_of_them = f"`arena approvals {session} --all` lists it with its decision."
                 raise UsageError(f"the chain of request {number} has ended", all_of_them)
@@ -380,6 +391,15 @@ class ApprovalDesk:
                 f"`arena resume {session}` continues the chain.",
             )
         return request
+
+    def _find_decision(self, number: int) -> ApprovalDecided | None:
+        """Return the decision of a request of a chain that has ended, from the transcript."""
+        if not 0 < number <= self._session_control.requests:
+            return None
+        lines = reader.read_lines(self._room.journal.log.path)
+        events = (event for line in lines for event in line.events)
+        decisions = (event for event in events if isinstance(event, ApprovalDecided))
+        return next((event for event in decisions if event.request == number), None)
 
     def _check_agent(self, agent: str, decision: str) -> None:
         """Raise UsageError if the act of an agent is approved that cannot be called any more."""

@@ -6,7 +6,7 @@ memory and control. The sums are those of the transcripts (`transcript.spending`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -36,7 +36,7 @@ from arena_cli.util.clock import format_timestamp
 from arena_cli.workspace import agents
 from arena_cli.workspace.control import AgentBudget, BudgetScope, BudgetUnit, ModelStep
 from arena_cli.workspace.control import Budget as Limits
-from arena_cli.workspace.models import Member
+from arena_cli.workspace.models import Member, ModelFacts
 
 REASON = "budget"
 """The reason of agents that are passed over, and of pauses."""
@@ -44,6 +44,7 @@ REASON = "budget"
 NO_MAY_REPLY, SMALLER_CONTEXT, CONCISE = "no_may_reply", "smaller_context", "concise"
 _MODEL = "model: "
 _NO_STATE = ControlState()
+_ONE_TOKEN = Usage(input_tokens=1, output_tokens=1)
 _QUESTION_TOKENS = 120  # for what stands around a question's text in a prompt
 
 
@@ -111,26 +112,10 @@ class Budget:
 
     def check_prices(self) -> None:
         """Check that the cost of each call is known, if it has a bound. Raises UsageError."""
-        for member in self._members.values():
-            own = self._limits.agents.get(member.id)
-            counts = [rules for rules in (self._limits, own) if rules and _has_usd(rules)]
-            if not counts:
-                continue
-            for candidate in (member, *self._list_cheaper(member)):
-                if (settings := self._find_unpriced(candidate)) is not None:
-                    raise _unpriced_error(member.id, settings)
-
-    def _find_unpriced(self, member: Member) -> Mapping[str, object] | None:
-        """Return the settings of the first adapter of an agent whose price is not known."""
-        for settings in agents.list_adapters(member.profile.adapter):
-            if self._cost(Usage(input_tokens=1, output_tokens=1), settings) is None:
-                return settings
-        return None
+        check_prices(self._limits, self._members.values(), self._room.models)
 
     def _cost(self, usage: Usage, settings: Mapping[str, object]) -> float | None:
-        if settings["type"] in FREE_KINDS:
-            return 0.0
-        return pricing.estimate_cost(usage, settings, self._room.models)
+        return _estimate_cost(usage, settings, self._room.models)
 
     def _price(self, agent: str, usage: Usage) -> float:
         """Return the cost of what an agent used; where it was not reported, by its settings."""
@@ -434,22 +419,7 @@ class Budget:
             planned.input = planned.input.afresh()  # its own session is another model's
 
     def _with_model(self, member: Member, model: str) -> Member | None:
-        """Return the agent with another model; None if its adapter cannot take it."""
-        adapter = member.profile.adapter
-        if not pricing.offers_model(adapter, model, self._room.models):
-            return None
-        adapter = {**adapter, "model": model}
-        if adapter.get("pricing") != "free":
-            adapter.pop("pricing", None)  # it is the other model's
-        profile = member.profile.model_copy(update={"adapter": adapter})
-        return replace(member, profile=profile)
-
-    def _list_cheaper(self, member: Member) -> Iterator[Member]:
-        if self._limits.on_exceed != "degrade":
-            return
-        for step in self._limits.degrade:
-            if isinstance(step, ModelStep) and (other := self._with_model(member, step.model)):
-                yield other
+        return _replace_model(member, model, self._room.models)
 
     def _next_step(self, chain: Chain, agent: str) -> str | None:
         """Return the next step of working with less; None if all are used up.
@@ -487,6 +457,52 @@ def _steps(chain: Chain) -> list[str]:
 def _question_key(member: Member) -> str:
     """Return the key of a question's reservation: an agent may be asked while it replies."""
     return f"{member.id} "
+
+
+def check_prices(
+    limits: Limits, members: Iterable[Member], models: Mapping[str, ModelFacts]
+) -> None:
+    """Check that the cost of each call of these agents is known, if it has a bound.
+
+    Raises UsageError.
+    """
+    for member in members:
+        own = limits.agents.get(member.id)
+        if not any(bounds and _has_usd(bounds) for bounds in (limits, own)):
+            continue
+        for candidate in (member, *_list_cheaper(limits, member, models)):
+            for settings in agents.list_adapters(candidate.profile.adapter):
+                if _estimate_cost(_ONE_TOKEN, settings, models) is None:
+                    raise _unpriced_error(member.id, settings)
+
+
+def _estimate_cost(
+    usage: Usage, settings: Mapping[str, object], models: Mapping[str, ModelFacts]
+) -> float | None:
+    if settings["type"] in FREE_KINDS:
+        return 0.0
+    return pricing.estimate_cost(usage, settings, models)
+
+
+def _replace_model(member: Member, model: str, models: Mapping[str, ModelFacts]) -> Member | None:
+    """Return the agent with another model; None if its adapter cannot take it."""
+    adapter = member.profile.adapter
+    if not pricing.offers_model(adapter, model, models):
+        return None
+    adapter = {**adapter, "model": model}
+    if adapter.get("pricing") != "free":
+        adapter.pop("pricing", None)  # it is the other model's
+    profile = member.profile.model_copy(update={"adapter": adapter})
+    return replace(member, profile=profile)
+
+
+def _list_cheaper(
+    limits: Limits, member: Member, models: Mapping[str, ModelFacts]
+) -> Iterator[Member]:
+    """Yield the agent with each model to which the team degrades."""
+    for step in limits.degrade if limits.on_exceed == "degrade" else ():
+        if isinstance(step, ModelStep) and (other := _replace_model(member, step.model, models)):
+            yield other
 
 
 def _has_usd(limits: AgentBudget) -> bool:
