@@ -296,7 +296,7 @@ def test_a_repair_that_fails_refuses(functions: Path, name: str) -> None:
 # Files.
 
 FAULTS = {
-    "- no_secret": "config.rules[0]: unknown key",
+    "- no_secret": "config.rules[0]: `no_secret` is no rule by its name alone",
     "- {id: a, forbid: {regex: '('}}": "config.rules[0].forbid.regex: not a regular expression",
     "- {id: a, forbid: {contain: x}}": "config.rules[0].forbid.contain: unknown key",
     "- {id: a, forbid: {judge: x}}": "config.rules[0].forbid.judge: cannot be used in a rule",

@@ -162,7 +162,12 @@ def _left_out() -> Any:
 
 
 def _as_mapping(rule: Any) -> Any:
-    return {rule: True} if isinstance(rule, str) else rule
+    if not isinstance(rule, str):
+        return rule
+    if rule not in RULES_BY_NAME:
+        known = ", ".join(RULES_BY_NAME)
+        raise ValueError(f"`{rule}` is no rule by its name alone; those are {known}")
+    return {rule: True}
 
 
 def _as_list(value: Any) -> Any:
