@@ -505,3 +505,16 @@ def test_a_person_that_steers_is_heard_by_the_supervisor(tmp_path: Path) -> None
     assert [event.turn for event in talk.of("supervised")] == [1, 1, 2]
     assert told[1].messages[-1].content == "hurry up"
     assert talk.turns() == [(["dev"], [])]
+
+
+def test_a_supervisor_that_names_no_agent_ends_the_chain_and_the_timeline_says_so(
+    tmp_path: Path,
+) -> None:
+    arena = Forked(tmp_path)
+    arena.agent("dev", "built")
+    arena.agent("chief", '{"should_reply": []}', member=False)
+    arena.team(mode="supervisor", supervisor="chief", selection="none")
+    done = arena.run("send", "@dev go")
+    assert "  chief ends the chain\n" in done.stdout
+    assert "══ no_reply" in done.stdout
+    assert "not asked" not in done.stdout  # neither relevance nor a mention decided it

@@ -140,7 +140,7 @@ def _render_supervisor(event: Supervised, say: Words, who: Who) -> Line:
     if event.fallback:
         text = "{who} decided nothing, the free rules decide: {why}"
         values["why"] = say.message(escape_line(event.fallback))
-    elif event.done:
+    elif event.done or not event.should_reply:
         text = "{who} ends the chain"
     elif event.order == "sequence":
         text = "{who} calls one after the other: {agents}"

@@ -470,7 +470,7 @@ class Timeline:
         for human in event.awaits if self._is_live else ():
             author = "" if human == "user" else f" --from {lines.quote(human)}"
             yield line(INDENT, say("to answer: {command}", command=f'arena send -c{author} "..."'))
-        if event.end == "no_reply":
+        if event.end == "no_reply" and event.turns:  # else the supervisor ended it, and says so
             for agent in self._names:
                 reason = f"{say(': ')}{self._why.get(agent) or self._unasked()}"
                 yield line(INDENT, self._name(agent), reason, hang=4)

@@ -587,7 +587,7 @@ class _Table:
     def _end(self, event: ChainFinished) -> EndRow:
         say = self._say
         notes = []
-        if event.end == "no_reply" and self._cast.members:
+        if event.end == "no_reply" and event.turns and self._cast.members:
             name = f"@{self._cast.members[0].id}"
             notes.append(say("To call an agent, mention it in the message: {name}", name=name))
         replies = (
