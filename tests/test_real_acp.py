@@ -1,15 +1,21 @@
-"""Real agents of the Agent Client Protocol, where they are on PATH, against llmock."""
+"""Real agents of the Agent Client Protocol, where they are on PATH, against llmock.
+
+From the command line, where they ask before they act, Claude Code takes part as well.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+import os
+import shutil
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import agent_programs
 import llmock_server
+import psutil
 import pytest
 from adapter_setups import PATIENCE_S, Heard, a_setup, an_input, cancelled, until
 from product import (
@@ -23,8 +29,12 @@ from product import (
     AgentSession,
     Permission,
     PermissionRequest,
+    claude_code,
 )
 from product import context_render as render
+from program import Program, gone, growing_limits
+from program import until as until_now
+from test_approvals import on_posix, read_until, terminal
 
 if TYPE_CHECKING:
     from llmock.pytest_plugin import LLMock
@@ -51,25 +61,36 @@ class Real(NamedTuple):
     environ: dict[str, str]
 
     def adapter(self, **keys: Any) -> AcpAdapter:
-        given = {"PATH", "HOME", "USERPROFILE", "SYSTEMROOT", "COMSPEC", "PATHEXT"}
-        env = {name: "inherit" for name in self.environ if name not in given}
-        if self.preset == "gemini":
-            keys["model"] = "gemini-2.5-flash"
-        settings = AcpSettings.model_validate(
-            {"type": "acp", "preset": self.preset, "cwd": "work", "env": env, **keys}
-        )
+        settings = AcpSettings.model_validate({**self.keys(), **keys})
         setup = a_setup(self.folder, settings, environ=self.environ, render=render.render)
         return AcpAdapter(setup)
+
+    def keys(self) -> dict[str, Any]:
+        """Return the keys of `adapter` in a profile."""
+        given = {"PATH", "HOME", "USERPROFILE", "SYSTEMROOT", "COMSPEC", "PATHEXT"}
+        env = {name: "inherit" for name in self.environ if name not in given}
+        keys = {"type": "acp", "preset": self.preset, "cwd": "work", "env": env}
+        return keys | ({"model": "gemini-2.5-flash"} if self.preset == "gemini" else {})
+
+    def asking(self) -> dict[str, Any]:
+        """Return the keys with which it asks before it acts."""
+        if self.preset != "claude_code":
+            return {**self.keys(), "permissions": "ask"}
+        tools = {"tools": ["Write", "Bash"], "permission_mode": "ask"}
+        keys = {name: key for name, key in self.keys().items() if name != "preset"}
+        return {**keys, **tools, "type": "claude_code", "model": "claude-haiku-4-5"}
 
 
 def real(preset: str, folder: Path) -> Real:
     home = folder / "home"
-    environ = agent_programs.real(PROGRAMS[preset], home)
+    is_bundled = preset == "claude_code" and not shutil.which("claude") and claude_code._bundled()
+    name = "sh" if is_bundled else PROGRAMS.get(preset, "claude")
+    environ = agent_programs.real(name, home)
     api = llmock_server.fresh()
     work = folder / "work"
     work.mkdir()
     (work / "notes.txt").write_text(SECRET, encoding="utf-8")
-    if preset == "claude":
+    if preset in ("claude", "claude_code"):
         environ["ANTHROPIC_BASE_URL"] = api.base_url("anthropic")
         environ |= {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_MODEL": "claude-haiku-4-5"}
         environ["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"] = "1"
@@ -285,6 +306,7 @@ _RUNS = {
     "gemini": ("run_shell_command", "command", {"description": "d"}),
     "opencode": ("bash", "command", {"description": "d"}),
 }
+_RUNS["claude_code"] = _RUNS["claude"]
 
 
 def _runs(agent: Real, command: str) -> Heard:
@@ -362,3 +384,158 @@ def test_a_change_of_a_file_is_shown_and_made_with_permission(
     assert request.diff == "--- new.txt\n+++ new.txt\n@@ -0,0 +1 @@\n+written\n"
     assert path.exists() == (verdict == "allowed")
     assert not heard.refused
+
+
+# From the command line: what an agent asks for, a person decides, and the agent does once.
+
+ASKING = (*sorted(PROGRAMS), "claude_code")
+APPEND = "echo done >> log.txt"
+_PATHS = {"codex": "*/responses", "gemini": "*gemini*", "opencode": "*/chat/completions"}
+
+
+class Asking(Program):
+    """arena with agents that ask before they act; each is a real program, called as its preset.
+
+    `log` is the file that `APPEND` writes a line to.
+    """
+
+    def __init__(self, folder: Path, *presets: str, **profile: Any) -> None:
+        super().__init__(folder)
+        for preset in presets:
+            agent = real(preset, folder)
+            self.api = agent.api
+            self.env |= agent.environ
+            self.agent(preset, adapter=agent.asking(), **profile)
+        self.team(humans=["maya"])
+        self.preset = presets[0]
+        self.log = folder / "work" / "log.txt"
+
+    def play(self, *commands: str) -> None:
+        """Let the model run these commands, one after the other, and end its reply."""
+        self.api.reset().tool_mode("off")
+        for command in commands:
+            self.call(self.preset, command)
+        self.api.reply("Alright then.", times=None)
+
+    def call(self, preset: str, command: str) -> None:
+        """Let the model of an agent run a command, when it is next asked."""
+        from llmock.scenarios import Match, Reply, ToolCall
+
+        tool, key, more = _RUNS[preset]
+        match = Match(tools=True, path=_PATHS.get(preset, "*/messages"))
+        self.api.add(Reply(None, (ToolCall(tool, {key: command, **more}),), match=match))
+
+    def of(self, *kinds: str) -> list[dict[str, Any]]:
+        """Return the events of these types."""
+        return [record for record in self.records() if record["type"] in kinds]
+
+    def acts(self) -> list[Any]:
+        """Return what was asked, decided and used, in order."""
+        keys = {
+            "approval_requested": "detail",
+            "approval_decided": "decision",
+            "approval_used": "reply",
+        }
+        return [(one["request"], one[keys[one["type"]]]) for one in self.of(*keys)]
+
+    def sent(self) -> str:
+        """Return all that the model was sent since the last `play`."""
+        bodies = [request.body for request in self.api.requests]
+        return "\n".join(json.dumps(body, ensure_ascii=False) for body in bodies)
+
+
+@pytest.fixture(params=ASKING)
+def asking(request: pytest.FixtureRequest, tmp_path: Path) -> Asking:
+    return Asking(tmp_path, request.param)
+
+
+def test_an_approved_command_is_run_once_by_another_process(asking: Asking) -> None:
+    asking.play(APPEND)
+    asked = asking.run("send", "-s", "s", "do it")
+    assert asked.code == 4, asked.stdout + asked.stderr
+    listed = asking.run("approvals").check().stdout
+    request = f"s · request 1: {asking.preset} asks for execute_command\n  | {APPEND}\n"
+    assert listed.startswith(request)
+    assert not asking.log.exists()
+    asking.run("approve", "s", "1", "--by", "maya").check(stdout=None)
+    asking.play(APPEND)
+    asking.run("resume", "s").check()
+    assert asking.log.read_text() == "done\n"
+    assert "was approved by maya" in asking.sent()
+    assert asking.acts() == [(1, APPEND), (1, "approved"), (1, 2)]
+    assert asking.finished() == [(asking.preset, "success")] * 2
+    raw = asking.raw()
+    assert asking.run("resume", "s").code == 0
+    assert asking.raw() == raw
+
+
+def test_another_command_is_asked_about_anew_and_a_rejected_one_is_not_run(
+    asking: Asking,
+) -> None:
+    asking.play("touch made")
+    assert asking.run("send", "-s", "s", "do it").code == 4
+    asking.run("approve", "s", "1").check(stdout=None)
+    asking.play("touch made; touch other")
+    assert asking.run("resume", "s").code == 4
+    asking.run("reject", "s", "2", "--because", "too much").check(stdout=None)
+    asking.play("touch made; touch other")
+    asking.run("resume", "s").check()
+    assert "(too much)" in asking.sent()
+    assert [path.name for path in asking.log.parent.iterdir()] == ["notes.txt"]
+    first, second = "touch made", "touch made; touch other"
+    assert asking.acts() == [(1, first), (1, "approved"), (2, second), (2, "rejected")]
+    (refused,) = asking.of("reply_finished")[-1]["refused_actions"]
+    assert refused["by"] == "approvals"
+
+
+@on_posix
+def test_killed_before_and_after_it_acts_it_never_acts_twice(asking: Asking) -> None:
+    asking.play(f"{APPEND}; sleep 600")
+    assert asking.run("send", "-s", "s", "do it").code == 4
+    asking.run("approve", "s", "1").check(stdout=None)
+    for moment in (b'"reply_started"', b'"approval_used"'):
+        asking.play(f"{APPEND}; sleep 600")
+        if moment == b'"reply_started"':
+            asking.api.delay(600)
+        count = asking.raw().count(moment)
+        running = asking.start("resume", "s")
+        until_now(lambda: asking.raw().count(moment) > count)
+        if moment == b'"approval_used"':
+            until_now(asking.log.exists)
+        below = [child.pid for child in psutil.Process(running.pid).children(recursive=True)]
+        running.kill()
+        asking.finish(running)
+    assert asking.log.read_text() == "done\n"
+    asking.play(f"{APPEND}; sleep 600")
+    assert asking.run("resume", "s").code == 4  # the grant is used up
+    until_now(lambda: gone(*below))
+    assert asking.log.read_text() == "done\n"
+    assert [act for act in asking.acts() if act[1] == "approved"] == [(1, "approved")]
+
+
+@on_posix
+def test_a_person_at_the_terminal_decides_while_the_agent_waits(asking: Asking) -> None:
+    asking.play(APPEND, APPEND, APPEND, "touch refused")
+    with terminal(asking, "send", "-s", "s", "do it") as (running, user):
+        assert f"  | {APPEND}\r\n" in read_until(user, "e(xplain): ")
+        os.write(user, b"e\n")
+        assert '"command": ' in read_until(user, "e(xplain): ")
+        for answer in (b"y\n", b"a\n"):
+            os.write(user, answer)
+            read_until(user, "e(xplain): ")
+        os.write(user, b"n\n")
+    assert running.returncode == 0
+    assert asking.log.read_text() == "done\n" * 3
+    assert not (asking.log.parent / "refused").exists()
+    decisions = [one["decision"] for one in asking.of("approval_decided")]
+    assert decisions == ["approved", "approved", "rejected"]
+    (reply,) = asking.of("reply_finished")
+    ends_there = asking.preset in ("codex", "opencode")
+    text = "I am not allowed to do that." if ends_there else "Alright then."
+    assert reply["message"]["content"] == text
+    assert [action["by"] for action in reply["refused_actions"]] == ["approvals"]
+
+
+@on_posix
+def test_its_time_stands_still_while_a_person_thinks(tmp_path: Path) -> None:
+    pass

@@ -26,6 +26,9 @@ REFUSED_BY = "approvals"
 WAITS_TEXT = "I asked for permission, and wait for the decision of a person."
 """The reply of an agent that ends without a text of its own after a person was asked."""
 
+DENIED_TEXT = "I am not allowed to do that."
+"""The reply of an agent that ends without a text of its own after it was denied an act."""
+
 # Arguments that change from try to try, or stand in `detail`.
 _LEFT_OUT = frozenset({"description", "justification", "command", "cmd", "cwd", "workdir"})
 _SHELLS = frozenset(

@@ -44,7 +44,6 @@ Failure = Literal["timeout", "error", "overloaded", "refused", "empty"]
 
 _NAMES = ("message", "author", "turn")
 _TEMPLATES = (("say",), ("denied",), ("asked",))
-_DENIED = "I am not allowed to do that."
 
 
 class Condition(BaseModel):
@@ -305,7 +304,7 @@ class ScriptedAdapter:
             return permission_requests.WAITS_TEXT if rule.asked is None else rule.asked
         by = permission_requests.REFUSED_BY
         emit(RefusedAction(tool=request.action, target=request.detail, by=by))
-        return _DENIED if rule.denied is None else rule.denied
+        return permission_requests.DENIED_TEXT if rule.denied is None else rule.denied
 
     def _fitting(self, input: AgentInput, text: str) -> int:
         used = self._used()

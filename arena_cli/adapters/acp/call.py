@@ -273,13 +273,12 @@ class _PromptCall:
         if turn.failed:
             raise self._failed(RemoteError(None, turn.last_remark or "it gave no reason"))
         output = turn.output(prompt_response, cost_usd)
-        if turn.was_asked and not output.content:
-            output = output.model_copy(update={"content": permission_requests.WAITS_TEXT})
+        if not output.content and (turn.was_asked or is_refused):
+            wait, stop = permission_requests.WAITS_TEXT, permission_requests.DENIED_TEXT
+            output = output.model_copy(update={"content": wait if turn.was_asked else stop})
         if turn.refused and not output.content:
             problem = f"it stopped because a permission was denied: {turn.refused[-1]}"
             mend = "see `permissions` in its profile"
-            if turn.refused[-1].by == permission_requests.REFUSED_BY:
-                mend = "see `approvals` in its profile"
             raise self.error(AgentProtocolError, problem, mend, **output.metadata)
         notes = {**self._link.wire.notes(), **output.metadata}
         return output.model_copy(update={"metadata": notes})
