@@ -113,6 +113,7 @@ async def run(planned: Planned, room: Room) -> None:
                 await _run(planned, room, place)
     finally:
         del running[planned.agent]
+        room.control.cancelled.pop(planned.agent, None)  # it may have ended by itself before
         if (budget := room.control.budget) is not None:
             budget.release(planned.agent)
 

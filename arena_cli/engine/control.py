@@ -54,12 +54,21 @@ def _is_by_policy(message: Message) -> bool:
     return message.author_type == "system" and message.metadata.get("by") == POLICY
 
 
-def _is_beyond_limit(
+def _stop_at_limit(
     step: rules.Step, joining: Sequence[Message], chain: Chain, team: Team
-) -> bool:
-    """Return True if only decisions by the settings join a chain that has reached its depth."""
+) -> rules.Step | None:
+    """Return the step of a chain at its depth limit if it comes before a turn for these messages.
+
+    Agents that the limit stops are named first. Decisions by the settings open no turn beyond it.
+    """
+    due = step.due if isinstance(step, rules.TellLimit) else ()
     is_new = not isinstance(step, rules.StartTurn) and all(map(_is_by_policy, joining))
-    return is_new and chain.turns[-1].started.depth >= team.config.chain_depth_limit
+    if not is_new or chain.turns[-1].started.depth < team.config.chain_depth_limit:
+        return step if due else None
+    if chain.limit_told:
+        return rules.FinishChain(*rules.decide_end(chain, team, is_limited=True))
+    asking = (str(message.metadata["agent"]) for message in joining)
+    return rules.TellLimit(tuple(dict.fromkeys((*asking, *due))))
 
 
 class Control:
@@ -108,10 +117,8 @@ class Control:
         if state.pending and (chain.turns or not isinstance(step, rules.StartTurn)):
             return _pause_for(state.pending)
         if joining := self._joining(chain, state):
-            if _is_beyond_limit(step, joining, chain, team):
-                agents = tuple(str(message.metadata["agent"]) for message in joining)
-                at_limit = rules.FinishChain("chain_limit", ())
-                return at_limit if chain.limit_told else rules.TellLimit(agents)
+            if (stopped := _stop_at_limit(step, joining, chain, team)) is not None:
+                return stopped
             step = self._join(step, joining, chain)
         told = [str(one.metadata["agent"]) for one in joining if one.author_type == "system"]
         step = self._supervisor.next_step(step, chain, state, told, self.unavailable())
@@ -335,8 +342,10 @@ class Control:
         task = holder.running.get(agent)
         if task is None:
             return False
-        holder.cancelled[agent] = by
-        task.cancel()
+        # A second cancellation would end the chain as Ctrl-C does.
+        if agent not in holder.cancelled:
+            holder.cancelled[agent] = by
+            task.cancel()
         return True
 
     def _steer(self, request: ControlRequest) -> str:
@@ -346,7 +355,8 @@ class Control:
             raise UsageError("the message is empty", "Write a message.")
         text = room.runtime.redactor.text(clean_text(request.text)[0])
         stamp = room.journal.stamp()
-        mentioned = mentions.parse_mentions(text, room.roster, author=request.by, opener=request.by)
+        opener = chain.opening.message.author_id
+        mentioned = mentions.parse_mentions(text, room.roster, author=request.by, opener=opener)
         human = next((human for human in room.scene.team.humans if human.id == request.by), None)
         message = Message(
             id=stamp.message_id,

@@ -260,7 +260,8 @@ def decide_end(
         return "failed", ()
     last = chain.turns[-1] if chain.turns else None
     if is_limited is None:
-        is_limited = bool(last and last.finished and last.finished.next)
+        is_due = bool(last and last.finished and last.finished.next)
+        is_limited = is_due or bool(chain.limits_told)
     if is_limited:
         return "chain_limit", ()
     awaits = humans_named(chain, team)

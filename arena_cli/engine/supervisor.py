@@ -302,6 +302,7 @@ class Supervisor:
             answer = side_calls.AgentAnswer("", f"{by} cancelled its call", None, {})
         finally:
             del room.control.running[supervisor.id]
+            room.control.cancelled.pop(supervisor.id, None)
             if budget:
                 budget.settle_question(supervisor, answer.usage if answer else None)
         return answer
@@ -407,7 +408,7 @@ def _apply(
         due.update(dict.fromkeys(chain.turns[-1].started.deferred if chain.turns else ()))
         due.update(dict.fromkeys(decision.should_reply))
     if not due:
-        end, awaits = rules.decide_end(chain, team, is_limited=False)
+        end, awaits = rules.decide_end(chain, team, is_limited=bool(chain.limits_told))
         return rules.FinishChain(end, awaits)
     agents = tuple(due)
     depth = chain.turns[-1].started.depth + 1 if chain.turns else 0

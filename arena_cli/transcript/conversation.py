@@ -187,7 +187,7 @@ class Chain:
     turns: list[Turn] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     finished: ChainFinished | None = None
-    limit_told: bool = False
+    limits_told: set[int] = field(default_factory=set)
     messages: dict[str, Message] = field(default_factory=dict)
     calling: dict[str, list[str]] = field(default_factory=dict)
     called: set[str] = field(default_factory=set)
@@ -200,6 +200,11 @@ class Chain:
         chain = cls(event.chain or 0, event, events=[event])
         chain._add_message(event.message, event.message.mentions)
         return chain
+
+    @property
+    def limit_told(self) -> bool:
+        """True if a message has named the agents that the depth limit stops after the last turn."""
+        return len(self.turns) in self.limits_told
 
     @property
     def opening(self) -> MessageEvent:
@@ -240,7 +245,8 @@ class Chain:
         match event:
             case MessageEvent():
                 self._add_message(event.message, event.message.mentions)
-                self.limit_told |= event.message.metadata.get("notice") == LIMIT_NOTICE
+                if event.message.metadata.get("notice") == LIMIT_NOTICE:
+                    self.limits_told.add(len(self.turns))
             case TurnStarted() if event.chain == self.number:
                 self.turns.append(Turn(event))
                 self.called.update(event.must)

@@ -16,7 +16,6 @@ import json
 import os
 import re
 from collections.abc import Callable, Container, Iterable, Iterator
-from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -460,28 +459,55 @@ def newest_messages(
 
     There are at least `least` of them, if there are that many.
     """
-    newest: list[MessageEvent | ReplyFinished] = []
-    weight = 0
+    newest: list[MessageEvent | ReplyFinished | bytes] = []
+    weight = count = 0
     for event in newest_first(path, end, TELLING):
+        if isinstance(event, bytes) and read_type(event) in _BOUNDS:
+            newest.append(event)
         if not isinstance(event, (MessageEvent, ReplyFinished)) or event.message is None:
             continue
         if revisions and revisions.is_skipped(event.seq):
             continue
         shown = revisions.correct(event) if revisions else event
         newest.append(shown)
+        count += 1
         weight += weigh(shown.message or event.message)
         begins = isinstance(event, MessageEvent) and event.chain is not None
-        if begins and weight >= budget and len(newest) >= least:
+        if begins and weight >= budget and count >= least:
             break
-    return _in_order_of_call(reversed(newest))
+    return _in_order_shown(reversed(newest))
 
 
-def _in_order_of_call(message_events: Iterable[MessageEvent | ReplyFinished]) -> list[Message]:
-    """Return the messages in the order of a `Fold`: replies are numbered in the order of call."""
+_PHASE_ENDS = frozenset({"candidates", "turn_finished", "chain_finished"})
+_BOUNDS = _PHASE_ENDS | {"turn_started"}
+_SEQUENCE = b'"order":"sequence"'
+
+
+def _in_order_shown(events: Iterable[MessageEvent | ReplyFinished | bytes]) -> list[Message]:
+    """Return the messages in the order of a `Fold`, which shows the replies of a phase at its end.
+
+    There are lines that begin a turn, or end a phase, among them. Replies are numbered in the order
+    of call.
+    """
     messages: list[Message] = []
-    for is_reply, group in groupby(message_events, lambda event: isinstance(event, ReplyFinished)):
-        listed = list(group)
-        if is_reply:
-            listed.sort(key=lambda event: getattr(event, "reply", 0))
-        messages += [event.message for event in listed if event.message is not None]
-    return messages
+    phase: list[ReplyFinished] = []
+    is_sequence = False
+    for event in events:
+        if isinstance(event, MessageEvent):
+            messages.append(event.message)
+            continue
+        if isinstance(event, ReplyFinished):
+            phase.append(event)
+            is_over = is_sequence and event.phase == "A"
+        else:
+            is_sequence = _SEQUENCE in event
+            is_over = read_type(event) in _PHASE_ENDS
+        if is_over:
+            messages += _list_messages(phase)
+            phase.clear()
+    return messages + _list_messages(phase)
+
+
+def _list_messages(phase: Iterable[ReplyFinished]) -> list[Message]:
+    replies = sorted(phase, key=lambda event: event.reply)
+    return [event.message for event in replies if event.message is not None]

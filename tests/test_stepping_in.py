@@ -1,0 +1,194 @@
+"""People who step in at odd moments: twice at once, at the limit, between replies, after a stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from product import AgentInput, AgentOutput, ControlRequest, Inbox, StructuredContent, reader
+from program import Program, until
+from support import Puppets, Talk, puppet, team
+
+
+def answers(**by_agent: Any) -> Puppets:
+    """Agents that say this, or do it."""
+    return Puppets(
+        {
+            name: said if callable(said) else (lambda _, said=said: said)
+            for name, said in by_agent.items()
+        }
+    )
+
+
+def asks(text: str = "May I?") -> AgentOutput:
+    part = StructuredContent(type="approval_request", data={"action": "deploy", "detail": "prod"})
+    return AgentOutput(content=text, structured=[part])
+
+
+def talk_of(folder: Path, puppets: Puppets, **config: Any) -> Talk:
+    members = team(*map(puppet, puppets.inputs), humans=["maya"], **{"selection": "none", **config})
+    return Talk(folder, members, adapter_type=puppets)
+
+
+def decide(talk: Talk, **fields: Any) -> None:
+    with talk.open() as session:
+        session.carry_out(ControlRequest(act="decide", request=1, **fields))
+
+
+async def steer(talk: Talk, text: str, by: str = "user") -> None:
+    """Steer the running chain, as from another process."""
+    inbox = Inbox(talk.transcript.parent)
+    path = inbox.put(ControlRequest(act="steer", text=text, by=by))
+    for _ in range(3_000):
+        if inbox.read_answer(path) is not None:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("nobody answered")
+
+
+def notices(talk: Talk) -> list[str]:
+    told = [event.message.content for event in talk.of("message")]
+    return [text for text in told if text.startswith("The chain reached")]
+
+
+def test_two_people_who_cancel_at_once_end_the_chain_once(tmp_path: Path) -> None:
+    async def slow(shown: AgentInput) -> str:
+        inbox = Inbox(talk.transcript.parent)
+        inbox.put(ControlRequest(act="cancel", agent="slow"))
+        inbox.put(ControlRequest(act="cancel", by="maya"))
+        await asyncio.sleep(60)
+        return "never"
+
+    talk = talk_of(tmp_path, answers(slow=slow))
+    assert talk.send("@slow go").end == "cancelled"
+    (done,) = talk.of("reply_finished")
+    assert (done.status, done.cancelled_by) == ("cancelled", "user")
+
+
+@pytest.mark.parametrize("decision", ["approved", "rejected"])
+def test_whoever_the_limit_stops_is_named_before_a_decision_is_told(
+    tmp_path: Path, decision: Any
+) -> None:
+    said = iter([asks("May I? @other"), AgentOutput(content="I am done.")])
+    talk = talk_of(tmp_path, answers(dev=lambda _: next(said), other="here"), chain_depth_limit=0)
+    assert talk.send("@dev go").type == "chain_paused"
+    decide(talk, decision=decision)
+    finished = talk.resume()
+    assert finished is not None
+    assert finished.end == "chain_limit"
+    assert talk.turns() == [(["dev"], []), (["dev"], [])]
+    (notice,) = notices(talk)
+    assert notice.endswith("Still due: other.")
+
+
+def test_the_limit_names_those_that_settings_answered_and_those_that_were_called(
+    tmp_path: Path,
+) -> None:
+    talk = talk_of(
+        tmp_path,
+        answers(dev=asks("May I? @other"), other="here"),
+        chain_depth_limit=0,
+        approvals={"deploy": "deny"},
+    )
+    assert talk.send("@dev go").end == "chain_limit"
+    (notice,) = notices(talk)
+    assert notice.endswith("Still due: dev, other.")
+
+
+def test_a_chain_that_an_agent_aborted_has_failed_also_at_its_limit(tmp_path: Path) -> None:
+    def fails(_: AgentInput) -> str:
+        raise RuntimeError("broken")
+
+    members = team(
+        puppet("dev"),
+        puppet("other", on_failure="abort"),
+        selection="none",
+        chain_depth_limit=0,
+        approvals={"deploy": "deny"},
+    )
+    talk = Talk(tmp_path, members, adapter_type=answers(dev=asks(), other=fails))
+    assert talk.send("@dev @other go").end == "failed"
+
+
+def test_in_a_steering_message_the_user_is_whoever_opened_the_chain(tmp_path: Path) -> None:
+    async def dev(shown: AgentInput) -> str:
+        if shown.call == 1:
+            await steer(talk, "@user what do you say?", by="maya")
+        return "done"
+
+    talk = talk_of(tmp_path, answers(dev=dev))
+    talk.send("@dev go")
+    assert talk.last("message").message.mentions == ["user"]
+
+
+def test_messages_between_the_replies_of_a_phase_are_read_back_in_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "WORTH_BYTES", 0)
+
+    async def late(shown: AgentInput) -> str:
+        if shown.call == 1:
+            await steer(talk, "@late more")
+        return "done"
+
+    puppets = answers(early="at once", late=late, asking=asks())
+    talk = talk_of(tmp_path, puppets, approvals={"deploy": "allow"})
+    talk.send("@late @early @asking go")
+    shown = [one.content for one in puppets.inputs["asking"][-1].messages]
+    assert shown[:5] == ["@late @early @asking go", "@late more", "done", "at once", "May I?"]
+
+    assert reader.cache_path(talk.transcript).exists()
+    seen: list[list[str]] = []
+    for _ in range(2):
+        texts: list[str] = []
+        reader.load_fold(
+            talk.transcript,
+            on_message=lambda message, texts=texts: texts.append(message.content),
+            weigh=lambda _: 1,
+            budget=10**9,
+        )
+        seen.append(texts)
+        reader.cache_path(talk.transcript).unlink()
+    assert seen[0] == seen[1]
+
+
+def test_a_clock_that_jumps_back_approves_nothing_twice(tmp_path: Path) -> None:
+    said = iter([asks(), AgentOutput(content="Done."), AgentOutput(content="again")])
+    talk = talk_of(tmp_path, answers(dev=lambda _: next(said)))
+    talk.clock.seconds = 50_000
+    talk.send("@dev go")
+    talk.clock.seconds = 0
+    decide(talk, decision="approved")
+    talk.clock.seconds = 200_000  # beyond the time of the request, which is decided
+    assert talk.resume() is not None
+    assert talk.of("approval_decided")[0].decision == "approved"
+    assert [event.request for event in talk.of("approval_used")] == [1]
+    assert [event.seq for event in talk.events] == list(range(1, len(talk.events) + 1))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="processes are stopped by a signal")
+def test_a_stopped_process_carries_out_what_waited_for_it(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.program("slow", "read", "wait", "go", "say", "done")
+    program.agent("other", {"say": "here"})
+    program.team(selection="none", humans=["maya"])
+    running = program.start("send", "-s", "s", "@slow go")
+    until(lambda: b'"reply_started"' in program.raw())
+    os.kill(running.pid, signal.SIGSTOP)
+    refused = program.run("steer", "s", "--wait", "1", "@other too late")
+    assert refused.code == 5
+    assert "did not answer within 1 s" in refused.stderr
+    waiting = program.start("steer", "s", "@other now")
+    folder = program.folder / "sessions" / "s" / "control"
+    until(lambda: list(folder.glob("*.json")))
+    os.kill(running.pid, signal.SIGCONT)
+    assert program.finish(waiting).code == 0
+    (program.folder / "go").touch()
+    assert program.finish(running).code == 0
+    assert program.finished() == [("slow", "success"), ("other", "success")]
+    assert b"too late" not in program.raw()
