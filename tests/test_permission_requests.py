@@ -17,7 +17,6 @@ from product import (
     AcpAdapter,
     AcpSettings,
     AgentOutput,
-    AgentProtocolError,
     ClaudeCodeAdapter,
     ClaudeCodeSettings,
     DiskRefused,

@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import shutil
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -32,7 +32,7 @@ from product import (
     claude_code,
 )
 from product import context_render as render
-from program import Program, gone, growing_limits
+from program import Program, gone
 from program import until as until_now
 from test_approvals import on_posix, read_until, terminal
 
@@ -499,7 +499,7 @@ def test_killed_before_and_after_it_acts_it_never_acts_twice(asking: Asking) -> 
             asking.api.delay(600)
         count = asking.raw().count(moment)
         running = asking.start("resume", "s")
-        until_now(lambda: asking.raw().count(moment) > count)
+        until_now(lambda moment=moment, count=count: asking.raw().count(moment) > count)
         if moment == b'"approval_used"':
             until_now(asking.log.exists)
         below = [child.pid for child in psutil.Process(running.pid).children(recursive=True)]
