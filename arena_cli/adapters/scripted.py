@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from importlib import import_module
 from typing import Annotated, Any, ClassVar, Literal, NoReturn
 
 from pydantic import (
@@ -19,7 +20,6 @@ from pydantic import (
     model_validator,
 )
 
-from arena_cli.adapters import permission_requests
 from arena_cli.adapters.base import Endpoint, Health, Settings, Setup
 from arena_cli.errors import AgentOverloaded, AgentProtocolError, AgentRefused, AgentTimeout
 from arena_cli.protocol import (
@@ -300,8 +300,10 @@ class ScriptedAdapter:
         permission = await emit.permit(request)
         if permission.verdict == "allowed":
             return None
+        permission_requests = import_module("arena_cli.adapters.permission_requests")
         if permission.verdict == "asked":
-            return permission_requests.WAITS_TEXT if rule.asked is None else rule.asked
+            waits: str = permission_requests.WAITS_TEXT
+            return waits if rule.asked is None else rule.asked
         by = permission_requests.REFUSED_BY
         emit(RefusedAction(tool=request.action, target=request.detail, by=by))
         return permission_requests.DENIED_TEXT if rule.denied is None else rule.denied

@@ -37,6 +37,7 @@ from arena_cli.workspace.file_shape import FileShape, read_keys
 from arena_cli.workspace.models import Human, Member, Team, TeamConfig
 from arena_cli.workspace.workspace import Workspace
 from arena_cli.yamlio import loader
+from arena_cli.yamlio.imported_shape import refer_to
 from arena_cli.yamlio.loader import Fragment, find_holder
 from arena_cli.yamlio.nodes import Loc
 
@@ -79,7 +80,7 @@ class _AsTeamConfig:
     def __get_pydantic_json_schema__(
         self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        return handler(TeamConfig.__pydantic_core_schema__)
+        return handler(refer_to(TeamConfig.__pydantic_core_schema__))
 
 
 def _finds_something(pattern: str) -> str:

@@ -7,7 +7,7 @@ import unicodedata
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import PurePosixPath
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -16,8 +16,16 @@ from arena_cli.protocol import MemberInfo
 from arena_cli.util import language
 from arena_cli.util.text import explain_unfilled
 from arena_cli.util.user_pattern import UserPattern
-from arena_cli.workspace.control import Approvals, Budget, RuleEntry
 from arena_cli.workspace.file_shape import FileShape, read_keys
+from arena_cli.yamlio.imported_shape import ImportedShape
+
+if TYPE_CHECKING:
+    from arena_cli.workspace.control import Approvals, Budget, RuleEntry
+else:  # most teams have none of them
+    _CONTROL = "arena_cli.workspace.control"
+    Approvals = Annotated[Any, ImportedShape(_CONTROL, "Approvals")]
+    Budget = Annotated[Any, ImportedShape(_CONTROL, "Budget")]
+    RuleEntry = Annotated[Any, ImportedShape(_CONTROL, "RuleEntry")]
 
 
 def _check_spoken(name: str) -> str:

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 from arena_cli.errors import Fault, find_nearest, suggest_nearest
 from arena_cli.util.redaction import is_secret_key
 from arena_cli.yamlio import nodes
+from arena_cli.yamlio.imported_shape import ImportedShape
 from arena_cli.yamlio.nodes import Loc
 
 
@@ -31,7 +32,8 @@ def iter_leaf_types(annotation: Any) -> Iterator[Any]:
     """Yield the branches of a union, or the one type."""
     origin = get_origin(annotation)
     if origin is Annotated:
-        yield from iter_leaf_types(get_args(annotation)[0])
+        shapes = [mark.shape for mark in get_args(annotation) if isinstance(mark, ImportedShape)]
+        yield from iter_leaf_types(shapes[0] if shapes else get_args(annotation)[0])
     elif origin in (Union, types.UnionType):
         for branch in get_args(annotation):
             yield from iter_leaf_types(branch)
