@@ -198,7 +198,7 @@ async def _check_notes(
     drafts: Sequence[Draft], message: Message, room: Room, chain: Chain
 ) -> tuple[Sequence[Draft], list[str]]:
     """Return the notes of a reply that the team's rules allow, and why the others are refused."""
-    control = room.control.find(room)
+    control = room.control.current
     if control is None or not drafts:
         return drafts, []
     agent = message.author_id

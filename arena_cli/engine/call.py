@@ -125,7 +125,7 @@ async def _run(planned: Planned, room: Room, place: Ticket | None = None) -> Non
         lambda status: _report(status, planned, room),
         on_text=partial(room.on_text, planned.agent) if room.on_text else None,
     )
-    control = room.control.find(room)
+    control = room.control.current
     review = control.begin_review(planned) if control else None
     try:
         if place is not None and await _wait_for(place, planned, room):

@@ -6,7 +6,8 @@ The state of the chain is only in the transcript's fold: to continue after a cra
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from arena_cli.engine import after_turn, call, plan, rules
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 WATCH_S = 0.2
 """The time between two looks for requests of people while agents are called, in seconds."""
+
+_INSTANT = (rules.StartTurn, rules.ChooseCandidates)
+"""Steps that take no time: nobody asks for anything while they are taken."""
 
 
 def start_turn(step: rules.StartTurn, journal: Journal) -> TurnStarted:
@@ -112,6 +116,7 @@ class Engine:
     def __init__(self, room: Room) -> None:
         self._room = room
         self._posted: list[tuple[int, ControlRequest]] = []
+        self._is_calling = False
 
     async def run(self) -> ChainFinished | ChainPaused:
         """Take step after step until the chain is finished, or paused (`chain_paused`).
@@ -119,9 +124,15 @@ class Engine:
         If cancelled, the running replies are written as `cancelled` and the chain stays open.
         Raises DiskRefused.
         """
+        with self._watching():
+            return await self._run()
+
+    async def _run(self) -> ChainFinished | ChainPaused:
         team, journal = self._room.scene.team, self._room.journal
+        step: rules.Step | None = None
         while chain := journal.fold.open:
-            match self._next_step(chain):
+            step = self._next_step(chain, step)
+            match step:
                 case rules.StartTurn() as step:
                     start_turn(step, journal)
                 case rules.CallPhase(phase, agents):
@@ -201,9 +212,9 @@ class Engine:
                 case _:
                     pass
 
-    def _next_step(self, chain: Chain) -> rules.Step:
+    def _next_step(self, chain: Chain, last: rules.Step | None) -> rules.Step:
         room = self._room
-        if room.has_requests():
+        if not isinstance(last, _INSTANT) and room.has_requests():
             room.control.get(room).take_requests()
         while self._posted:
             number, request = self._posted.pop(0)
@@ -233,7 +244,7 @@ class Engine:
 
     def _choose_candidates(self, chain: Chain) -> None:
         room, turn = self._room, chain.turns[-1]
-        control = room.control.find(room)
+        control = room.control.current
         asked, passed_over = rules.choose_candidates(
             turn, chain, room.scene.team, room.roster, control.unavailable() if control else {}
         )
@@ -254,7 +265,7 @@ class Engine:
             planned.append(reply)
             # Each before the next is planned, which counts the replies that were announced.
             call.announce(reply, self._room)
-            if control := self._room.control.find(self._room):
+            if control := self._room.control.current:
                 control.approvals.start_reply(reply, chain.turns[-1])
         if not planned:
             return
@@ -263,27 +274,33 @@ class Engine:
         await self._watched(self._run_all(planned))
 
     async def _watched(self, calls: Awaitable[None]) -> None:
-        """Await calls of agents; meanwhile carry out the requests of people."""
-        if self._room.inbox is None:
-            await calls
-            return
-        loop = asyncio.get_running_loop()
-        watching: list[asyncio.Task[None]] = []
-        # Most replies of scripts end before anybody could ask for something.
-        timer = loop.call_later(WATCH_S, lambda: watching.append(loop.create_task(self._watch())))
+        """Await calls of agents; meanwhile the requests of people are carried out."""
+        self._is_calling = True
         try:
             await calls
         finally:
-            timer.cancel()
-            for task in watching:
-                task.cancel()
+            self._is_calling = False
 
-    async def _watch(self) -> None:
-        """Carry out the requests of people while agents are called."""
-        while True:
-            if self._room.has_requests():
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        """Look for requests of people while agents are called."""
+        if self._room.inbox is None:
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        timer: asyncio.TimerHandle
+
+        def look() -> None:
+            nonlocal timer
+            if self._is_calling and self._room.has_requests():
                 self._room.control.get(self._room).take_requests()
-            await asyncio.sleep(WATCH_S)
+            timer = loop.call_later(WATCH_S, look)
+
+        timer = loop.call_later(WATCH_S, look)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     async def _run_all(self, planned: Sequence[plan.Planned]) -> None:
         if len(planned) == 1:

@@ -122,11 +122,6 @@ class Scene(NamedTuple):
         return self.recollection.memory(new, self.fold, self.history)
 
 
-def _is_replan_required(chain: Chain | None) -> bool:
-    """Return True if a reply of the last turn ignored a note that requires another plan."""
-    return chain is not None and bool(chain.turns) and chain.turns[-1].is_replan_required
-
-
 class ControlHolder:
     """The control of a session's chains, which is imported when it is first needed.
 
@@ -149,15 +144,20 @@ class ControlHolder:
         return self.current
 
     def find(self, room: Room) -> Control | None:
-        """Return the control of a session, if it or its open chain is controlled."""
-        scene = room.scene
-        if self.current is None and (
-            scene.fold.control
-            or (scene.fold.open and scene.fold.open.control)
-            or scene.team.is_controlled
-            or _is_replan_required(scene.fold.open)
-        ):
-            self.get(room)
+        """Return the control of a session, if it or its open chain is controlled.
+
+        The loop does so before each step; `current` is the same within a step.
+        """
+        if self.current is None:
+            fold = room.scene.fold
+            chain, turn = fold.open, fold.open.turns[-1] if fold.open and fold.open.turns else None
+            if (
+                fold.control
+                or (chain and chain.control)
+                or (turn and turn.is_replan_required)
+                or room.scene.team.is_controlled
+            ):
+                self.get(room)
         return self.current
 
     async def stop(self) -> None:
