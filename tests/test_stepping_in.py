@@ -37,7 +37,7 @@ def talk_of(folder: Path, puppets: Puppets, **config: Any) -> Talk:
 
 def decide(talk: Talk, **fields: Any) -> None:
     with talk.open() as session:
-        session.carry_out(ControlRequest(act="decide", request=1, **fields))
+        session.carry_out(ControlRequest(act="decide", **{"request": 1, **fields}))
 
 
 async def steer(talk: Talk, text: str, by: str = "user") -> None:
@@ -192,3 +192,26 @@ def test_a_stopped_process_carries_out_what_waited_for_it(tmp_path: Path) -> Non
     assert program.finish(running).code == 0
     assert program.finished() == [("slow", "success"), ("other", "success")]
     assert b"too late" not in program.raw()
+
+
+def test_settings_that_decide_call_nobody_beyond_the_limit_while_a_person_decides(
+    tmp_path: Path,
+) -> None:
+    said = iter([asks(), AgentOutput(content="I am done.")])
+    part = StructuredContent(type="approval_request", data={"action": "publish", "detail": "x"})
+    loud = AgentOutput(content="Again!", structured=[part])
+    talk = talk_of(
+        tmp_path,
+        answers(dev=lambda _: next(said), loud=loud),
+        chain_depth_limit=0,
+        approvals={"publish": "deny"},
+    )
+    assert talk.send("@loud @dev go").type == "chain_paused"
+    decide(talk, decision="approved", request=2)
+    finished = talk.resume()
+    assert finished is not None
+    assert finished.end == "chain_limit"
+    assert talk.turns() == [(["loud", "dev"], []), (["dev"], [])]
+    assert [event.depth for event in talk.of("turn_started")] == [0, 0]
+    (notice,) = notices(talk)
+    assert notice.endswith("Still due: loud.")

@@ -54,21 +54,32 @@ def _is_by_policy(message: Message) -> bool:
     return message.author_type == "system" and message.metadata.get("by") == POLICY
 
 
-def _stop_at_limit(
+def _list_stopped(
     step: rules.Step, joining: Sequence[Message], chain: Chain, team: Team
-) -> rules.Step | None:
-    """Return the step of a chain at its depth limit if it comes before a turn for these messages.
+) -> list[Message]:
+    """Return the messages that call no agent since the chain is at its depth limit.
 
-    Agents that the limit stops are named first. Decisions by the settings open no turn beyond it.
+    They are about decisions by the settings; the limit cannot forbid what a person decides.
     """
+    if isinstance(step, rules.StartTurn):
+        return []
+    is_at_limit = chain.turns[-1].started.depth >= team.config.chain_depth_limit
+    return [message for message in joining if is_at_limit and _is_by_policy(message)]
+
+
+def _stop_at_limit(
+    step: rules.Step, stopped: Sequence[Message], chain: Chain, team: Team, *, is_all: bool
+) -> rules.Step | None:
+    """Return the step of a chain at its depth limit; None if it has one more turn.
+
+    Agents that the limit stops are named first. `is_all`: no other message joins the chain.
+    """
+    asking = (str(message.metadata["agent"]) for message in stopped)
     due = step.due if isinstance(step, rules.TellLimit) else ()
-    is_new = not isinstance(step, rules.StartTurn) and all(map(_is_by_policy, joining))
-    if not is_new or chain.turns[-1].started.depth < team.config.chain_depth_limit:
-        return step if due else None
-    if chain.limit_told:
-        return rules.FinishChain(*rules.decide_end(chain, team, is_limited=True))
-    asking = (str(message.metadata["agent"]) for message in joining)
-    return rules.TellLimit(tuple(dict.fromkeys((*asking, *due))))
+    agents = tuple(dict.fromkeys((*asking, *due)))
+    if agents and not chain.limit_told:
+        return rules.TellLimit(agents)
+    return rules.FinishChain(*rules.decide_end(chain, team, is_limited=True)) if is_all else None
 
 
 class Control:
@@ -117,9 +128,11 @@ class Control:
         if state.pending and (chain.turns or not isinstance(step, rules.StartTurn)):
             return _pause_for(state.pending)
         if joining := self._joining(chain, state):
-            if (stopped := _stop_at_limit(step, joining, chain, team)) is not None:
-                return stopped
-            step = self._join(step, joining, chain)
+            stopped = _list_stopped(step, joining, chain, team)
+            is_all = len(stopped) == len(joining)
+            if (at_limit := _stop_at_limit(step, stopped, chain, team, is_all=is_all)) is not None:
+                return at_limit
+            step = self._join(step, joining, stopped, chain)
         told = [str(one.metadata["agent"]) for one in joining if one.author_type == "system"]
         step = self._supervisor.next_step(step, chain, state, told, self.unavailable())
         return self._without_unavailable(step)
@@ -223,8 +236,14 @@ class Control:
         names = [*decided, *(name for name in state.steering if name not in triggers)]
         return [chain.messages[name] for name in names if name in chain.messages]
 
-    def _join(self, step: rules.Step, joining: Sequence[Message], chain: Chain) -> rules.StartTurn:
-        """Return the turn that replies to these messages, too.
+    def _join(
+        self,
+        step: rules.Step,
+        joining: Sequence[Message],
+        stopped: Sequence[Message],
+        chain: Chain,
+    ) -> rules.StartTurn:
+        """Return the turn that replies to these messages, too, but for the `stopped` ones.
 
         The agents of decided requests come first. A person's decision adds no depth, so that the
         limit of the chain cannot forbid an approved act; one by the settings does.
@@ -232,8 +251,9 @@ class Control:
         must: dict[str, None] = {}
         mentioned_by: dict[str, list[str]] = {}
         is_steered = False
-        is_deeper = any(map(_is_by_policy, joining))
-        for message in joining:
+        answered = [message for message in joining if message not in stopped]
+        is_deeper = any(map(_is_by_policy, answered))
+        for message in answered:
             if message.author_type == "system":
                 must[str(message.metadata["agent"])] = None
                 continue
