@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from arena_cli.engine import after_turn, call, plan, rules
 from arena_cli.engine.plan import Room
+from arena_cli.errors import DiskRefused
 from arena_cli.protocol import Message, Usage
 from arena_cli.transcript.conversation import LIMIT_NOTICE, Chain
 from arena_cli.transcript.events import (
@@ -293,7 +294,8 @@ class Engine:
         def look() -> None:
             nonlocal timer
             if self._is_calling and self._room.has_requests():
-                self._room.control.get(self._room).take_requests()
+                with suppress(DiskRefused):  # the next event that is written says so
+                    self._room.control.get(self._room).take_requests()
             timer = loop.call_later(WATCH_S, look)
 
         timer = loop.call_later(WATCH_S, look)

@@ -12,8 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from itertools import product
-from operator import concat
+from itertools import pairwise, product
 from typing import NamedTuple
 
 from arena_cli.notes.model import Kind
@@ -427,7 +426,7 @@ def cued_kinds(text: str) -> set[Kind]:
     folded = text.lower().replace("’", "'")
     tokens = _read_words(folded)
     if not folded.isascii():
-        tokens.update(folded, map(concat, folded, folded[1:]))
+        tokens.update(folded, (first + second for first, second in pairwise(folded)))
     elif "@" in folded:
         tokens.add("@")
     cues = _read_cues()
