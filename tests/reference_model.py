@@ -521,7 +521,6 @@ class Reference:
         if turn.is_sequence and turn.asked is None:
             earlier = turn.must[: turn.must.index(agent)]
             self.demand(all(one in turn.done for one in earlier), f"{agent} is called too early")
-        self.demand(agent not in self.unavailable(), f"{agent} is {self.states.get(agent)}")
         before = turn.started.get(agent)
         if before is None:
             self.replies += 1
