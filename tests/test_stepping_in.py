@@ -215,3 +215,31 @@ def test_settings_that_decide_call_nobody_beyond_the_limit_while_a_person_decide
     assert [event.depth for event in talk.of("turn_started")] == [0, 0]
     (notice,) = notices(talk)
     assert notice.endswith("Still due: loud.")
+
+
+def test_an_agent_that_was_terminated_is_not_called_when_a_cut_turn_continues(
+    tmp_path: Path,
+) -> None:
+    puppets = answers(a="x", b="y")
+    talk = talk_of(tmp_path, puppets)
+    talk.send("@a @b go")
+    lines = talk.transcript.read_bytes().splitlines(keepends=True)
+    cut = next(n for n, line in enumerate(lines) if b'"reply_finished"' in line)
+    talk.transcript.write_bytes(b"".join(lines[:cut]))
+    with talk.open() as session:
+        session.carry_out(ControlRequest(act="agent_state", agent="b", state="terminated"))
+    finished = talk.resume()
+    assert finished is not None
+    assert finished.end == "quiet"
+    assert len(puppets.inputs["b"]) == 1
+    assert talk.last("reply_finished").error == "b is terminated"
+
+
+def test_nothing_opens_after_an_abort_though_a_request_was_made(tmp_path: Path) -> None:
+    def broken(_: AgentInput) -> str:
+        raise RuntimeError("no")
+
+    puppets = answers(a=lambda _: asks(), b=broken)
+    talk = talk_of(tmp_path, puppets, on_failure="abort")
+    assert talk.send("@a @b go").end == "failed"
+    assert len(talk.of("turn_started")) == 1

@@ -96,6 +96,13 @@ def announce(planned: Planned, room: Room) -> None:
     )
 
 
+def withhold(planned: Planned, room: Room, reason: str) -> None:
+    """End the reply of an agent that may not be called any more, for that reason."""
+    heard = Heard(room.runtime.redactor, lambda _: None)
+    ending = _Ending("cancelled", error=f"{planned.agent} is {reason}", by=reason)
+    _finish(planned, room, heard, room.clock.monotonic(), ending)
+
+
 async def run(planned: Planned, room: Room) -> None:
     """Call an agent whose first attempt is announced, and write how it ended.
 

@@ -125,6 +125,8 @@ class Control:
             return rules.Pause("budget", excess)
         if not opens_or_ends:
             return self._without_unavailable(step)
+        if chain.turns and rules.aborted(chain.turns[-1], team):
+            return step  # nothing opens after an abort
         if state.pending and (chain.turns or not isinstance(step, rules.StartTurn)):
             return _pause_for(state.pending)
         if joining := self._joining(chain, state):

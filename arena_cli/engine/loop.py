@@ -259,14 +259,19 @@ class Engine:
         await self._recall(phase, agents, chain)
         planned = []
         budget = self._room.control.budget
+        control = self._room.control.current
+        unavailable = control.unavailable() if control else {}
         for agent in agents:
             reply = plan.plan(agent, phase, chain, self._room.scene)
+            if agent in unavailable:  # since the turn opened
+                call.withhold(reply, self._room, unavailable[agent])
+                continue
             if budget is not None and not budget.admit(reply):
                 continue
             planned.append(reply)
             # Each before the next is planned, which counts the replies that were announced.
             call.announce(reply, self._room)
-            if control := self._room.control.current:
+            if control:
                 control.approvals.start_reply(reply, chain.turns[-1])
         if not planned:
             return

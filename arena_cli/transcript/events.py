@@ -224,7 +224,8 @@ class ReplyFinished(Event):
     """A reply is over. `next_mentions` are the ids that it calls; `latency_ms` in milliseconds.
 
     `refused` are the agents that it may not call, `refused_actions` the actions it was not allowed.
-    `cancelled_by` is the person that ended a `cancelled` reply, which is not called again.
+    `cancelled_by` is the person that ended a `cancelled` reply, or the state for which its agent may
+    not be called; such a reply is final.
     `error_code` is the class of an error (`AgentError.kind`); `retryable` tells whether another
     attempt may succeed.
     """
