@@ -60,7 +60,7 @@ class Event(Shape):
 
     An event whose class is `volatile` is specific to this run, and is ignored in comparisons. One
     that `is_control` is defined in `control_events`, and changes the control of its session. One
-    that `is_progress` tells how far a reply is that still runs; nothing depends on it.
+    that `is_progress` reports the progress of a running reply; nothing depends on it.
     """
 
     volatile: ClassVar[bool] = False
