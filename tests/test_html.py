@@ -6,6 +6,7 @@ import base64
 import hashlib
 import html as escaping
 import http.server
+import json
 import os
 import re
 import shutil
@@ -43,9 +44,10 @@ from support import WORKED_MESSAGE, Puppets, Talk, member, puppet, team, worked_
 VOID = {"meta", "link", "input", "br", "img"}
 TAGS = """html head meta title link style body header main footer script h1 h2 h3 h4 p ul li span b
 a bdi code time label select option input button output form section article details summary div
-table caption thead tbody tr th td del ins"""
+table caption thead tbody tr th td del ins meter"""
 ATTRIBUTES = """lang charset http-equiv content name rel href id class value role hidden type
 autocomplete spellcheck aria-live aria-hidden aria-label tabindex datetime scope colspan open
+min max high
 data-status data-mode data-drift data-tag data-end data-agent"""
 HOSTILE = (
     '"><img src=x onerror=alert(1)> \' </script><script>document.title="owned"</script> '
@@ -1005,3 +1007,56 @@ def test_a_browser_never_scrolls_sideways(browser: Browser, report: str, width: 
     )
     lanes = 1 if width == 360 else 4  # and what stands across them
     assert f"<title>0 {lanes}</title>" in document
+
+
+def test_approvals_pauses_and_a_supervisor_are_rows_of_their_own(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    asks = {"action": "deploy", "detail": "make deploy", "diff": "-2.3\n+<b>2.4</b>\n"}
+    program.agent("dev", {"say": "It is live.", "request": asks, "asked": "Lin decides."})
+    brief = {
+        "should_reply": ["dev"],
+        "reason": "it is <i>green</i>",
+        "briefs": {"dev": "Be short."},
+    }
+    lead = {"when": {"turn": 1}, "say": json.dumps(brief)}
+    program.agent("lead", lead, {"say": '{"done": true}'}, member=False)
+    config = {"mode": "supervisor", "supervisor": "lead", "budget": {"tokens": {"session": 90_000}}}
+    people = [{"id": "lin", "name": "Lin"}]
+    team = {"team": "crew", "members": ["dev"], "humans": people, "config": config}
+    program.file("agents/teams/crew.yaml", json.dumps(team))
+    program.file("arena.yaml", "team: crew\n")
+    assert program.run("send", "-s", "s", "-q", "Release").code == 4
+    page = read(program.run("show", "s", "--html").stdout)
+    assert [one.text for one in page.all("div", "is-paused")] == [
+        "paused, an approval is needed: request 1 of dev: deploy"
+    ]
+    assert page.all("b", "is-paused")  # the badge of the chain
+    (waits,) = page.all("li", "is-open")
+    assert "make deploy" in waits.text
+    program.run("approve", "s", "1", "--by", "lin", "--because", "it is <u>tested</u>").check()
+    program.run("resume", "s", "-q").check()
+    page = read(program.run("show", "s", "--html").stdout)
+    (supervised, *_) = page.all("div", "is-supervised")
+    assert supervised.text == "lead calls dev: it is <i>green</i>"
+    details = [one.text for one in page.all("div", "details")]
+    assert details == ["brief for dev: Be short.", "| -2.3 | +<b>2.4</b>"]
+    (asked,) = page.all("div", "is-asked")
+    assert asked.text == "? request 1: dev asks for deploy: make deploy"
+    (decided,) = page.all("div", "is-approved")
+    assert decided.text == "✓ request 1 approved by lin: it is <u>tested</u>"
+    (row,) = page.all("li", "is-approved")
+    assert "approved by lin: it is <u>tested</u>" in row.text
+    (meter,) = page.all("meter")
+    assert 0 <= int(meter.attributes["value"]) <= 100
+
+
+def test_an_agent_that_is_kept_out_of_a_turn_stands_in_its_first_phase(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("dev", {"say": "hi"}).agent("ops", {"say": "hi"}).team(selection="none")
+    program.run("send", "-s", "s", "-q", "@dev first").check()
+    program.run("pause", "s", "--agent", "ops").check()
+    program.run("send", "-s", "s", "-q", "@dev @ops second").check()
+    page = read(program.run("show", "s", "--html").stdout)
+    assert [one.text.strip() for one in page.all("div", "why")] == ["ops passed over: paused"]
+    assert not page.all("tr", "phase-B")
+    assert "passed over: ops (paused)" in program.run("show", "s").stdout

@@ -144,6 +144,11 @@ def test_a_translated_error_keeps_its_values(text: str, data: st.DataObject) -> 
             "dev: 3 秒内没有回答；如果它需要更长时间，请调大它的 timeout_s 或团队的 turn_timeout_s",
         ),
         ("a b\n  remove it", "a b\n  请删掉它"),
+        (  # the text of a rule is its author's
+            "dev: refused by rule plain: Write plain words; remove it\nWrite a message.",
+            "dev：被规则 plain 拒绝：Write plain words; remove it\nWrite a message.",
+        ),
+        ("rule house failed: remove it", "规则 house 出错：remove it"),
         ("must be a list, not the text `索引`", "应该是列表，不是文本 `索引`"),
         ("unknown key: unknown", "unknown key: unknown"),
         ("something new; asked: curl a: b", "something new；请求：curl a: b"),

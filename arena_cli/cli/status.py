@@ -170,7 +170,8 @@ def _describe_activity(agent: AgentStatus, say: Words) -> str:
         action = escape_line(agent.detail)
         return say("request {request}: {action}", request=agent.request, action=action)
     is_message = agent.state in ("error", "waiting")
-    detail = (say.message if is_message else say.enum)(escape_line(agent.detail))
+    detail = "" if agent.detail == "success" else escape_line(agent.detail)
+    detail = (say.message if is_message else say.enum)(detail)
     turn = say("turn {turn}", turn=agent.turn) if agent.turn else ""
     return say(": ").join(filter(None, (turn, detail)))
 

@@ -512,7 +512,11 @@ def _values(name: str, value: Any, entry: Entry) -> Iterator[str]:
         yield "true" if value else "false"
     elif value not in (None, "", {}, []):
         items = value if isinstance(value, list) else [value]
-        yield ", ".join(_plain(str(item)) for item in items)
+        texts = (
+            json.dumps(item, ensure_ascii=False) if isinstance(item, (dict, list)) else str(item)
+            for item in items
+        )
+        yield ", ".join(map(_plain, texts))
 
 
 def _figure(name: str, value: float | None) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from arena_cli.reports.lines import INDENT, Line, Span, Words, line, local_time
+from arena_cli.reports.lines import INDENT, Line, Span, Words, draw_diff, line, local_time
 from arena_cli.transcript.control_events import (
     AgentStateChanged,
     ApprovalDecided,
@@ -27,6 +28,7 @@ from arena_cli.transcript.control_events import (
 )
 from arena_cli.transcript.events import Event
 from arena_cli.util.text import escape_line
+from arena_cli.workspace.control import RULES_BY_NAME
 
 Who = Callable[[str], "list[Span] | str"]
 
@@ -98,9 +100,8 @@ def _render_request(event: ApprovalRequested, say: Words, who: Who) -> Line:
 
 def _render_decision(event: ApprovalDecided, say: Words, who: Who) -> Line:
     values: dict[str, int | str | list[Span]] = {"request": event.request, "who": who(event.by)}
-    values["decision"] = [
-        Span(say.enum(event.decision), "strong" if event.decision == "approved" else "failed")
-    ]
+    is_approved = event.decision == "approved"
+    values["decision"] = [Span(say.enum(event.decision), "added" if is_approved else "failed")]
     text = "request {request} {decision} by {who}"
     if event.option:
         text = "request {request}: {who} chose {option}"
@@ -108,7 +109,8 @@ def _render_decision(event: ApprovalDecided, say: Words, who: Who) -> Line:
     spans = list(say.spans(text, **values))
     if event.because:
         spans.append(Span(f"{say(': ')}{escape_line(event.because)}"))
-    return line(INDENT, spans, hang=4)
+    mark = Span("✓ ", "added") if is_approved else Span("✗ ", "failed")
+    return line(INDENT, mark, spans, hang=4)
 
 
 def _render_use(event: ApprovalUsed, say: Words, _: Who) -> Line:
@@ -171,9 +173,10 @@ def _render_broken(event: RuleBroken, say: Words, who: Who) -> Line:
     text = "{who} broke the rule {rule}: {error}"
     if event.corrected:
         text = "{who} broke the rule {rule}, corrected: {error}"
-    spans = say.spans(
-        text, who=who(event.agent), rule=escape_line(event.rule), error=escape_line(event.error)
-    )
+    error = escape_line(event.error)
+    if event.rule in RULES_BY_NAME:  # the text of any other rule is its author's
+        error = say.message(error)
+    spans = say.spans(text, who=who(event.agent), rule=escape_line(event.rule), error=error)
     return line(INDENT, Span("! ", "warned" if event.corrected else "failed"), spans, hang=4)
 
 
@@ -244,6 +247,53 @@ def _render_edit(event: Edited, say: Words, who: Who) -> Line:
         content=escape_line(event.content),
     )
     return line(INDENT, spans, hang=4)
+
+
+def _list_briefs(event: Supervised, say: Words, who: Who) -> Iterator[Line]:
+    for agent, brief in event.briefs.items():
+        text = "brief for {who}: {brief}"
+        spans = say.spans(text, "dim", who=who(agent), brief=escape_line(brief))
+        yield line(INDENT * 2, spans, hang=6)
+
+
+def _list_arguments(event: ApprovalRequested, _: Words, __: Who) -> Iterator[Line]:
+    for name, value in event.arguments.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        label = Span(f"| {escape_line(name)}: ", "dim")
+        yield line(INDENT * 2, label, escape_line(text), hang=6)
+    if event.diff:
+        yield from draw_diff(event.diff)
+
+
+DETAILS: Mapping[type[Event], Callable[[Any, Words, Who], Iterator[Line]]] = {
+    ApprovalRequested: _list_arguments,
+    Supervised: _list_briefs,
+}
+"""The lines that are indented below that of an event."""
+
+TONES: Mapping[str, str] = {
+    "chain_paused": "paused",
+    "approval_requested": "asked",
+    "approval_used": "done",
+    "agent_state": "stepped_in",
+    "steered": "stepped_in",
+    "edited": "stepped_in",
+    "rewound": "stepped_in",
+    "forked": "stepped_in",
+    "checkpoint": "stepped_in",
+    "budget": "stepped_in",
+    "supervised": "supervised",
+    "decision": "refused",
+    "rule_broken": "refused",
+    "breaker": "refused",
+    "degraded": "paused",
+}
+"""The kind of row that an event is on a page, by its type."""
+
+
+def find_tone(event: Event) -> str:
+    """Return the kind of row that an event is on a page; empty for one that is no control."""
+    return event.decision if isinstance(event, ApprovalDecided) else TONES.get(event.type, "")
 
 
 RENDERERS: Mapping[type[Event], Callable[[Any, Words, Who], Line | None]] = {

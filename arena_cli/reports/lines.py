@@ -373,6 +373,12 @@ def _diff(data: Any) -> Drawn | None:
     return ("", [*rows, *_fields(remaining)]) if rows else None
 
 
+def draw_diff(diff: str) -> Iterator[Line]:
+    """Yield a unified diff of an agent, marked so that none of it looks like arena's lines."""
+    for row in escape_text(diff.removesuffix("\n")).split("\n"):
+        yield line(INDENT * 2, Span("| ", "dim"), Span(row, _diff_style(row)))._replace(whole=True)
+
+
 def _diff_style(row: str) -> str:
     if row.startswith(("+++", "---", "diff ", "index ")):
         return "strong"
@@ -393,7 +399,15 @@ def _approval(data: Any) -> Drawn | None:
     ordered = {
         key: data[key] for key in [*first_keys, *(key for key in data if key not in first_keys)]
     }
-    return "", list(_fields(ordered, strong=_ASKED[:2]))
+    options = ordered.get("options")
+    if not (isinstance(options, list) and options and all(isinstance(o, str) for o in options)):
+        return "", list(_fields(ordered, strong=_ASKED[:2]))
+    remaining = {key: value for key, value in ordered.items() if key != "options"}
+    choices = [
+        line(INDENT * 3, Span(f"{number}. {escape_line(option)}", "strong"), hang=9)
+        for number, option in enumerate(options, 1)
+    ]
+    return "", [*_fields(remaining, strong=_ASKED[:2]), *choices]
 
 
 _DRAWERS: dict[str, Callable[[Any], Drawn | None]] = {

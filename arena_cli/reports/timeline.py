@@ -63,6 +63,13 @@ def render_event(event: Event, say: Words, who: Who) -> Line | None:
     return _render_fields(event) if isinstance(event, SideEvent) else None
 
 
+def render_details(event: Event, say: Words, who: Who) -> Iterator[Line]:
+    """Yield the lines below that of an event of control: briefs, arguments, a diff."""
+    if event.is_control:
+        details = import_module("arena_cli.reports.control_lines").DETAILS.get(type(event))
+        yield from details(event, say, who) if details else ()
+
+
 def _render_fields(event: SideEvent) -> Line:
     left_out = list_fields(type(event), Volatile, Position) | {"type"}
     fields = event.model_dump(mode="json", exclude=set(left_out))
@@ -282,6 +289,7 @@ class Timeline:
                 text = render_event(event, self._say, self._who)
                 if text is not None:
                     yield text
+                    yield from render_details(event, self._say, self._who)
                     self._is_loose = isinstance(event, SideEvent) and not self._in_turn
                     if not isinstance(event, SideEvent):
                         yield EMPTY

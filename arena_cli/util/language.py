@@ -165,7 +165,8 @@ def _compile(text: str, translation: str) -> _MessagePattern:
         parts.append(literal)
         pattern += re.escape(literal)
         if name is not None:
-            value = ".+?" if name in _NESTED | _LONG else "(?:(?![;:] ).)+?"
+            value = ".+?" if name in _NESTED else "(?:(?![;:] ).)+?"
+            value = "(?s:.+?)" if name in _LONG else value
             pattern += f"(?P={name})" if name in names else f"(?P<{name}>{value})"
             names.add(name)
     return _MessagePattern(tuple(filter(None, parts)), pattern, translation)

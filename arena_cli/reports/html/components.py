@@ -15,6 +15,7 @@ from typing import NamedTuple
 from arena_cli.protocol import Message, Usage
 from arena_cli.reports import lines, timeline
 from arena_cli.reports.budgets import make_tally
+from arena_cli.reports.control_lines import find_tone
 from arena_cli.reports.lines import INDENT, Line, Span, Words, avatar
 from arena_cli.reports.timeline import AGENT_STYLES
 from arena_cli.transcript.conversation import Chain, Reply, Turn
@@ -22,8 +23,10 @@ from arena_cli.transcript.events import (
     ChainFinished,
     Event,
     MessageEvent,
+    PassedOver,
     ReplyFinished,
     SessionEvent,
+    SideEvent,
 )
 from arena_cli.transcript.revisions import NO_REVISIONS, Revisions
 from arena_cli.util.text import cut_text, escape_line, escape_text
@@ -370,9 +373,11 @@ class SaidRow:
 
 @dataclass(frozen=True)
 class NoteLine:
-    """An event in one line."""
+    """An event in one line; `tone` is the kind of an event of control, `details` go below."""
 
     pieces: Sequence[Span]
+    tone: str = ""
+    details: CollapsibleText | None = None
     kind = "note"
 
 
@@ -456,7 +461,7 @@ class _Table:
         drawn: set[tuple[int, str]] = set()
         for event in item.events:
             turn = turns.get(getattr(event, "turn", 0))
-            if turn is None:
+            if turn is None or isinstance(event, SideEvent):
                 yield from ((event.seq, row) for row in self._event(event))
                 continue
             phase = "B" if event is turn.candidates else getattr(event, "phase", "A")
@@ -471,19 +476,30 @@ class _Table:
             case ChainFinished():
                 yield self._end(event)
             case _:
-                line = timeline.render_event(event, self._say, lambda by: self._cast.who(by).name)
-                if line is not None:
-                    yield NoteLine(line.spans)
+                line = timeline.render_event(event, self._say, self._name)
+                if line is None:
+                    return
+                details = list(timeline.render_details(event, self._say, self._name))
+                tone = find_tone(event) if event.is_control else ""
+                pieces = [span for span in line.spans if not (tone and span.style == "rule")]
+                yield NoteLine(pieces, tone, of_lines(details) if details else None)
+
+    def _name(self, agent: str) -> str:
+        return self._cast.who(agent).name
 
     def _phase(self, turn: Turn, phase: str) -> Iterator[PhaseRow]:
         """Yield the row of a phase; an empty one has none, unless it is a turn's first."""
         cells = {agent: Cell(lane.who) for agent, lane in self._lanes.items()}
-        folded: list[Cell] = []
         if phase == "A":
             for agent in turn.started.deferred:
                 cells[agent].why = self._say("deferred to the next turn")
-        else:
-            folded = self._explain_passed_over(turn, cells)
+        kept_out = turn.started.passed_over
+        reasons = {
+            agent: reason
+            for agent, reason in turn.passed_over.items()
+            if (agent in kept_out) == (phase == "A")
+        }
+        folded = self._explain_passed_over(reasons, cells)
         for agent, reply in turn.replies.items():
             if reply.phase == phase:
                 cells[agent].cards += self._cards(reply, turn)
@@ -492,10 +508,12 @@ class _Table:
         if has_heading or turn.asked or has_cells:
             yield PhaseRow(phase, turn.started.depth + 1, turn.started.turn, cells, folded)
 
-    def _explain_passed_over(self, turn: Turn, cells: Mapping[str, Cell]) -> list[Cell]:
+    def _explain_passed_over(
+        self, reasons: Mapping[str, PassedOver], cells: Mapping[str, Cell]
+    ) -> list[Cell]:
         """Write into cells why agents were passed over; return those without a column."""
         folded: list[Cell] = []
-        for agent, over in turn.passed_over.items():
+        for agent, over in reasons.items():
             reason = lines.passed_over(over, self._say)
             cell = cells.get(agent) or Cell(self._cast.who(agent))
             cell.why = self._say("passed over: {who}", who=reason)

@@ -20,7 +20,8 @@ from markupsafe import Markup
 
 from arena_cli import __version__, errors
 from arena_cli.protocol import Usage
-from arena_cli.reports import budgets, drift, lines
+from arena_cli.reports import approvals, budgets, drift, lines
+from arena_cli.reports.budgets import BudgetRow
 from arena_cli.reports.html import components, results
 from arena_cli.reports.html.components import Cast, Talk
 from arena_cli.reports.lines import Words
@@ -103,21 +104,60 @@ def session_page(
         scenario=escape_line(opening.scenario or "") if opening else "",
         began=_date(first.ts if first else ""),
         tokens=_sum_tokens(used),
-        budget=_describe_budget(conversation.events, cast, say),
+        budget=_list_budget(conversation.events, cast),
+        approvals=_list_approvals(events, cast, say),
         replies=sum(done.status == "success" for done in replies),
         lanes=list(lanes.values()),
         chains=parts,
     )
 
 
-def _describe_budget(events: Iterable[Event], cast: Cast, say: Words) -> list[str]:
+def _list_budget(events: Iterable[Event], cast: Cast) -> list[BudgetRow]:
     """Return what is used of the bounds of the session, if its team has a budget."""
     tally = budgets.make_tally(cast.config)
     if tally is None:
         return []
     for event in events:
         tally.apply(event)
-    return [row.describe(say) for row in tally.rows(("session",))]
+    return tally.rows(("session",))
+
+
+class _ApprovalRow(NamedTuple):
+    """A request of an agent for a person's decision, all of it text."""
+
+    number: int
+    who: components.Who
+    action: str
+    detail: str
+    status: str
+    by: str
+    because: str
+    ts: str
+    clock: str
+
+
+def _list_approvals(events: Iterable[Event], cast: Cast, say: Words) -> list[_ApprovalRow]:
+    """Return the requests of a session with who decided each, and why."""
+    rows = []
+    for record in approvals.list_requests(events):
+        by = record.get("by", "")
+        facts = [record.get("option", ""), record.get("because", "")]
+        if record.get("always"):
+            facts.append(say("always in this session"))
+        rows.append(
+            _ApprovalRow(
+                number=record["request"],
+                who=cast.who(record["agent"]),
+                action=escape_line(record["action"]),
+                detail=escape_line(record["detail"]),
+                status=record["status"],
+                by=escape_line(by),
+                because=say(": ").join(escape_line(fact) for fact in facts if fact),
+                ts=record.get("decided", record["since"]),
+                clock=lines.clock(record.get("decided", record["since"])),
+            )
+        )
+    return rows
 
 
 def _sum_tokens(usages: Iterable[Usage | None]) -> str:
@@ -141,7 +181,8 @@ class _ChainSection:
         self.id = f"c{number}"
         self.talk = talk
         self.agents = list(dict.fromkeys(escape_line(reply.agent) for reply in ended))
-        self.end = (chain.end if chain else "") or "open"
+        is_paused = bool(chain and chain.control and chain.control.pause and not chain.finished)
+        self.end = (chain.end if chain else "") or ("paused" if is_paused else "open")
         self.number = chain.number if chain and chain.first else None
 
 
