@@ -527,6 +527,7 @@ def test_a_reply_that_ends_when_a_person_was_asked_is_a_reply(tmp_path: Path, st
     agent = Acp(tmp_path, MAKE, stop)
     output = agent.invoke(Heard(lambda _: ASKED))
     assert output.content == permission_requests.WAITS_TEXT
+    assert "If a person has yet to decide, you are called again" in agent.logged("prompt")[0][-1]
 
 
 @pytest.mark.parametrize("stop", ["stop:cancelled", "stop:end_turn"])

@@ -501,6 +501,7 @@ def test_what_is_approved_is_done_once_by_another_process(asking: Asking) -> Non
     request = f"s · request 1: {asking.preset} asks for execute_command\n  | {APPEND}\n"
     assert listed.startswith(request)
     assert not asking.log.exists()
+    assert "called again with the decision" in asking.sent()
     asking.run("approve", "s", "1", "--by", "maya").check(stdout=None)
 
     asking.play(APPEND, file="written")

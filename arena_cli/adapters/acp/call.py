@@ -47,6 +47,13 @@ from arena_cli.yamlio.schema_errors import explain_first
 # that anybody said may stand there.
 _LAST_BLOCK = "Answer now, as the text above asks of you."
 
+# A rejection carries no text, and agents report it to their model as a refusal for good.
+_ASKING_BLOCK = (
+    "If you are refused permission to do something, do not try it again, and do nothing in its "
+    "place: say so, and end your reply. If a person has yet to decide, you are called again with "
+    f"the decision. {_LAST_BLOCK}"
+)
+
 _NO_ANSWER: dict[str, tuple[type[AgentError], str, str]] = {
     "refusal": (
         AgentRefused,
@@ -190,7 +197,8 @@ class _PromptCall:
         _, prompt = self._agent.render(input)
         text = preset.escape(f"{system}\n\n{prompt}" if system else prompt)
         blocks = self._file_blocks(list_new_files(input, self._agent.workspace))
-        blocks += [acp.text_block(clean_text(part)[0]) for part in (text, _LAST_BLOCK)]
+        last = _ASKING_BLOCK if link.client.permissions == "ask" else _LAST_BLOCK
+        blocks += [acp.text_block(clean_text(part)[0]) for part in (text, last)]
         turn = link.client.turn = PromptTurn(link.session, preset, self._emit, self._agent.folder)
         try:
             link.prompting = asyncio.ensure_future(
