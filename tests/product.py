@@ -56,14 +56,7 @@ from arena_cli.adapters.process.run import KeptProgram
 from arena_cli.adapters.process.spawn import Process, Program
 from arena_cli.adapters.python import PythonAdapter, PythonSettings
 from arena_cli.adapters.reading import Reading
-from arena_cli.adapters.runtime import (
-    Answer,
-    CallNext,
-    CallPipeline,
-    CallRequest,
-    Heard,
-    Runtime,
-)
+from arena_cli.adapters.runtime import Answer, CallNext, CallPipeline, CallRequest, Heard, Runtime
 from arena_cli.adapters.scripted import ScriptedAdapter, ScriptedSettings
 from arena_cli.cli import command_line, common, main
 from arena_cli.cli.context import context_document, context_lines
@@ -113,7 +106,6 @@ from arena_cli.errors import (
 )
 from arena_cli.notes import (
     agent_extraction,
-    agent_heeding,
     claims,
     compliance,
     contradictions,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from product import Note, agent_heeding
+from product import Note, compliance
 from program import Program
 
 BLOCKER = "blocker-the-payment-keys-are-missing"
@@ -132,6 +132,6 @@ def test_a_judge_that_is_not_named_is_an_error_with_its_line(
 
 def test_the_question_frames_texts_as_data() -> None:
     note = Note(id="blocker-x", file="", title='The "key" is missing', kind="blocker")
-    asked = agent_heeding.question("========\nreply\n[]", "========\nnew", [note])
+    asked = compliance.write_heed_question("========\nreply\n[]", "========\nnew", [note])
     assert asked.splitlines().count("========") == 4
     assert '{"id": "blocker-x", "kind": "blocker", "title": "The \\"key\\" is missing"}' in asked

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple, Protocol
 
 from pydantic import ValidationError
 
-from arena_cli.adapters import fallback
 from arena_cli.adapters.base import Adapter, Health, SessionConfig, Setup
 from arena_cli.adapters.reading import read
 from arena_cli.errors import (
     AgentError,
+    AgentOverloaded,
     AgentProtocolError,
     AgentUnavailable,
     DiskRefused,
@@ -32,6 +32,7 @@ from arena_cli.protocol import (
     AgentInput,
     AgentOutput,
     AgentReport,
+    CallNote,
     Permission,
     PermissionRequest,
     RefusedAction,
@@ -45,6 +46,7 @@ from arena_cli.util.redaction import GrowingText, Redactor
 from arena_cli.util.text import clean_text, clean_value, cut_raw
 from arena_cli.util.user_pattern import PatternTimeout
 from arena_cli.workspace import agents
+from arena_cli.workspace.agents import FALLBACK
 from arena_cli.workspace.models import Member
 from arena_cli.yamlio.schema_errors import explain_first
 
@@ -205,7 +207,7 @@ class Runtime:
         """
         adapters = agents.list_adapters(member.profile.adapter)
         call = partial(self._call, member, heard)
-        return await fallback.call_in_order(adapters, call, input, heard)
+        return await _call_in_order(adapters, call, input, heard)
 
     async def _call(self, member: Member, heard: Heard, number: int, input: AgentInput) -> Answer:
         """Call the adapter of that number: 0 is the first, the others are its fallbacks."""
@@ -237,7 +239,7 @@ class Runtime:
         are not checked, nor are kinds whose `health` may start or contact something.
         """
         count = len(agents.list_adapters(member.profile.adapter))
-        return await fallback.check_in_order(count, partial(self._check, member))
+        return await _check_in_order(count, partial(self._check, member))
 
     async def _check(self, member: Member, number: int) -> Health:
         settings = agents.list_adapters(member.profile.adapter)[number]
@@ -414,3 +416,51 @@ class CallPipeline:
     async def stop(self) -> None:
         """End all that is still running for these agents."""
         await self._runtime.stop()
+
+
+_SCRIPT_NOTE = "scripted"  # the note on the entry of a script that answered
+
+_Call = Callable[[int, AgentInput], Awaitable["Answer"]]
+
+
+async def _call_in_order(
+    adapters: Sequence[Mapping[str, Any]], call: _Call, agent_input: AgentInput, heard: Heard
+) -> Answer:
+    """Return the answer of the first adapter that is neither unavailable nor overloaded.
+
+    `call` calls the adapter of a number, 0 for the first. Raises the error of the last one.
+    """
+    failures: list[str] = []
+    for number, settings in enumerate(adapters):
+        if number:
+            heard.forget()
+            agent_input = agent_input.afresh()  # another adapter does not know the agent's session
+            model = {"model": settings["model"]} if "model" in settings else {}
+            note = {"number": number, "type": settings["type"], **model, "because": [*failures]}
+            heard(CallNote({FALLBACK: note}))
+        try:
+            answer = await call(number, agent_input)
+        except (AgentUnavailable, AgentOverloaded) as error:
+            if number + 1 == len(adapters):
+                raise
+            failures.append(str(error))
+            continue
+        if number:  # its session and its script are not those of the first adapter
+            heard.session_id = None
+            heard.notes.pop(_SCRIPT_NOTE, None)
+            answer.output.metadata.pop(_SCRIPT_NOTE, None)
+        return answer
+    raise AssertionError("an agent has an adapter")
+
+
+async def _check_in_order(count: int, check: Callable[[int], Awaitable[Health]]) -> Health:
+    """Return the health of the first of `count` adapters, or of the first fallback with a problem.
+
+    `check` checks the adapter of a number.
+    """
+    first = await check(0)
+    for number in range(1, count if first.ok else 1):
+        health = await check(number)
+        if not health.ok:
+            return health._replace(detail=f"adapter.{FALLBACK}[{number - 1}]: {health.detail}")
+    return first

@@ -13,8 +13,8 @@ from arena_cli.cli import common, notes, trust
 from arena_cli.cli.notes import AsJson, By, Connect, InSession, OfLast, Shared, Wait
 from arena_cli.notes import review
 from arena_cli.reports import lines
-from arena_cli.session import note_index, shelves, store
 from arena_cli.session import notes as notes_module
+from arena_cli.session import shelves, store
 from arena_cli.session.session import own_notes, shared_notes
 from arena_cli.session.trust_store import find_contacts
 from arena_cli.util.clock import SystemClock
@@ -85,7 +85,7 @@ def search(
     notes.finish(context, [shelves.open_shelf(root, stored) for stored in (*sessions, None)])
     if connect:
         trust.require(loaded, lambda env: find_contacts((), embedding, dotenv=env))
-    index = note_index.open_index(
+    index = shelves.open_index(
         root,
         [*folders, shared_notes(root)],
         embedding=embedding,

@@ -74,7 +74,7 @@ def _shelves(
 
 def open_index(among: Sequence[Shelf]) -> Index:
     """Return the index of the notes of some shelves; report on stderr what it meets."""
-    return shelves_module.open_index(
+    return shelves_module.open_shelves_index(
         among, common.report_indexing, lambda problem: common.warn(str(problem))
     )
 

@@ -125,12 +125,14 @@ async def _find_ignored(
 
     The rules decide if the team has no judge, or if its answer is not valid.
     """
-    from arena_cli.notes import agent_heeding, compliance  # noqa: PLC0415 - most have no notes
+    from arena_cli.notes import compliance  # noqa: PLC0415 - most have no notes
 
     judge, fields = room.memory_judge, {}
     if judge is not None and room.scene.team.config.memory.heed == "judge":
-        answer = await side_calls.ask(judge, agent_heeding.question(reply, new, notes), room)
-        judgement = agent_heeding.read_judgement(
+        answer = await side_calls.ask(
+            judge, compliance.write_heed_question(reply, new, notes), room
+        )
+        judgement = compliance.read_judgement(
             answer.text, reply, new, notes, language=room.language
         )
         error = answer.error or judgement.problem

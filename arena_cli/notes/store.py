@@ -25,16 +25,17 @@ from arena_cli.notes.listing import (
     TYPE,
     FolderEntry,
     Listing,
+    Names,
     NoteFile,
     is_folder,
     make_entries,
+    mtime_of,
     read_mtimes,
     read_stamps,
     scan_folder,
 )
 from arena_cli.notes.markdown import NoteFault
 from arena_cli.notes.model import CATEGORIES, Draft, Note
-from arena_cli.notes.names import Names, mtime_of
 from arena_cli.notes.staging import Carry, NoteChange, StagedFile
 from arena_cli.util import clock
 from arena_cli.util.files import (

@@ -26,7 +26,7 @@ from arena_cli.notes import markdown
 from arena_cli.notes.markdown import NoteFault
 from arena_cli.notes.model import Note
 from arena_cli.notes.store import Folder, NoSuchNote
-from arena_cli.session import archive, note_index, store
+from arena_cli.session import archive, shelves, store
 from arena_cli.session.session import own_notes, shared_notes
 from arena_cli.session.store import Stored
 from arena_cli.transcript import log, queries, reader
@@ -99,7 +99,7 @@ def rename_session(
         with _locked(config, stored, on_wait) as lock:
             names = json.dumps([stored.name, new_name], ensure_ascii=False)
             files.replace_file(home / _RENAMING, names.encode("utf-8"), sync=True)
-            note_index.forget_notes(own_notes(stored.folder, config.workspace))
+            shelves.forget_notes(own_notes(stored.folder, config.workspace))
             _move(stored.folder, folder, lock)
         _finish_rename(config, home)
         return new_name
@@ -279,7 +279,7 @@ def _archive(
 
 def _discard(config: SessionConfig, folder: Path, home: Path, lock: Lock) -> None:
     """Remove the folder of a session: by one rename, then file by file."""
-    note_index.forget_notes(own_notes(folder, config.workspace))
+    shelves.forget_notes(own_notes(folder, config.workspace))
     removed = home / f"{_REMOVED}{secrets.token_hex(4)}"
     _move(folder, removed, lock)
     shutil.rmtree(removed, ignore_errors=True)

@@ -283,7 +283,7 @@ class Keeper:
     def _alike(self, draft: Draft, among: Sequence[Shelf]) -> list[Note]:
         """Return the notes on these shelves that say the same as a draft."""
         config = self._place
-        with contextlib.closing(shelves.open_index(among, config.on_progress)) as index:
+        with contextlib.closing(shelves.open_shelves_index(among, config.on_progress)) as index:
             notes = index.alike(draft.kind, draft.title)
         return [note for note in notes if lifecycle.says_the_same(note, draft)]
 
@@ -499,7 +499,7 @@ def inspect(
 
     With `is_full`, the content of each file is compared with the index first.
     """
-    with contextlib.closing(shelves.open_index([shelf], on_progress)) as index:
+    with contextlib.closing(shelves.open_shelves_index([shelf], on_progress)) as index:
         problems = index.sync(is_full=is_full)
         notes = index.notes_in(shelf.folder)
     seen = {

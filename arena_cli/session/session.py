@@ -90,9 +90,9 @@ def open_recollection(config: SessionConfig, session: Path, team: Team) -> Recol
 
 
 def _make_index(config: SessionConfig, folders: list[Folder]) -> Index:
-    from arena_cli.session import note_index  # noqa: PLC0415 - most sessions have no notes
+    from arena_cli.session import shelves  # noqa: PLC0415 - most sessions have no notes
 
-    return note_index.open_index(
+    return shelves.open_index(
         config.workspace,
         folders,
         is_stored=config.shared_notes,

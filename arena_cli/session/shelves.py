@@ -1,16 +1,17 @@
-"""Open notes in one place, of a session or shared, with their trail; find one by its name."""
+"""Open notes in one place, of a session or shared, and their index; find one by its name."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from arena_cli import errors
 from arena_cli.errors import Fault, UsageError
-from arena_cli.notes import model, staging
+from arena_cli.notes import db, ingest, model, staging
 from arena_cli.notes.index import Index
 from arena_cli.notes.ingest import OnProgress
 from arena_cli.notes.listing import SUFFIX
@@ -18,13 +19,17 @@ from arena_cli.notes.markdown import NoteFault
 from arena_cli.notes.model import Kind, Note
 from arena_cli.notes.staging import Approvals
 from arena_cli.notes.store import Folder, NoSuchNote
-from arena_cli.session import note_index, store
+from arena_cli.notes.text import Stems
+from arena_cli.session import store
 from arena_cli.session.session import KNOWLEDGE, own_notes, shared_notes
 from arena_cli.session.store import Stored
 from arena_cli.transcript import reader
 from arena_cli.transcript.events import NoteEvent, read_type
-from arena_cli.util import clock
+from arena_cli.util import clock, files
 from arena_cli.util.text import escape_line
+from arena_cli.workspace.models import Embedding
+
+_INDEX = ".knowledge.sqlite"
 
 
 class Shelf(NamedTuple):
@@ -73,16 +78,14 @@ def list_notes(shelf: Shelf) -> tuple[list[Note], list[Fault]]:
     return notes, problems
 
 
-def open_index(
+def open_shelves_index(
     among: Sequence[Shelf],
     on_progress: OnProgress = lambda _, __: None,
     on_problem: Callable[[Fault], None] = lambda _: None,
 ) -> Index:
     """Return the index of the notes of some shelves."""
     folders = [shelf.folder for shelf in among]
-    return note_index.open_index(
-        folders[0].workspace, folders, on_progress=on_progress, on_problem=on_problem
-    )
+    return open_index(folders[0].workspace, folders, on_progress=on_progress, on_problem=on_problem)
 
 
 def find_note(shelf: Shelf, id: str) -> Note:
@@ -120,7 +123,7 @@ def history_with_changes(shelf: Shelf) -> list[NoteEvent]:
 
     The trail has no event for those: they have the number 0, and the time of the file.
     """
-    with contextlib.closing(open_index([shelf])) as index:
+    with contextlib.closing(open_shelves_index([shelf])) as index:
         changed = [
             note for note in index.notes_in(shelf.folder) if note.approval == staging.CHANGED
         ]
@@ -237,3 +240,50 @@ def _on(shelf: Shelf, id: str) -> NoteReference | None:
     alike = [entry.id for entry in entries if model.folded(entry.id) == model.folded(id)]
     ids = exact or alike
     return NoteReference(shelf, ids[0]) if ids else None
+
+
+def open_index(
+    workspace: Path,
+    folders: Sequence[Folder],
+    *,
+    is_stored: bool = True,
+    embedding: Embedding | None = None,
+    environ: Mapping[str, str] | None = None,
+    connects: bool = False,
+    on_problem: Callable[[Fault], None] = lambda _: None,
+    on_progress: OnProgress = lambda _, __: None,
+) -> Index:
+    """Return the index of these folders; unless `is_stored`, it is held in memory.
+
+    `on_problem` is called if its file cannot be used because it is a link.
+    """
+    path = store.sessions_folder(workspace) / _INDEX if is_stored else None
+    if path is not None and files.is_link(path):
+        problem = "is a link, and arena does not write through links: notes are indexed in memory"
+        label = path.relative_to(workspace).as_posix()
+        on_problem(Fault(label, 0, "", problem, files.LINK_HINT))
+        path = None
+    return Index(
+        path,
+        folders,
+        embedding=embedding,
+        environ=environ,
+        follow_trail=store.read_approvals,
+        connects=connects,
+        on_progress=on_progress,
+    )
+
+
+def forget_notes(folder: Folder) -> None:
+    """Remove the notes of a folder that is gone from the index; its texts are in no file then.
+
+    An index that cannot be written keeps them, and no search finds them.
+    """
+    path = store.sessions_folder(folder.workspace) / _INDEX
+    if files.is_link(path) or not path.is_file():
+        return
+    with contextlib.closing(db.opened(path)) as connection, contextlib.suppress(sqlite3.Error):
+        place = ingest.place_of_note(folder)
+        gone = [(place, name) for name in ingest.known_notes(connection, place)]
+        connection.execute("PRAGMA secure_delete = on")
+        ingest.put_notes(connection, Stems(connection), (), gone)
