@@ -22,7 +22,7 @@ from arena_cli.transcript import queries, reader
 from arena_cli.transcript.control_events import Checkpoint, Edited, SessionControl
 from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.events import MessageEvent, NoteEvent, ReplyStarted
-from arena_cli.transcript.revisions import NO_REVISIONS
+from arena_cli.transcript.revisions import NO_REVISIONS, Revisions
 from arena_cli.util.clock import format_timestamp
 from arena_cli.util.text import clean_text, escape_line
 
@@ -89,11 +89,10 @@ def _find_label_fault(label: str) -> str:
     return "it is a number, as events have" if label.isdecimal() else ""
 
 
-def _edit(request: ControlRequest, room: Room) -> str:
-    fold, journal = room.scene.fold, room.journal
-    revisions = fold.revisions or NO_REVISIONS
+def _find_editable(request: ControlRequest, room: Room, revisions: Revisions) -> Message:
+    """Return the message that a person wants to edit. Raises UsageError if it cannot be."""
     session = escape_line(room.scene.session_id)
-    message = queries.message(journal.log.path, request.target)
+    message = queries.message(room.journal.log.path, request.target)
     if message is None or revisions.is_skipped(message.seq):
         skipped = message is not None
         raise UsageError(
@@ -109,6 +108,13 @@ def _edit(request: ControlRequest, room: Room) -> str:
             "Correct it by a message of your own: `arena steer` while the chain is open, else "
             "`arena send`.",
         )
+    return message
+
+
+def _edit(request: ControlRequest, room: Room) -> str:
+    fold, journal = room.scene.fold, room.journal
+    revisions = fold.revisions or NO_REVISIONS
+    message = _find_editable(request, room, revisions)
     current = revisions.correct_message(message)
     text = room.runtime.redactor.text(clean_text(request.text)[0])
     if not text.strip():
@@ -227,10 +233,8 @@ def _check_assignee(agent: str, room: Room) -> None:
 
 def _find_task(name: str, room: Room) -> Note:
     """Return the task of that id, or whose title begins so. Raises UsageError."""
-    recollection = room.scene.recollection
-    index = recollection.index() if recollection else None
     session = room.scene.session_id
-    tasks = index.own(session, ("task",), archived=True) if index else []
+    tasks = _list_tasks(room)
     folded = model.folded(name)
     exact = [note for note in tasks if note.id == name]
     begins = [note for note in tasks if folded and model.folded(note.title).startswith(folded)]
@@ -245,6 +249,13 @@ def _find_task(name: str, room: Room) -> Note:
     if matches:
         raise UsageError(f"the task {escape_line(matches[0].id)} is archived", listed)
     raise UsageError(f"session {escape_line(session)} has no task {escape_line(name)}", listed)
+
+
+def _list_tasks(room: Room) -> Sequence[Note]:
+    """Return the tasks of the session, also those that are archived."""
+    recollection = room.scene.recollection
+    index = recollection.index() if recollection else None
+    return index.own(room.scene.session_id, ("task",), archived=True) if index else ()
 
 
 def _tell(room: Room, content: str, notice: str, *, reply_to: str | None = None) -> None:

@@ -95,11 +95,7 @@ class _AnswerReader:
             problem = "its answer has no list `should_reply`"
         elif not done and names and not agents:
             problem = f"it names no agent that can be called: {'; '.join(self._ignored)}"
-        order: Order = "parallel"
-        if fields.get("order") == "sequence":
-            order = "sequence"
-        elif fields.get("order") not in (None, "", "parallel"):
-            self._ignored.append("`order` is neither parallel nor sequence")
+        order = self._read_order(fields.get("order"))
         briefs = self._read_briefs(fields.get("briefs"), agents)
         reason = fields.get("reason")
         reason = cut_text(reason.strip(), _LONGEST_REASON) if isinstance(reason, str) else ""
@@ -107,6 +103,13 @@ class _AnswerReader:
             return SupervisorAnswer([], reason, problem=problem)
         agents = [] if done else agents
         return SupervisorAnswer(agents, reason, order, briefs, done, self._ignored)
+
+    def _read_order(self, value: Any) -> Order:
+        if value == "sequence":
+            return "sequence"
+        is_known = value is None or value in ("", "parallel")
+        self._ignore_unless(is_known, "`order` is neither parallel nor sequence")
+        return "parallel"
 
     def _read_names(self, value: Any) -> list[str] | None:
         """Return the names in a list, or one alone; None if it is neither."""

@@ -196,15 +196,19 @@ class Step(FileShape):
             raise ValueError(f"{both} are two steps; write each as a step of its own")
         if self.after is not None and self.steer is None and not self.pause:
             raise ValueError("`after` requires `steer` or `pause`: it says when")
-        keys = {"from" if key == "author" else key for key in self.model_fields_set}
-        if kinds != ["send"] and "attach" in keys:
-            raise ValueError(f"`attach` goes with `send` only, not with `{kinds[0]}`")
-        wrong = [f"`{key}`" for key in _ONLY_RUNNING if key in keys]
-        if wrong and kinds[0] not in RUNNING:
-            raise ValueError(
-                f"{', '.join(wrong)} goes with a step that runs a chain, not with `{kinds[0]}`"
-            )
+        self._check_keys(kinds[0])
         return self
+
+    def _check_keys(self, kind: str) -> None:
+        """Raise ValueError if a key does not belong to this kind of step."""
+        keys = {"from" if key == "author" else key for key in self.model_fields_set}
+        if kind != "send" and "attach" in keys:
+            raise ValueError(f"`attach` goes with `send` only, not with `{kind}`")
+        wrong = [f"`{key}`" for key in _ONLY_RUNNING if key in keys]
+        if wrong and kind not in RUNNING:
+            raise ValueError(
+                f"{', '.join(wrong)} goes with a step that runs a chain, not with `{kind}`"
+            )
 
 
 class Fill(FileShape):

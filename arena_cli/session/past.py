@@ -385,16 +385,21 @@ def _copy_notes(stored: Stored, target: Path, point: Point) -> tuple[int, list[s
             if not earlier and (later or (note.created and note.created > point.ts)):
                 newer += 1
                 continue
-            if earlier and later and (status := earlier[-1].status) != note.status:
-                fields = {"status": status, "superseded_by": ""}
-                if status != "approved":
-                    fields |= {"approved_by": "", "approved_at": ""}
-                text = markdown.changed(text, **fields)
+            if earlier and later and earlier[-1].status != note.status:
+                text = _restore_status(text, earlier[-1].status)
             if any(event.act in ("edited", "changed", "seen") for event in later):
                 changed.append(entry.id)
             path = target / KNOWLEDGE / f"{entry.id}{SUFFIX}"
             _write(path, text.encode("utf-8"))
     return newer, changed
+
+
+def _restore_status(text: str, status: str) -> str:
+    """Return the text of a note with an earlier status."""
+    fields = {"status": status, "superseded_by": ""}
+    if status != "approved":
+        fields |= {"approved_by": "", "approved_at": ""}
+    return markdown.changed(text, **fields)
 
 
 def _open_fork(config: SessionConfig, transcript: Path, source: str, at: int) -> int | None:

@@ -80,10 +80,10 @@ def find_contacts(
     for target, user in [*((name, "checks") for name in functions), *((n, "rules") for n in rules)]:
         _add_contact(by_key, Endpoint("function", target), {EVERYTHING}, user)
     if any(contact.endpoint.type in ("program", "kind") for contact in by_key.values()):
-        for name, value in dotenv.items():
-            if base.is_always_given(name):  # such as a proxy
-                setting = f".env: {name}={http.without_login(value)}"
-                _add_contact(by_key, Endpoint("setting", setting), (), "every program")
+        given = [(name, dotenv[name]) for name in dotenv if base.is_always_given(name)]
+        for name, value in given:  # such as a proxy
+            setting = f".env: {name}={http.without_login(value)}"
+            _add_contact(by_key, Endpoint("setting", setting), (), "every program")
     return list(by_key.values())
 
 

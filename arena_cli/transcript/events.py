@@ -58,10 +58,10 @@ EVENT_TYPES: dict[str, type[Event]] = {}
 class Event(Shape):
     """The fields of every event.
 
-    An event whose class is `volatile` is specific to this run, and is ignored in comparisons. One
-    that `is_control` is defined in `control_events`, and changes the control of its session. One
-    that `is_progress` reports the progress of a running reply; nothing depends on it.
-    """
+        An event whose class is `volatile` is specific to this run, and is ignored in comparisons. One
+        that `is_control` is defined in `control_events`, and changes the control of its session. One
+            that `is_progress` reports the progress of a running reply; nothing depends on it.
+        """
 
     volatile: ClassVar[bool] = False
     is_progress: ClassVar[bool] = False
@@ -224,10 +224,9 @@ class ReplyFinished(Event):
     """A reply is over. `next_mentions` are the ids that it calls; `latency_ms` in milliseconds.
 
     `refused` are the agents that it may not call, `refused_actions` the actions it was not allowed.
-    `cancelled_by` is the person that ended a `cancelled` reply, or the state for which its agent may
-    not be called; such a reply is final.
-    `error_code` is the class of an error (`AgentError.kind`); `retryable` tells whether another
-    attempt may succeed.
+    `cancelled_by` is the person that ended a `cancelled` reply, or the state in which its agent may
+    not be called; such a reply is final. `error_code` is the class of an error (`AgentError.kind`);
+    `retryable` tells whether another attempt may succeed.
     """
 
     type: Literal["reply_finished"] = "reply_finished"

@@ -239,6 +239,17 @@ class Rule(FileShape):
             if given & _NOT_OF_FILE:
                 raise ValueError("an entry with `file` has no other key")
             return self
+        self._check_keys(given)
+        if self.calls_only is not None and self.on not in (None, "mention"):
+            raise ValueError("`calls_only` looks at mentions; leave `on` out")
+        if self.no_mass_mention and self.kind != "reply":
+            raise ValueError("`no_mass_mention` looks at replies; leave `on` out")
+        if self.correct is not None and self.kind != "reply":
+            raise ValueError("`correct` repairs replies; leave `on` out")
+        return self
+
+    def _check_keys(self, given: set[str]) -> None:
+        """Raise ValueError unless the keys of an entry make one rule."""
         built_in = [key for key in _BUILT_IN if key in given]
         if len(built_in) > 1:
             raise ValueError(f"{' and '.join(built_in)} are two rules; write two entries")
@@ -248,13 +259,6 @@ class Rule(FileShape):
             raise ValueError(f"`{built_in[0]}` is a rule by itself; write two entries")
         if not built_in and not self.id:
             raise ValueError("`id` is missing")
-        if self.calls_only is not None and self.on not in (None, "mention"):
-            raise ValueError("`calls_only` looks at mentions; leave `on` out")
-        if self.no_mass_mention and self.kind != "reply":
-            raise ValueError("`no_mass_mention` looks at replies; leave `on` out")
-        if self.correct is not None and self.kind != "reply":
-            raise ValueError("`correct` repairs replies; leave `on` out")
-        return self
 
     @property
     def kind(self) -> RuleKind:
