@@ -31,8 +31,8 @@ from product import (
     Span,
     Usage,
     Words,
-    components,
     escape_text,
+    page_text,
     result,
 )
 from product import html_render as render
@@ -640,7 +640,7 @@ TEXT = st.text(st.sampled_from("ab 开<>&\"'`{}%/\\\0\x1b\u202e\u2028\n\t é👩
 @given(TEXT, TEXT)
 def test_any_text_is_shown_and_only_shown(said: str, other: str) -> None:
     lines = [Line((Span("  "), Span(one, "added"))) for one in escape_text(said).split("\n")]
-    kept = components.of_lines(lines)
+    kept = page_text.of_lines(lines)
     assert "".join(piece.text for block in kept.first for piece in block.pieces) == escape_text(
         said
     )
@@ -655,16 +655,16 @@ def test_any_text_is_shown_and_only_shown(said: str, other: str) -> None:
 
 @given(st.lists(st.text("ab开é👩‍🔬 ", max_size=1500), min_size=1, max_size=60), st.booleans())
 def test_a_long_text_is_folded_and_kept_whole(rows: list[str], code: bool) -> None:
-    text = components.of_lines(Line((Span(f"  {row}"),), whole=code) for row in rows)
+    text = page_text.of_lines(Line((Span(f"  {row}"),), whole=code) for row in rows)
     parts = [
         "".join(piece.text for block in part for piece in block.pieces)
         for part in (text.first, text.more)
     ]
-    folded = len(rows) > components.MOST_LINES or sum(map(len, rows)) > components.LONGEST
+    folded = len(rows) > page_text.MOST_LINES or sum(map(len, rows)) > page_text.LONGEST
     assert bool(text.more) == folded
     assert "".join(parts).replace("\n", "") == "".join(rows)
     if folded:
-        assert len(parts[0]) <= components.KEPT + components.KEPT_LINES
+        assert len(parts[0]) <= page_text.KEPT + page_text.KEPT_LINES
         assert text.characters == len(parts[1].replace("\n", ""))
 
 

@@ -58,10 +58,10 @@ EVENT_TYPES: dict[str, type[Event]] = {}
 class Event(Shape):
     """The fields of every event.
 
-        An event whose class is `volatile` is specific to this run, and is ignored in comparisons. One
-        that `is_control` is defined in `control_events`, and changes the control of its session. One
-            that `is_progress` reports the progress of a running reply; nothing depends on it.
-        """
+    An event whose class is `volatile` is specific to this run, and is ignored in comparisons. One
+    that `is_control` is defined in `control_events`, and changes the control of its session. One
+        that `is_progress` reports the progress of a running reply; nothing depends on it.
+    """
 
     volatile: ClassVar[bool] = False
     is_progress: ClassVar[bool] = False

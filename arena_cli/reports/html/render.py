@@ -20,9 +20,14 @@ from markupsafe import Markup
 
 from arena_cli import __version__, errors
 from arena_cli.protocol import Usage
+<<<<<<< HEAD
 from arena_cli.reports import approvals, budgets, drift, lines
 from arena_cli.reports.budgets import BudgetRow
 from arena_cli.reports.html import components, results
+=======
+from arena_cli.reports import budgets, drift, lines
+from arena_cli.reports.html import components, page_text, results
+>>>>>>> f7f9935 (Texts of an HTML page have a file of their own)
 from arena_cli.reports.html.components import Cast, Talk
 from arena_cli.reports.lines import Words
 from arena_cli.scenarios.result import RunResult
@@ -69,7 +74,7 @@ def page(run_result: RunResult, say: Words, origin: RunOrigin | None = None) -> 
         mode_counts=drift.counted(run_result),
         causes=results.causes(run_result, say),
         scenarios=views,
-        warnings=[components.of_text(result.text) for result in run_result.warnings],
+        warnings=[page_text.of_text(result.text) for result in run_result.warnings],
         modes=sorted({view.mode for view in views if view.mode}),
         tags=sorted({tag for view in views for tag in view.tags}),
     )

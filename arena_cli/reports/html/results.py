@@ -22,9 +22,10 @@ from arena_cli.reports.drift import (
     word,
     wrong,
 )
-from arena_cli.reports.html import components
 from arena_cli.reports.html import components as session_module
-from arena_cli.reports.html.components import Cast, CollapsibleText, Talk
+from arena_cli.reports.html import page_text
+from arena_cli.reports.html.components import Cast, Talk
+from arena_cli.reports.html.page_text import CollapsibleText
 from arena_cli.reports.lines import Words
 from arena_cli.scenarios.result import (
     WRONG,
@@ -304,7 +305,7 @@ def _scenario(result: ScenarioResult, number: int, causes: _Causes, say: Words) 
         mode=word(result),
         facts=facts,
         reason=escape_line(result.reason or ""),
-        error=components.of_text(say.message(result.error)) if result.error else None,
+        error=page_text.of_text(say.message(result.error)) if result.error else None,
         recording=escape_line(result.recording or ""),
         written=result.written,
         unkept=why_unkept(result, say),
@@ -389,7 +390,7 @@ class _Steps:
             status=step.status,
             place=escape_line(f"{file}:{line}"),
             end=step.end,
-            error=components.of_text(self._say.message(step.error)) if step.error else None,
+            error=page_text.of_text(self._say.message(step.error)) if step.error else None,
             tokens=_tokens(step.usage),
             failures=[self._failed(failure, step) for failure in step.failures],
             checks=[_check(check, self._say) for check in step.checks],
@@ -409,7 +410,7 @@ class _Steps:
             agent=agent,
             turn=failure.turn,
             status=failure.status,
-            error=components.of_text(self._say.message(failure.error)),
+            error=page_text.of_text(self._say.message(failure.error)),
             remedy="" if is_missed else f"expect outcome: {{{agent}: {failure.status}}}",
         )
 
@@ -435,8 +436,8 @@ def _check(check: CheckResult, say: Words) -> CheckView:
         status=check.status,
         place=escape_line(f"{check.file}:{check.line}"),
         field=escape_line(check.field),
-        expected=components.of_text(sides[0]) if sides[0] else None,
-        actual=components.of_text("\n".join([sides[1], note]).strip("\n")),
+        expected=page_text.of_text(sides[0]) if sides[0] else None,
+        actual=page_text.of_text("\n".join([sides[1], note]).strip("\n")),
         brief=escape_line(expected_lines[0])
         if len(expected_lines) == 1 and len(expected_lines[0]) < BRIEF
         else "",
