@@ -82,6 +82,11 @@ def _stop_at_limit(
     return rules.FinishChain(*rules.decide_end(chain, team, is_limited=True)) if is_all else None
 
 
+def _is_aborted(chain: Chain, team: Team) -> bool:
+    """Return True if nothing may open in the chain any more, not even for a decision."""
+    return bool(chain.turns) and rules.aborted(chain.turns[-1], team)
+
+
 class Control:
     """The control of one session; `room` is the session's."""
 
@@ -123,10 +128,8 @@ class Control:
             return stop
         if excess and isinstance(step, rules.CallPhase):
             return rules.Pause("budget", excess)
-        if not opens_or_ends:
+        if not opens_or_ends or _is_aborted(chain, team):
             return self._without_unavailable(step)
-        if chain.turns and rules.aborted(chain.turns[-1], team):
-            return step  # nothing opens after an abort
         if state.pending and (chain.turns or not isinstance(step, rules.StartTurn)):
             return _pause_for(state.pending)
         if joining := self._joining(chain, state):

@@ -14,13 +14,9 @@ from typing import NamedTuple
 from arena_cli.protocol import Message, Usage
 from arena_cli.reports import lines, timeline
 from arena_cli.reports.budgets import make_tally
-<<<<<<< HEAD
 from arena_cli.reports.control_lines import find_tone
-from arena_cli.reports.lines import INDENT, Line, Span, Words, avatar
-=======
-from arena_cli.reports.html.page_text import CollapsibleText, of_markdown, of_text
+from arena_cli.reports.html.page_text import CollapsibleText, of_lines, of_markdown, of_text
 from arena_cli.reports.lines import Span, Words, avatar
->>>>>>> f7f9935 (Texts of an HTML page have a file of their own)
 from arena_cli.reports.timeline import AGENT_STYLES
 from arena_cli.transcript.conversation import Chain, Reply, Turn
 from arena_cli.transcript.events import (

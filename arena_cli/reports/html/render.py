@@ -20,14 +20,9 @@ from markupsafe import Markup
 
 from arena_cli import __version__, errors
 from arena_cli.protocol import Usage
-<<<<<<< HEAD
 from arena_cli.reports import approvals, budgets, drift, lines
 from arena_cli.reports.budgets import BudgetRow
-from arena_cli.reports.html import components, results
-=======
-from arena_cli.reports import budgets, drift, lines
 from arena_cli.reports.html import components, page_text, results
->>>>>>> f7f9935 (Texts of an HTML page have a file of their own)
 from arena_cli.reports.html.components import Cast, Talk
 from arena_cli.reports.lines import Words
 from arena_cli.scenarios.result import RunResult
