@@ -622,9 +622,13 @@ def test_the_deadline_stands_still_while_a_person_is_asked(tmp_path: Path) -> No
 
 
 def test_who_does_not_answer_leaves_the_chain_paused(tmp_path: Path) -> None:
-    talk = Talk(tmp_path, pushing(), ask_person=Person(None, None))
+    person = Person(None, YES)
+    talk = Talk(tmp_path, pushing(), ask_person=person)
     assert talk.send("push").type == "chain_paused"
     assert talk.of("approval_decided") == []
+    assert len(person.questions) == 1  # and not again at the end of the turn
+    assert talk.resume().end == "quiet"
+    assert len(person.questions) == 2
 
 
 def test_requests_in_messages_are_asked_about_at_the_end_of_the_turn(tmp_path: Path) -> None:
@@ -720,3 +724,43 @@ def test_others_go_on_while_a_person_is_asked_and_another_process_may_answer(
     assert running.returncode == 0
     assert sorted(said(program)) == ["I am done.", "Pushed."]
     assert of(program, "approval_decided")[0]["by"] == "maya"
+
+
+@on_posix
+def test_a_question_at_the_end_of_a_turn_may_be_answered_elsewhere(program: Program) -> None:
+    chosen = {"when": {"contains": "chose"}, "say": "Green it is."}
+    choice = asks("colour", "which?", options=["blue", "green"])
+    program.agent("dev", chosen, {"say": "Blue or green?", "structured": [choice]})
+    with terminal(program, "send", "-s", "s", "@dev go") as (running, user):
+        read_until(user, "e(xplain): ")
+        program.run("choose", "s", "1", "green", "--by", "maya").check(stdout=None)
+    assert running.returncode == 0
+    assert said(program) == ["Blue or green?", "Green it is."]
+    assert len(of(program, "approval_decided")) == 1
+
+
+@on_posix
+@pytest.mark.parametrize(("command", "code"), [("cancel", 130), ("pause", 4)])
+def test_a_chain_stops_while_a_person_is_asked(program: Program, command: str, code: int) -> None:
+    program.agent("dev", {"say": "May I?", "structured": [asks()]})
+    with terminal(program, "send", "-s", "s", "@dev go") as (running, user):
+        read_until(user, "e(xplain): ")
+        program.run(command, "s").check(stdout=None)
+    assert running.returncode == code
+    assert of(program, "approval_decided") == []
+
+
+@on_posix
+def test_resume_at_a_terminal_asks_what_the_chain_waits_for(program: Program) -> None:
+    assert program.run("send", "-s", "s", "push it").code == 4
+    raw = program.raw()
+    with terminal(program, "resume", "s") as (running, user):
+        read_until(user, "e(xplain): ")
+        os.write(user, b"\x04")
+        assert "then `arena resume s` continues the chain" in read_until(user, "the chain")
+    assert (running.returncode, program.raw()) == (4, raw)
+    with terminal(program, "resume", "s") as (running, user):
+        read_until(user, "e(xplain): ")
+        os.write(user, b"y\n")
+    assert running.returncode == 0
+    assert said(program)[1:] == ["Pushed."]

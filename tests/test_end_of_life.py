@@ -145,7 +145,10 @@ def test_a_session_whose_chain_was_cut_short_is_not_put_away(program: Program) -
     for words in (("archive", "会话.1"), ("delete", "-y", "会话.1")):
         done = program.run("sessions", *words)
         assert (done.code, program.raw("会话.1")) == (2, cut)
-        assert "its last chain was cut short\n  Complete it: `arena resume 会话.1`." in done.stderr
+        assert (
+            "its last chain is still open\n"
+            "  Complete it: `arena resume 会话.1`, or end it: `arena cancel 会话.1`." in done.stderr
+        )
 
 
 def test_a_session_in_use_is_not_put_away(program: Program) -> None:

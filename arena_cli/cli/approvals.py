@@ -164,6 +164,7 @@ def _draw(record: dict[str, Any], say: Words) -> Iterator[str]:
         decided = say("{decision} by {who}", decision=say.enum(record["status"]), who=record["by"])
         facts.append(escape_line(f"{decided} {record['decided']}"))
         facts += [escape_line(record["because"])] if record["because"] else []
+        facts += [say("done")] if record["used"] else []
     else:
         facts.append(say.enum(record["status"]))
     yield INDENT + " · ".join(facts)

@@ -126,6 +126,7 @@ class ApprovalDesk:
         self._one_question = asyncio.Lock()
         self._questions: dict[int, asyncio.Future[PersonAnswer | None]] = {}
         self._live: set[int] = set()
+        self._put_off: set[int] = set()
 
     # Acts of agents at work.
 
@@ -288,17 +289,29 @@ class ApprovalDesk:
 
     # Questions at a terminal.
 
-    async def ask_pending(self, chain: Chain) -> bool:
-        """Ask at the terminal about the open requests of the chain; return True if all are decided.
+    @property
+    def is_all_decided(self) -> bool:
+        """True if no request of the open chain waits for a decision."""
+        return all(request.decided for request in self._requests().values())
 
-        Raises DiskRefused.
+    async def ask_pending(self, chain: Chain) -> None:
+        """Ask at the terminal about the open requests of the chain.
+
+        A request that the person decides later is asked about once in a process. Raises
+        DiskRefused.
         """
-        for request in list(self._requests().values()):
-            if request.decided is None:
+        for number, request in list(self._requests().items()):
+            if request.decided is None and number not in self._put_off:
                 message = chain.turns[-1].result(request.asked.agent) if chain.turns else None
                 content = message.message.content if message and message.message else ""
                 await self._ask(request, content, told=True)
-        return all(request.decided for request in self._requests().values())
+
+    def withdraw_questions(self) -> None:
+        """Take back the questions for which no agent waits: they are decided later."""
+        for number, asking in self._questions.items():
+            if number not in self._live:
+                self._put_off.update(self._requests())
+                asking.cancel()
 
     async def _ask_live(self, request: Request, text: str) -> None:
         """Ask about an act that waits for the answer."""
@@ -322,13 +335,16 @@ class ApprovalDesk:
                 answer = await asking
             except asyncio.CancelledError:
                 task = asyncio.current_task()
-                if request.decided is None or (task is not None and task.cancelling()):
+                is_withdrawn = number in self._put_off
+                if (task and task.cancelling()) or not (request.decided or is_withdrawn):
                     raise
-                return  # from another process
+                return  # decided, or stopped, from another process
             finally:
                 del self._questions[number]
         chain = room.scene.fold.open
-        if answer is not None and request.decided is None and chain is not None:
+        if answer is None:
+            self._put_off.add(number)
+        elif request.decided is None and chain is not None:
             self._write_decision(
                 request,
                 answer.decision,

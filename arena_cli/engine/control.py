@@ -344,6 +344,7 @@ class Control:
                 "`arena resume` continues it.",
             )
         self._pause_by = request.by
+        self.approvals.withdraw_questions()
         return "the chain pauses when the running replies have ended"
 
     def _cancel(self, request: ControlRequest) -> str:
@@ -359,6 +360,7 @@ class Control:
         for agent in list(self._room.control.running):
             self._stop_reply(agent, request.by)
         self._cancel_by = request.by
+        self.approvals.withdraw_questions()
         return f"chain {chain.number} is cancelled"
 
     def _stop_reply(self, agent: str, by: str) -> bool:

@@ -199,6 +199,10 @@ class Engine:
         control = self._room.control.find(self._room)
         return control.find_pause(chain) if control else None
 
+    async def ask_again(self, chain: Chain, pause: ChainPaused) -> bool:
+        """Ask at the terminal what a paused chain waits for; return False if it still waits."""
+        return await self._ask_person(rules.Pause(pause.reason, pause.detail), chain)
+
     def _settle(self) -> None:
         """Pause or end the chain that no process runs, if a person asked for it."""
         room = self._room
@@ -241,7 +245,9 @@ class Engine:
         """Ask at the terminal what the chain waits for; return False if it is not decided now."""
         if self._room.ask_person is None or step.reason not in ("approval", "choice"):
             return False
-        return await self._room.control.get(self._room).approvals.ask_pending(chain)
+        control = self._room.control.get(self._room)
+        await self._watched(control.approvals.ask_pending(chain))
+        return control.approvals.is_all_decided or control.is_stopping
 
     def _choose_candidates(self, chain: Chain) -> None:
         room, turn = self._room, chain.turns[-1]

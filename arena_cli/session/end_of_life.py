@@ -46,7 +46,7 @@ _LEAST_WAIT_S = 10.0
 
 
 class SessionOpen(UsageError):
-    """The last chain of a session was cut short, so that it may be continued."""
+    """The last chain of a session is open: it was cut short, or waits for a person."""
 
 
 def archive_session(config: SessionConfig, name: str, on_wait: Callable[[], None]) -> Path:
@@ -301,7 +301,8 @@ def _check_closed(stored: Stored) -> None:
     if fold.open is not None:
         name = escape_line(stored.name)
         raise SessionOpen(
-            f"session {name}: its last chain was cut short", f"Complete it: `arena resume {name}`."
+            f"session {name}: its last chain is still open",
+            f"Complete it: `arena resume {name}`, or end it: `arena cancel {name}`.",
         )
 
 

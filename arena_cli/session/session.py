@@ -345,14 +345,15 @@ class Session:
     async def resume(self) -> ChainFinished | ChainPaused | None:
         """Continue the chain that was interrupted or paused; return None if there is none.
 
-        A chain that still waits for a decision stays as it is. Raises DiskRefused, or UsageError
-        if the team's rules cannot be applied.
+        A chain that waits for a decision stays as it is, unless a person at the terminal decides
+        now. Raises DiskRefused, or UsageError if the team's rules cannot be applied.
         """
         self._engine.check()
         chain = self.journal.fold.open
         if chain is None:
             return None
-        if (pause := self._engine.find_pause(chain)) is not None:
+        pause = self._engine.find_pause(chain)
+        if pause is not None and not await self._engine.ask_again(chain, pause):
             return pause
         after_seq = self.journal.fold.seq
         self.journal.write(Resumed, chain=chain.number, after_seq=after_seq)
