@@ -4,8 +4,6 @@ Field names are fixed (docs/reference/adapters.md). All shapes are frozen: a mes
 or sent is never changed. Unknown fields that an agent sends are kept in `metadata`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
@@ -177,7 +175,7 @@ class Usage(Shape):
         """The cost that was set aside; None if there was none."""
         return None
 
-    def of_one_call(self) -> tuple[Usage, float | None]:
+    def of_one_call(self) -> tuple["Usage", float | None]:
         """Return the usage without a cost that no call can have, and that cost."""
         cost = self.cost_usd if self.refused_cost is None else self.refused_cost
         if cost is None or 0 <= cost <= MOST_COST_USD:
@@ -185,7 +183,7 @@ class Usage(Shape):
         return self.model_copy(update={"cost_usd": None}), cost
 
     @classmethod
-    def total(cls, usages: Iterable[Usage]) -> Usage:
+    def total(cls, usages: Iterable["Usage"]) -> "Usage":
         """Return the sum; its cost is known only if all costs are, and estimated if one is."""
         items = list(usages)
         costs = [usage.cost_usd for usage in items if usage.cost_usd is not None]
@@ -326,7 +324,7 @@ class AgentInput(Shape):
     own_session: AgentSession | None = Field(default=None, exclude=True)
     input_hash: str = Field(default="", exclude=True)
 
-    def afresh(self) -> AgentInput:
+    def afresh(self) -> "AgentInput":
         """Return the same call without a session to continue: the agent is shown everything."""
         return self.model_copy(update={"own_session": None})
 
@@ -434,7 +432,7 @@ class SessionId(str):
 
     state: Mapping[str, Any]
 
-    def __new__(cls, value: str, state: Mapping[str, Any] | None = None) -> SessionId:
+    def __new__(cls, value: str, state: Mapping[str, Any] | None = None) -> "SessionId":
         instance = super().__new__(cls, value)
         instance.state = state or {}
         return instance

@@ -12,6 +12,7 @@ import re
 import shutil
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,6 +36,10 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 class Command(TyperCommand):
     """A command whose help has its options in groups: the `rich_help_panel` of each."""
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        _convert_given(self.params)
+
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words of the usage line: `[OPTIONS] AGENT [FILE]...`."""
         arguments = [p for p in self.get_params(ctx) if p.param_type_name == "argument"]
@@ -49,6 +54,10 @@ class Group(TyperGroup):
     """A group of commands; `sections` are the names of its commands under a heading."""
 
     sections: Mapping[str, Iterable[str]] = {}
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        _convert_given(self.params)
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
@@ -93,6 +102,19 @@ class App(typer.Typer):
     def command(self, name: str | None = None, **options: Any) -> Callable[[_Function], _Function]:
         """Return a decorator that adds a command."""
         return super().command(name, **{"cls": Command, **options})
+
+
+def _convert_given(parameters: Iterable[Any]) -> None:
+    """Convert only values that are given: typer makes a converter for each option, in 1 ms."""
+    for parameter in parameters:
+        if not parameter.required and parameter.callback is None:
+            parameter.process_value = partial(_convert, parameter, parameter.process_value)
+
+
+def _convert(parameter: Any, process_value: Callable[..., Any], ctx: Any, value: Any) -> Any:
+    if value is None:
+        return () if parameter.multiple or parameter.nargs == -1 else None
+    return process_value(ctx, value)
 
 
 def _write_parameters(command: Any, ctx: Any, formatter: Any) -> None:

@@ -12,7 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from itertools import pairwise, product
+from itertools import product
 from typing import NamedTuple
 
 from arena_cli.notes.model import Kind
@@ -20,7 +20,6 @@ from arena_cli.notes.model import Kind
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _TO_WORDS = bytes(byte if 97 <= byte <= 122 or byte == ord("'") else 32 for byte in range(256))
 """A table that replaces all ASCII characters that are in no word by blanks."""
-_CHINESE = re.compile("[一-鿿]")
 _AT = r"[@＠][^\s,，:：。;；]{1,40}"
 _WE = r"(?:we|(?:the (?:whole )?)?(?:team|group|board|meeting)|all of us)"
 _DAY = (
@@ -426,7 +425,7 @@ def cued_kinds(text: str) -> set[Kind]:
     folded = text.lower().replace("’", "'")
     tokens = _read_words(folded)
     if not folded.isascii():
-        tokens.update(folded, (first + second for first, second in pairwise(folded)))
+        tokens.update(folded, map(str.__add__, folded, folded[1:]))
     elif "@" in folded:
         tokens.add("@")
     cues = _read_cues()
@@ -495,13 +494,17 @@ def _sayings(kind: Kind, is_ascii: bool) -> tuple[re.Pattern[str], re.Pattern[st
     """
     _, *groups = next(entry for entry in _SAYINGS if entry[0] == kind)
     kept = (
-        [pattern for pattern in patterns if not (is_ascii and _CHINESE.search(pattern))]
+        [pattern for pattern in patterns if not (is_ascii and _has_chinese(pattern))]
         for patterns in groups
     )
     says, unless = ("|".join(patterns) or r"(?!)" for patterns in kept)
     # No English phrase begins within a word: this look makes a search a third faster.
     says = rf"(?<![a-z](?=[a-z]))(?:{says})" if is_ascii else says
     return re.compile(says), re.compile(unless)
+
+
+def _has_chinese(text: str) -> bool:
+    return any("一" <= character <= "鿿" for character in text)  # compiling [一-鿿] takes 1 ms
 
 
 SAID_KINDS = tuple(kind for kind, _, _ in _SAYINGS)

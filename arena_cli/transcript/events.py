@@ -8,8 +8,6 @@ ends nothing derives from `SideEvent`; every reader then treats it by its marker
 `reply` count over the session. Readers ignore types and fields that they do not know.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -51,7 +49,7 @@ FREE_KINDS = frozenset({"scripted"})
 """Kinds of agents that call no model: what they used is known to cost nothing."""
 
 
-EVENT_TYPES: dict[str, type[Event]] = {}
+EVENT_TYPES: dict[str, type["Event"]] = {}
 """Every kind of event by its `type`, the order being that of their classes."""
 
 
@@ -117,10 +115,10 @@ class SideEvent(Event):
         """The call that it reports, whose cost counts; None if it reports none."""
         return None
 
-    def change_chain(self, chain: Chain) -> None:
+    def change_chain(self, chain: "Chain") -> None:
         """Change the control of the open chain; by default nothing."""
 
-    def change_fold(self, fold: Fold) -> None:
+    def change_fold(self, fold: "Fold") -> None:
         """Change the control of the session; by default nothing."""
 
 

