@@ -222,10 +222,7 @@ def send(
         read=files.read_input,
     )
     name = stored.name if stored else session
-    if limits := members.config.budget:
-        priced = (*members.agents, *loaded.memory_agents)
-        budget = import_module("arena_cli.engine.budget")
-        budget.check_prices(limits, priced, loaded.file.models)
+    _check_prices(loaded, members)
     _report_unknown(loaded, members, sent, strict=strict, silent=as_json or quiet)
     audited = None if attach_audit is None else _audited(loaded, attach_audit, stored)
     if dry_run:
@@ -250,6 +247,14 @@ def send(
         notes = [] if as_json or quiet else opened.list_waiting_notes()
     pauses.report_notes(notes, opened.name)
     pauses.exit_by(finished, opened.name, opened.journal.fold)
+
+
+def _check_prices(loaded: Workspace, team: Team) -> None:
+    """Check that the price of each agent is known if a budget needs it. Raises UsageError."""
+    if limits := team.config.budget:
+        priced = (*team.agents, *loaded.memory_agents)
+        budget = import_module("arena_cli.engine.budget")
+        budget.check_prices(limits, priced, loaded.file.models)
 
 
 def resume(

@@ -32,7 +32,7 @@ from arena_cli.transcript.events import (
     HeedJudged,
     MessageEvent,
     NoteEvent,
-    PassedOver,
+    Reasons,
     Recovered,
     ReplyFinished,
     ReplyStarted,
@@ -339,11 +339,7 @@ class Timeline:
         if event.deferred:
             name = self._list(event.deferred)
             yield line(INDENT, self._say.spans("deferred to the next turn: {who}", who=name))
-        reasons = {
-            agent: PassedOver(relevance=0.0, reason=reason)
-            for agent, reason in event.passed_over.items()
-        }
-        yield from self._passed_over(reasons)
+        yield from self._passed_over(event.reasons)
 
     def _phase(self, problem: str, spans: list[Span]) -> Line:
         turn = self._say("turn {turn}", turn=self._chain_turn)
@@ -451,7 +447,7 @@ class Timeline:
             yield EMPTY
             yield self._phase("may reply: {who}", self._list(event.asked))
 
-    def _passed_over(self, reasons: Mapping[str, PassedOver]) -> Iterator[Line]:
+    def _passed_over(self, reasons: Reasons) -> Iterator[Line]:
         listed = []
         for agent, why in reasons.items():
             self._why[agent] = lines.passed_over(why, self._say)

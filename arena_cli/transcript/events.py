@@ -160,6 +160,18 @@ class MessageEvent(Event):
     planted: bool = False
 
 
+class PassedOver(Shape):
+    """The reason a candidate was not asked: below its `threshold`, or another `reason`."""
+
+    relevance: float
+    threshold: float | None = None
+    reason: str | None = None
+
+
+Reasons = dict[str, PassedOver]
+"""The reasons of agents that were not asked, by id."""
+
+
 class TurnStarted(Event):
     """A turn opens: `must` in order of call, `deferred` to the next turn.
 
@@ -251,18 +263,6 @@ class ReplyFinished(Event):
     )
     agent_session: Annotated[dict[str, Any] | None, Volatile] = None
     metadata: Annotated[dict[str, Any], Volatile] = {}
-
-
-class PassedOver(Shape):
-    """The reason a candidate was not asked: below its `threshold`, or another `reason`."""
-
-    relevance: float
-    threshold: float | None = None
-    reason: str | None = None
-
-
-Reasons = dict[str, PassedOver]
-"""The reasons of agents that were not asked, by id."""
 
 
 class Candidates(Event):

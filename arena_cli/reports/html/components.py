@@ -23,7 +23,7 @@ from arena_cli.transcript.events import (
     ChainFinished,
     Event,
     MessageEvent,
-    PassedOver,
+    Reasons,
     ReplyFinished,
     SessionEvent,
     SideEvent,
@@ -309,9 +309,7 @@ class _Table:
         if has_heading or turn.asked or has_cells:
             yield PhaseRow(phase, turn.started.depth + 1, turn.started.turn, cells, folded)
 
-    def _explain_passed_over(
-        self, reasons: Mapping[str, PassedOver], cells: Mapping[str, Cell]
-    ) -> list[Cell]:
+    def _explain_passed_over(self, reasons: Reasons, cells: Mapping[str, Cell]) -> list[Cell]:
         """Write into cells why agents were passed over; return those without a column."""
         folded: list[Cell] = []
         for agent, over in reasons.items():
