@@ -87,7 +87,7 @@ from arena_cli.context.summary import (
 from arena_cli.context.summary_checks import Sources
 from arena_cli.context.tokens import estimate
 from arena_cli.engine import after_turn, call, loop, rules
-from arena_cli.engine.approvals import PersonAnswer, Question
+from arena_cli.engine.approvals import ApprovalQuestion, PersonAnswer
 from arena_cli.engine.inbox import ControlRequest, Inbox, read_allowance
 from arena_cli.engine.plan import Room
 from arena_cli.engine.supervisor import read_answer as supervisor_read_answer

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 from product import (
+    ApprovalQuestion,
     ControlRequest,
     PersonAnswer,
-    Question,
     UsageError,
 )
 from program import ROOT, Program, until
@@ -573,9 +573,9 @@ class Person:
     def __init__(self, *answers: PersonAnswer | None, delay_s: float = 0) -> None:
         self._answers = list(answers)
         self._delay_s = delay_s
-        self.questions: list[Question] = []
+        self.questions: list[ApprovalQuestion] = []
 
-    async def __call__(self, question: Question) -> PersonAnswer | None:
+    async def __call__(self, question: ApprovalQuestion) -> PersonAnswer | None:
         self.questions.append(question)
         await asyncio.sleep(self._delay_s)
         return self._answers.pop(0)

@@ -17,12 +17,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from past_sessions import loaded
 from product import (
+    ApprovalQuestion,
     ControlRequest,
     Event,
     FileFaults,
     Inbox,
     PersonAnswer,
-    Question,
     ScenarioResult,
     Session,
 )
@@ -638,7 +638,7 @@ class _Terminal:
         self._answer = answer
         self.asked: list[str] = []
 
-    async def __call__(self, question: Question) -> PersonAnswer:
+    async def __call__(self, question: ApprovalQuestion) -> PersonAnswer:
         self.asked.append(question.asked.action)
         return self._answer
 

@@ -89,7 +89,7 @@ def _compiled(pattern: str) -> UserPattern:
     return UserPattern(pattern, where="when.regex")
 
 
-class Request(BaseModel):
+class ScriptedRequest(BaseModel):
     """An act that a scripted agent asks permission for, as a `PermissionRequest`.
 
     With `options`, its answer asks a person to choose one of them instead.
@@ -146,7 +146,7 @@ class Rule(BaseModel):
     delay_s: float = Field(default=0, ge=0, allow_inf_nan=False)
     fail: Failure | None = None
     output: AgentOutput | None = None
-    request: Request | None = None
+    request: ScriptedRequest | None = None
     denied: str | None = None
     asked: str | None = None
 

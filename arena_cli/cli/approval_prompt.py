@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from arena_cli.cli import common
 from arena_cli.cli.approvals import draw_act, draw_arguments, draw_text
-from arena_cli.engine.approvals import PersonAnswer, Question
+from arena_cli.engine.approvals import ApprovalQuestion, PersonAnswer
 from arena_cli.reports.lines import INDENT, Words, user_words
 from arena_cli.util.text import escape_line
 
@@ -26,7 +26,7 @@ _EXPLAIN = ("e", "explain", "?")
 _MOST_READ = 4096
 
 
-async def ask(question: Question) -> PersonAnswer | None:
+async def ask(question: ApprovalQuestion) -> PersonAnswer | None:
     """Ask until there is an answer; return None at the end of the input: it is decided later."""
     say = user_words()
     _discard_input()
@@ -47,7 +47,7 @@ async def ask(question: Question) -> PersonAnswer | None:
             return answer
 
 
-def _read_answer(word: str, question: Question) -> PersonAnswer | None:
+def _read_answer(word: str, question: ApprovalQuestion) -> PersonAnswer | None:
     options = question.asked.options
     if not options:
         return _ANSWERS.get(word)
@@ -57,13 +57,13 @@ def _read_answer(word: str, question: Question) -> PersonAnswer | None:
     return answer if answer and answer.decision == "rejected" else None
 
 
-def _prompt(question: Question, say: Words) -> str:
+def _prompt(question: ApprovalQuestion, say: Words) -> str:
     if question.asked.options:
         return say("Choose a number, or n(o), e(xplain): ")
     return say("Allow it? y(es), n(o), a(lways in this session), e(xplain): ")
 
 
-def _draw(question: Question, say: Words) -> Iterator[str]:
+def _draw(question: ApprovalQuestion, say: Words) -> Iterator[str]:
     """Yield the question: who asks, for what, and the whole command, arguments and diff."""
     asked = question.asked
     text = "request {request}: {who} asks to choose" if asked.options else ""
@@ -78,7 +78,7 @@ def _draw(question: Question, say: Words) -> Iterator[str]:
         yield f"{INDENT * 2}{number}. {escape_line(option)}"
 
 
-def _explain(question: Question, say: Words) -> Iterator[str]:
+def _explain(question: ApprovalQuestion, say: Words) -> Iterator[str]:
     """Yield the arguments of the act, and what the agent said."""
     yield from draw_arguments(question.asked.arguments, say)
     who = escape_line(question.name)

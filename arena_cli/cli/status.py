@@ -20,7 +20,7 @@ from arena_cli.session import status as session_status
 from arena_cli.session.lanes import LanePlace, LaneState
 from arena_cli.session.status import AgentStatus, DecisionCounts, SessionStatus
 from arena_cli.transcript import reader
-from arena_cli.transcript.spending import Spending, WorkspaceSpending
+from arena_cli.transcript.spending import SpentByAgent, WorkspaceSpending
 from arena_cli.util.text import escape_line
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _read_budget(root: Path, stored: Stored, team: Team) -> list[BudgetRow]:
         return []
     now = datetime.now(UTC)
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    day = Spending()
+    day = SpentByAgent()
     for spending in WorkspaceSpending(store.sessions_folder(root), own="").follow(midnight):
         day.add_all(spending.of_day(f"{now:%Y-%m-%d}"))
     events = (event for line in reader.read_lines(stored.transcript) for event in line.events)

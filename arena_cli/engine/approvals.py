@@ -58,7 +58,7 @@ _MOST_DETAIL = 300
 _APPROVALS = Approvals()
 
 
-class Question(NamedTuple):
+class ApprovalQuestion(NamedTuple):
     """A request that a person is asked about: its agent's name, and what the agent said."""
 
     asked: ApprovalRequested
@@ -74,7 +74,7 @@ class PersonAnswer(NamedTuple):
     always: bool = False
 
 
-AskPerson = Callable[[Question], Awaitable[PersonAnswer | None]]
+AskPerson = Callable[[ApprovalQuestion], Awaitable[PersonAnswer | None]]
 """Asks a person at a terminal; returns None if the person decides later."""
 
 
@@ -87,7 +87,7 @@ def _check_line(text: str) -> str:
 _Line = Annotated[str, AfterValidator(_check_line)]
 
 
-class _Asked(Shape):
+class _RequestData(Shape):
     """The data of an `approval_request` in a message; with `options`, it asks for a choice."""
 
     action: _Line = "choose"
@@ -97,7 +97,7 @@ class _Asked(Shape):
     options: list[_Line] = []
 
     @model_validator(mode="after")
-    def _asks_for_one_thing(self) -> _Asked:
+    def _asks_for_one_thing(self) -> _RequestData:
         if not self.options and "action" not in self.model_fields_set:
             raise ValueError("needs an action, or options to choose from")
         if self.options and len(set(self.options)) < max(2, len(self.options)):
@@ -234,13 +234,13 @@ class ApprovalDesk:
                 if part.type != "approval_request":
                     continue
                 try:
-                    self._take(_Asked.model_validate(part.data), done)
+                    self._take(_RequestData.model_validate(part.data), done)
                 except ValidationError as error:
                     faults.append(explain_first(error))
             if faults and not self._is_reported(done.reply):
                 self._report_faults(done, faults)
 
-    def _take(self, asked: _Asked, done: ReplyFinished) -> None:
+    def _take(self, asked: _RequestData, done: ReplyFinished) -> None:
         digest = asked.digest
         earlier = list(self._find(done.agent, digest))
         if any(request.decided is None or request.asked.reply == done.reply for request in earlier):
@@ -328,7 +328,7 @@ class ApprovalDesk:
         async with self._one_question:
             if request.decided is not None or room.ask_person is None:
                 return
-            question = Question(request.asked, self._name(request.asked.agent), text)
+            question = ApprovalQuestion(request.asked, self._name(request.asked.agent), text)
             asking = asyncio.ensure_future(room.ask_person(question))
             self._questions[number] = asking
             try:

@@ -24,8 +24,8 @@ from arena_cli.transcript.events import FREE_KINDS, Reasons, SideEvent
 from arena_cli.transcript.spending import (
     ALL,
     Running,
-    Spending,
     Spent,
+    SpentByAgent,
     TranscriptSpending,
     WorkspaceSpending,
     count_tokens,
@@ -69,7 +69,7 @@ class Excess(NamedTuple):
         return f"{owner}{self.scope}: {used} of {bound}{' tokens' * (self.unit == 'tokens')}"
 
 
-class Question(NamedTuple):
+class UnreportedCost(NamedTuple):
     """What a question used that no event reports yet; `seq` is that of the last event then."""
 
     agent: str
@@ -93,7 +93,7 @@ class Reserved(NamedTuple):
         return self.used.plus(self.estimate).plus(self.estimate)
 
 
-class Budget:
+class BudgetGuard:
     """The budget of one session; `excess` is the bound that no call of a phase fits into."""
 
     def __init__(self, room: Room, limits: Limits) -> None:
@@ -101,7 +101,7 @@ class Budget:
         self._limits = limits
         self.excess = ""
         self._reserved: dict[str, Reserved] = {}
-        self._questions: list[Question] = []
+        self._questions: list[UnreportedCost] = []
         self._own: TranscriptSpending | None = None
         self._others: WorkspaceSpending | None = None
         self._members = {
@@ -237,9 +237,9 @@ class Budget:
         self._reserved.pop(_question_key(member), None)
         if usage is not None:
             spent = self._add_up(member.id, [usage])
-            self._questions.append(Question(member.id, spent, self._room.scene.fold.seq))
+            self._questions.append(UnreportedCost(member.id, spent, self._room.scene.fold.seq))
 
-    def _list_unreported(self, chain: Chain | None) -> Iterator[Question]:
+    def _list_unreported(self, chain: Chain | None) -> Iterator[UnreportedCost]:
         """Yield the questions whose events are not written yet."""
         if self._questions:
             begun = chain.opening.seq if chain else 0
@@ -296,7 +296,7 @@ class Budget:
         One that the call exceeds alone comes first. `before` is used, but not written yet.
         """
         first: Excess | None = None
-        sums: dict[BudgetScope, Spending] | None = None
+        sums: dict[BudgetScope, SpentByAgent] | None = None
         for owner in owners:
             limits = self._limits if owner == ALL else self._limits.agents.get(owner)
             for scope, unit, given in limits.list_bounds() if limits else ():
@@ -335,12 +335,12 @@ class Budget:
         raised = fold.open.control.raised if fold.open and fold.open.control else ()
         return sum(event.tokens if unit == "tokens" else event.usd for event in raised)
 
-    def _sum_up(self) -> dict[BudgetScope, Spending]:
+    def _sum_up(self) -> dict[BudgetScope, SpentByAgent]:
         """Return what was used in each scope that has a bound."""
         rules = (self._limits, *self._limits.agents.values())
         scopes = {scope for own in rules for scope, _, _ in own.list_bounds()}
         chain = self._room.scene.fold.open
-        sums: dict[BudgetScope, Spending] = {}
+        sums: dict[BudgetScope, SpentByAgent] = {}
         sums["turn"], sums["chain"] = sum_chain(chain.events if chain else (), self._price)
         if scopes & {"session", "day"}:
             session = self._follow_own()
@@ -355,12 +355,12 @@ class Budget:
         self._own.follow()
         return self._own
 
-    def _sum_day(self, own: TranscriptSpending) -> Spending:
+    def _sum_day(self, own: TranscriptSpending) -> SpentByAgent:
         """Return what all sessions used on the UTC day of the session's clock."""
         room = self._room
         now = room.clock.now().astimezone(UTC)
         day = format_timestamp(now)[:10]
-        total = Spending()
+        total = SpentByAgent()
         total.add_all(own.of_day(day))
         if room.sessions is None:
             return total

@@ -13,7 +13,7 @@ from dataclasses import replace
 from arena_cli import errors
 from arena_cli.engine import breaker, past, reply_rules, rules
 from arena_cli.engine.approvals import POLICY, ApprovalDesk
-from arena_cli.engine.budget import Budget
+from arena_cli.engine.budget import BudgetGuard
 from arena_cli.engine.inbox import Act, ControlRequest, Inbox, Outcome
 from arena_cli.engine.plan import Planned, Room
 from arena_cli.engine.reply_rules import Review, Rulebook
@@ -100,7 +100,7 @@ class Control:
         self._pause_by: str | None = None
         self._cancel_by: str | None = None
         limits = room.scene.team.config.budget
-        self._budget = room.control.budget = Budget(room, limits) if limits else None
+        self._budget = room.control.budget = BudgetGuard(room, limits) if limits else None
 
     # Called by the loop.
 

@@ -46,7 +46,7 @@ from arena_cli.workspace.models import AgentProfile, Language, Member, ModelFact
 if TYPE_CHECKING:
     from arena_cli.adapters.user_function import UserFunction
     from arena_cli.engine.approvals import AskPerson
-    from arena_cli.engine.budget import Budget
+    from arena_cli.engine.budget import BudgetGuard
     from arena_cli.engine.control import Control
 
 NO_WINDOWS: Mapping[str, int] = MappingProxyType({})
@@ -132,7 +132,7 @@ class ControlHolder:
 
     def __init__(self) -> None:
         self.current: Control | None = None
-        self.budget: Budget | None = None
+        self.budget: BudgetGuard | None = None
         self.running: dict[str, asyncio.Task[Any] | None] = {}
         self.cancelled: dict[str, str] = {}
 

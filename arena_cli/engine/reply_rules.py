@@ -25,7 +25,7 @@ from arena_cli.util.clock import format_timestamp
 from arena_cli.util.redaction import REDACTED
 from arena_cli.util.text import cut_text, iter_texts
 from arena_cli.workspace import control
-from arena_cli.workspace.control import Rule, RuleKind
+from arena_cli.workspace.control import RuleKind, RuleSpec
 from arena_cli.workspace.mentions import parse_mentions, resolve_mentions
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ LONGEST_REFUSED = 4_000
 LONGEST_ERROR = 1_000
 
 
-class Broken(NamedTuple):
+class BrokenRule(NamedTuple):
     """A rule that refuses, and the reason; `failed`: it gave no verdict."""
 
     rule: str
@@ -49,7 +49,7 @@ class Findings(NamedTuple):
     """The ids of the rules that looked at something, and those of them that refuse it."""
 
     looked: Sequence[str]
-    broken: Sequence[Broken]
+    broken: Sequence[BrokenRule]
 
     @property
     def reason(self) -> str:
@@ -57,7 +57,7 @@ class Findings(NamedTuple):
         return "; ".join(describe(broken) for broken in self.broken)
 
 
-def describe(broken: Broken) -> str:
+def describe(broken: BrokenRule) -> str:
     """Return a refusal in words."""
     verb = f"rule {broken.rule} failed" if broken.failed else f"refused by rule {broken.rule}"
     return f"{verb}: {broken.error}"
@@ -70,7 +70,7 @@ class _RuleFailed(Exception):
 class _LoadedRule:
     """A rule with its checks built; `function` returns a function of the user by its target."""
 
-    def __init__(self, rule: Rule, room: Room, function: Callable[[str], UserFunction]) -> None:
+    def __init__(self, rule: RuleSpec, room: Room, function: Callable[[str], UserFunction]) -> None:
         self.rule = rule
         self.id = rule.key
         self._room = room
@@ -205,7 +205,7 @@ class Rulebook:
     ) -> Findings:
         """Check a decision by rules."""
         looked: list[str] = []
-        broken: list[Broken] = []
+        broken: list[BrokenRule] = []
         for rule in rules:
             try:
                 if not rule.applies(decision):
@@ -214,9 +214,11 @@ class Rulebook:
                 error = await rule.find_error(decision, shown)
             except _RuleFailed as failure:
                 looked += [rule.id] if rule.id not in looked else []
-                broken.append(Broken(rule.id, cut_text(str(failure), LONGEST_ERROR), failed=True))
+                broken.append(
+                    BrokenRule(rule.id, cut_text(str(failure), LONGEST_ERROR), failed=True)
+                )
             else:
-                broken += [Broken(rule.id, error)] if error else []
+                broken += [BrokenRule(rule.id, error)] if error else []
         return Findings(looked, broken)
 
     async def check_act(
@@ -259,7 +261,7 @@ class Rulebook:
             reply=reply,
         )
 
-    def record_broken(self, broken: Broken, agent: str, reply: int, *, corrected: bool) -> None:
+    def record_broken(self, broken: BrokenRule, agent: str, reply: int, *, corrected: bool) -> None:
         """Write that a rule was broken."""
         self._room.journal.write(
             RuleBroken,
@@ -284,7 +286,7 @@ class Rulebook:
     def _team_rules(self) -> list[_LoadedRule]:
         return [self._load(rule) for rule in self._room.scene.team.config.rules]
 
-    def _load(self, rule: Rule) -> _LoadedRule:
+    def _load(self, rule: RuleSpec) -> _LoadedRule:
         return _LoadedRule(rule, self._room, self._function)
 
     def _function(self, target: str) -> UserFunction:
@@ -306,8 +308,8 @@ class Review:
         self._room = room
         self._left = room.scene.team.config.corrections
         self._attempts: list[Findings] = []
-        self._repaired: list[Broken] = []
-        self._mentions: list[Broken] = []
+        self._repaired: list[BrokenRule] = []
+        self._mentions: list[BrokenRule] = []
 
     async def check(self, answer: Answer, heard: Heard) -> Answer:
         """Return the answer, repaired by functions of rules. Raises AgentBrokeRule.
@@ -355,9 +357,9 @@ class Review:
 
     async def _repair(
         self, output: AgentOutput, rules: Sequence[_LoadedRule]
-    ) -> tuple[AgentOutput, list[Broken]]:
+    ) -> tuple[AgentOutput, list[BrokenRule]]:
         """Return the output as functions of rules repair it, and the rules that failed to."""
-        failed: list[Broken] = []
+        failed: list[BrokenRule] = []
         shown = _shown(self._planned.input)
         for rule in rules:
             if rule.rule.correct is None:
@@ -371,12 +373,14 @@ class Review:
                     continue
                 text = await rule.correct(decision)
             except _RuleFailed as failure:
-                failed.append(Broken(rule.id, cut_text(str(failure), LONGEST_ERROR), failed=True))
+                failed.append(
+                    BrokenRule(rule.id, cut_text(str(failure), LONGEST_ERROR), failed=True)
+                )
                 continue
             if text is not None and text != output.content:
                 output = output.model_copy(update={"content": text})
                 error = error or f"repaired by {rule.rule.correct}"
-                self._repaired.append(Broken(rule.id, error))
+                self._repaired.append(BrokenRule(rule.id, error))
         return output, failed
 
     async def _check_calls(self, output: AgentOutput) -> list[str]:
@@ -436,7 +440,7 @@ class Review:
         error.text = (text or "(no text)") if can_correct else ""
         return error
 
-    def _correction(self, text: str, broken: Sequence[Broken]) -> ShownMessage:
+    def _correction(self, text: str, broken: Sequence[BrokenRule]) -> ShownMessage:
         """Return the system message that gives a refused reply back to its agent."""
         is_chinese = self._room.language == "zh"
         heading, quote, again = (

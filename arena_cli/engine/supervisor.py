@@ -67,10 +67,10 @@ def read_answer(
     ]
     if not decisions:
         return SupervisorAnswer([], problem="its answer holds no decision in JSON")
-    return _AnswerReader(team, roster, unavailable).read(decisions[-1])
+    return _DecisionReader(team, roster, unavailable).read(decisions[-1])
 
 
-class _AnswerReader:
+class _DecisionReader:
     """Reads one decision, and notes what it ignores."""
 
     def __init__(self, team: Team, roster: Roster, unavailable: Mapping[str, str]) -> None:

@@ -15,7 +15,7 @@ from arena_cli.transcript.events import ChainFinished, Event, SessionEvent, Turn
 from arena_cli.transcript.spending import (
     ALL,
     UNITS,
-    Spending,
+    SpentByAgent,
     Unit,
     count_tokens,
     format_amount,
@@ -67,9 +67,9 @@ class BudgetTally:
     are applied, on the day `today` (`YYYY-MM-DD`, UTC), or those that are given.
     """
 
-    def __init__(self, today: str = "", day: Spending | None = None) -> None:
+    def __init__(self, today: str = "", day: SpentByAgent | None = None) -> None:
         self._today = today
-        self._day = Spending() if day is None and today else day
+        self._day = SpentByAgent() if day is None and today else day
         self._counts_day = day is None and bool(today)
         self._config: Mapping[str, object] = {}
         self._config_ts = ""
@@ -77,7 +77,7 @@ class BudgetTally:
 
     def session(self) -> None:
         """Begin another session."""
-        self._sums = {"turn": Spending(), "chain": Spending(), "session": Spending()}
+        self._sums = {"turn": SpentByAgent(), "chain": SpentByAgent(), "session": SpentByAgent()}
         self._raised: dict[str, dict[Unit, float]] = {}
         self._has_ended = False
 
@@ -101,10 +101,10 @@ class BudgetTally:
         if self._has_ended:
             self._has_ended = False
             for scope in _OF_CHAIN:
-                self._sums[scope] = Spending()
+                self._sums[scope] = SpentByAgent()
                 self._raised.pop(scope, None)
         if isinstance(event, TurnStarted):
-            self._sums["turn"] = Spending()
+            self._sums["turn"] = SpentByAgent()
         elif isinstance(event, BudgetRaised):
             self._raise(event)
         elif spent is not None:
@@ -175,7 +175,7 @@ def budget_rows(
     events: Iterable[Event],
     config: Mapping[str, object] | None = None,
     *,
-    day: Spending | None = None,
+    day: SpentByAgent | None = None,
 ) -> list[BudgetRow]:
     """Return the rows of a session's budget: of its last turn and chain, the session, and the day.
 

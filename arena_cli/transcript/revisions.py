@@ -24,7 +24,7 @@ M = TypeVar("M", bound=Message)
 E = TypeVar("E", bound=Event)
 
 
-class Span(NamedTuple):
+class SkippedSpan(NamedTuple):
     """A skipped part: the events with `after < seq < before`, `before` being the rewind's seq."""
 
     after: int
@@ -44,7 +44,7 @@ class Revisions:
     """The skipped parts, in order, and the corrections that count; `add` adds an event."""
 
     def __init__(self) -> None:
-        self.spans: list[Span] = []
+        self.spans: list[SkippedSpan] = []
         self.corrections: list[Correction] = []
 
     def __bool__(self) -> bool:
@@ -58,7 +58,7 @@ class Revisions:
                 to = span.after
             if 0 < to < event.seq:
                 self.spans = [span for span in self.spans if span.before <= to]
-                self.spans.append(Span(to, event.seq))
+                self.spans.append(SkippedSpan(to, event.seq))
                 self.corrections = [one for one in self.corrections if one.seq <= to]
         elif event.type == "edited":
             edited = cast("Edited", event)
@@ -66,7 +66,7 @@ class Revisions:
                 Correction(event.seq, edited.message, edited.content, edited.by)
             )
 
-    def find_span(self, seq: int) -> Span | None:
+    def find_span(self, seq: int) -> SkippedSpan | None:
         """Return the skipped part that has the event of that number; None if it is not skipped."""
         index = bisect.bisect_left(self.spans, seq, key=lambda span: span.before)
         span = self.spans[index] if index < len(self.spans) else None
@@ -99,7 +99,7 @@ class Revisions:
     def restore(cls, record: Mapping[str, Any]) -> Revisions:
         """Return the recorded ones. Raises KeyError, TypeError or ValueError."""
         restored = cls()
-        restored.spans = [Span(int(after), int(before)) for after, before in record["spans"]]
+        restored.spans = [SkippedSpan(int(after), int(before)) for after, before in record["spans"]]
         restored.corrections = [
             Correction(int(seq), str(message), str(content), str(by))
             for seq, message, content, by in record["corrections"]

@@ -72,7 +72,7 @@ def read_spent(event: Event, price: Price = known_cost) -> tuple[str, Spent] | N
     return agent, Spent(count_tokens(usage), price(agent, usage))
 
 
-class Spending:
+class SpentByAgent:
     """Sums by agent; `ALL` is that of all agents."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class Spending:
         for key in (ALL, agent):
             self._by_agent[key] = self.spent(key).plus(spent)
 
-    def add_all(self, other: Spending) -> None:
+    def add_all(self, other: SpentByAgent) -> None:
         """Add the sums of another part."""
         for key, spent in other._by_agent.items():
             self._by_agent[key] = self.spent(key).plus(spent)
@@ -96,12 +96,14 @@ class Spending:
 _NOTHING = Spent()
 
 
-def sum_chain(events: Iterable[Event], price: Price = known_cost) -> tuple[Spending, Spending]:
+def sum_chain(
+    events: Iterable[Event], price: Price = known_cost
+) -> tuple[SpentByAgent, SpentByAgent]:
     """Return what the last turn of a chain used, and what the chain used, from its events."""
-    turn, chain = Spending(), Spending()
+    turn, chain = SpentByAgent(), SpentByAgent()
     for event in events:
         if isinstance(event, TurnStarted):
-            turn = Spending()
+            turn = SpentByAgent()
         elif (used := read_spent(event, price)) is not None:
             turn.add(*used)
             chain.add(*used)
@@ -130,13 +132,13 @@ class TranscriptSpending:
         self._clear()
 
     def _clear(self) -> None:
-        self.session = Spending()
-        self.by_day: dict[str, Spending] = {}
+        self.session = SpentByAgent()
+        self.by_day: dict[str, SpentByAgent] = {}
         self.running: dict[int, Running] = {}
 
-    def of_day(self, day: str) -> Spending:
+    def of_day(self, day: str) -> SpentByAgent:
         """Return the sums of a day."""
-        return self.by_day.get(day) or Spending()
+        return self.by_day.get(day) or SpentByAgent()
 
     def follow(self, state: os.stat_result | None = None) -> None:
         """Read what is new; a transcript that cannot be read has the sums that are known."""
@@ -169,7 +171,7 @@ class TranscriptSpending:
             self._clear()
         if (used := read_spent(event, self._price)) is not None:
             self.session.add(*used)
-            self.by_day.setdefault(event.ts[:10], Spending()).add(*used)
+            self.by_day.setdefault(event.ts[:10], SpentByAgent()).add(*used)
 
 
 class WorkspaceSpending:

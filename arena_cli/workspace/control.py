@@ -204,7 +204,7 @@ class RuleCondition(FileShape):
         return {**checks, "ignore_case": True} if checks and self.ignore_case else checks
 
 
-class Rule(FileShape):
+class RuleSpec(FileShape):
     """A rule on what an agent wants to say or do, before it takes effect (docs/guides/control.md).
 
     `require` and `forbid` are checks on the text, as in scenarios; `python` is a function of the
@@ -233,7 +233,7 @@ class Rule(FileShape):
     file: str | None = _left_out()
 
     @model_validator(mode="after")
-    def _is_one(self) -> Rule:
+    def _is_one(self) -> RuleSpec:
         given = {key for key in self.model_fields_set if getattr(self, key) is not None}
         if self.file is not None:
             if given & _NOT_OF_FILE:
@@ -291,7 +291,7 @@ class Rule(FileShape):
 
 
 RuleEntry = Annotated[
-    Rule, BeforeValidator(_as_mapping, json_schema_input_type=Rule | Literal[RULES_BY_NAME])
+    RuleSpec, BeforeValidator(_as_mapping, json_schema_input_type=RuleSpec | Literal[RULES_BY_NAME])
 ]
 
 

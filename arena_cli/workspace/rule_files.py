@@ -9,7 +9,7 @@ from types import MappingProxyType
 from arena_cli.errors import Fault, suggest_nearest
 from arena_cli.util import files
 from arena_cli.workspace import control
-from arena_cli.workspace.control import Rule, RulesFile
+from arena_cli.workspace.control import RulesFile, RuleSpec
 from arena_cli.workspace.models import normalize_id
 from arena_cli.yamlio import loader
 from arena_cli.yamlio.loader import Fragment
@@ -21,20 +21,20 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def resolve_rules(
-    rules: Sequence[Rule],
+    rules: Sequence[RuleSpec],
     fragment: Fragment,
     root: Path,
     *,
     anywhere: bool,
     taken: Mapping[str, str] = NOTHING,
     agents: Collection[str] | None = None,
-) -> tuple[list[Rule], list[Fault]]:
+) -> tuple[list[RuleSpec], list[Fault]]:
     """Return the rules below `rules` of a part with those of files in their places, and all errors.
 
     `taken` are the ids of other rules that hold too, and whose they are; `agents` are the ids of
     all agents, None if they are not known yet.
     """
-    resolved: list[Rule] = []
+    resolved: list[RuleSpec] = []
     faults: list[Fault] = []
     ids = dict(taken)
     for rule, place in _list_rules(rules, fragment, root, faults, anywhere=anywhere):
@@ -52,8 +52,13 @@ def resolve_rules(
 
 
 def _list_rules(
-    rules: Sequence[Rule], fragment: Fragment, root: Path, faults: list[Fault], *, anywhere: bool
-) -> Iterator[tuple[Rule, Fragment]]:
+    rules: Sequence[RuleSpec],
+    fragment: Fragment,
+    root: Path,
+    faults: list[Fault],
+    *,
+    anywhere: bool,
+) -> Iterator[tuple[RuleSpec, Fragment]]:
     """Yield each rule with its place; add the errors of reading files."""
     for index, rule in enumerate(rules):
         place = Fragment(fragment.document, (*fragment.loc, RULES, index))
@@ -89,7 +94,7 @@ def _read(
     return loader.load(path, name, is_shown=files.is_inside(path, root))
 
 
-def _find_faults(rule: Rule, place: Fragment, root: Path) -> Iterator[Fault]:
+def _find_faults(rule: RuleSpec, place: Fragment, root: Path) -> Iterator[Fault]:
     """Yield the errors of patterns, checks, files and functions of a rule."""
     checks = control.import_text_checks()
 
@@ -114,7 +119,9 @@ def _find_faults(rule: Rule, place: Fragment, root: Path) -> Iterator[Fault]:
             yield place.fault((key,), *problem)
 
 
-def _find_unknown_agents(rule: Rule, place: Fragment, agents: Collection[str]) -> Iterator[Fault]:
+def _find_unknown_agents(
+    rule: RuleSpec, place: Fragment, agents: Collection[str]
+) -> Iterator[Fault]:
     """Yield the errors of names that no agent has."""
     when = rule.when
     named: list[tuple[Loc, Sequence[str]]] = [
