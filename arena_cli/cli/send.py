@@ -20,13 +20,11 @@ from arena_cli.adapters.base import SessionConfig
 from arena_cli.cli import command_line, common, pauses, trust
 from arena_cli.cli.streams import Printer
 from arena_cli.errors import UsageError
-from arena_cli.reports.lines import INDENT, Words, unresolved, user_words
 from arena_cli.session import outgoing, store
 from arena_cli.session.outgoing import Outgoing
-from arena_cli.session.preview import Judged, PlannedCall, Preview, preview_send
 from arena_cli.session.session import Session, smallest_room
 from arena_cli.util import files
-from arena_cli.util.text import escape_line, escape_text
+from arena_cli.util.text import escape_line
 from arena_cli.workspace import mentions
 from arena_cli.workspace.models import Member, Team
 
@@ -213,23 +211,20 @@ def send(
     stored = _stored(loaded, session, go_on)
     members = common.find_team(loaded, stored, team)
     content = common.read_message(message, file)
+    read = files.read_input
     sent = outgoing.outgoing(
-        members,
-        content,
-        author=author,
-        to=to or (),
-        files=attached,
-        read=files.read_input,
+        members, content, author=author, to=to or (), files=attached, read=read
     )
     name = stored.name if stored else session
     _check_prices(loaded, members)
     _report_unknown(loaded, members, sent, strict=strict, silent=as_json or quiet)
     audited = None if attach_audit is None else _audited(loaded, attach_audit, stored)
     if dry_run:
-        config = common.make_config(loaded, wait_s=0)
-        sent = _with_audit(config, members, sent, audited)
         if not quiet:
-            print_preview(config, name, members, sent, as_json=as_json)
+            config = common.make_config(loaded, wait_s=0)
+            sent = _with_audit(config, members, sent, audited)
+            preview = import_module("arena_cli.cli.dry_run")
+            preview.print_preview(config, name, members, sent, as_json=as_json)
         return
     config = trust.live_place(loaded, _profiles(members), wait_s=wait)
     common.archive_old_sessions(loaded, config, [name] if name else ())
@@ -434,172 +429,3 @@ def _opened(
 
 def _resume_hint(name: str) -> str:
     return f"Every completed reply is kept; `arena resume {name}` continues."
-
-
-def print_preview(
-    config: SessionConfig, name: str | None, team: Team, message: Outgoing, *, as_json: bool
-) -> None:
-    """Print what sending the message would do, as text or as JSON."""
-    previewed = preview_send(config, name, team, message)
-    if as_json:
-        common.print_json(preview_document(previewed))
-        return
-    for line in preview_lines(previewed, user_words()):
-        common.print_line(line)
-
-
-def preview_document(preview: Preview) -> dict[str, Any]:
-    """Return the preview as JSON; tokens are estimates."""
-    message = preview.message
-    calls = [candidate.asked for candidate in preview.others if candidate.asked]
-    return {
-        "session": preview.session,
-        "new": preview.is_new,
-        "busy": preview.busy,
-        "team": preview.team,
-        "interrupts": preview.interrupts,
-        "message": {
-            "author": message.author_id,
-            "content": message.content,
-            "mentions": message.mentions,
-            "attachments": [
-                attachment.model_dump(include={"type", "name", "size"})
-                for attachment in message.attachments
-            ],
-        },
-        "unresolved": preview.unresolved,
-        "redacted": preview.redacted,
-        "supervisor": preview.supervisor._asdict() if preview.supervisor else None,
-        "must": [candidate._asdict() for candidate in preview.must],
-        "deferred": preview.deferred,
-        "others": [
-            {**candidate._asdict(), "asked": candidate.asked._asdict() if candidate.asked else None}
-            for candidate in preview.others
-        ],
-        "input_tokens": {"must": _sum(preview.must), "asked": _sum(calls)},
-    }
-
-
-def preview_lines(preview: Preview, say: Words) -> Iterator[str]:
-    """Yield the preview as text, without line ends."""
-    name = escape_line(preview.session or "")
-    if preview.is_new:
-        session = say("a new session {name}", name=name) if name else say("a new session")
-    else:
-        session = say("session {name}", name=name)
-    team = preview.team and say("team {name}", name=escape_line(preview.team))
-    yield say("dry run: no agent is called, nothing is written")
-    yield f"{session} · {team or say('every agent')}"
-    if preview.busy:
-        yield say("it is busy: `arena send` would wait for another arena that writes to it")
-    if preview.interrupts:
-        yield say(
-            "chain {chain} was cut short and would be closed as interrupted",
-            chain=preview.interrupts,
-        )
-    yield ""
-    yield from _message(preview, say)
-    yield ""
-    if preview.supervisor:
-        yield say("asked first, and decides which agents reply:")
-        yield f"{INDENT}{_name(preview.supervisor)} · {_context(preview.supervisor, say)}"
-        yield ""
-        yield say("~{tokens} tokens for its decision", tokens=preview.supervisor.input_tokens)
-        return
-    yield from _must(preview, say)
-    yield from _other_lines(preview, say)
-    yield ""
-    yield from _sums(preview, say)
-
-
-def _message(preview: Preview, say: Words) -> Iterator[str]:
-    message = preview.message
-    redacted = f" · {say('redacted')}" if preview.redacted else ""
-    yield f"{escape_line(message.author_name)}{redacted}"
-    for line in escape_text(message.content).split("\n") if message.content else ():
-        yield INDENT + line if line else ""
-    for attachment in message.attachments:
-        size = say("{count} bytes", count=attachment.size)
-        yield f"{INDENT}[{say.enum(attachment.type)}: {escape_line(attachment.name)}, {size}]"
-    if preview.unresolved:
-        members = {call.agent: call.name for call in preview.must}
-        members |= {candidate.agent: candidate.name for candidate in preview.others}
-        yield INDENT + unresolved(preview.unresolved, members, say)
-
-
-def _must(preview: Preview, say: Words) -> Iterator[str]:
-    yield say("must reply:") if preview.must else say("no agent must reply")
-    for call in preview.must:
-        yield f"{INDENT}{_name(call)} · {_context(call, say)}"
-    if preview.deferred:
-        deferred = say(", ").join(escape_line(agent) for agent in preview.deferred)
-        yield say("deferred to the next turn: {who}", who=deferred)
-
-
-def _other_lines(preview: Preview, say: Words) -> Iterator[str]:
-    if not preview.others:
-        return
-    if preview.must:
-        yield say("may reply, judged by this message alone (earlier replies may change it):")
-    else:
-        yield say("may reply, judged by this message alone:")
-    for candidate in preview.others:
-        decision = say("asked") if candidate.asked else say("passed over")
-        columns = [_name(candidate), decision, _judgement(candidate, preview, say)]
-        if candidate.hits:
-            words = say(", ").join(escape_line(word) for word in candidate.hits)
-            columns.append(say("found: {words}", words=words))
-        yield INDENT + " · ".join(columns)
-        if candidate.asked:
-            yield INDENT * 2 + _context(candidate.asked, say)
-
-
-def _judgement(candidate: Judged, preview: Preview, say: Words) -> str:
-    relevance, threshold = f"{candidate.relevance:g}", f"{candidate.threshold:g}"
-    text = "relevance {relevance}"
-    if preview.selection == "relevance":
-        text = "relevance {relevance} >= {threshold}"
-        if candidate.relevance < candidate.threshold:
-            text = "relevance {relevance} < {threshold}"
-    measured = say(text, relevance=relevance, threshold=threshold)
-    if candidate.asked or candidate.below:
-        return measured
-    return say("{measured}, {reason}", measured=measured, reason=say(candidate.reason))
-
-
-def _context(call: PlannedCall, say: Words) -> str:
-    """Describe how much of the session the agent is shown."""
-    if call.of == 1:
-        share = say("{count} of 1 message", count=call.messages)
-    else:
-        share = say("{count} of {all} messages", count=call.messages, all=call.of)
-    left_out = call.of - call.messages
-    omitted = say(" ({count} older do not fit its window)", count=left_out) if left_out else ""
-    return f"{share}{omitted} · ~{call.input_tokens} tokens"
-
-
-def _sums(preview: Preview, say: Words) -> Iterator[str]:
-    must = _sum(preview.must)
-    may = _sum([candidate.asked for candidate in preview.others if candidate.asked])
-    if not preview.must and not may:
-        first = next((candidate.agent for candidate in preview.others), "id")
-        call = say(
-            "To call an agent, mention it in the message: {name}", name=f"@{escape_line(first)}"
-        )
-        yield say("No agent would be called. {call}", call=call)
-        return
-    total = say("~{tokens} tokens in turn 1", tokens=must + may)
-    shares = say(": ~{must} must, ~{may} may", must=must, may=may) if preview.must and may else ""
-    yield f"{total}{shares}"
-
-
-def _sum(calls: list[PlannedCall]) -> int:
-    return sum(call.input_tokens for call in calls)
-
-
-def _name(candidate: PlannedCall | Judged) -> str:
-    return escape_line(
-        f"{candidate.name} ({candidate.agent})"
-        if candidate.name != candidate.agent
-        else candidate.agent
-    )
