@@ -140,7 +140,7 @@ def test_a_paused_agent_is_passed_over_until_it_may_continue(program: Program) -
     program.run("pause", "s", "--agent", "other").check(stdout="other is paused from now on\n")
     done = program.run("send", "--session", "s", "@other hello").check()
     assert last(program, "turn_started")["passed_over"] == {"other": "paused"}
-    assert "paused" in done.stdout
+    assert "passed over: other (paused)\n" in done.stdout
     program.run("resume", "s", "--agent", "other").check()
     program.run("send", "--session", "s", "@other hello").check()
     assert program.finished()[-1] == ("other", "success")

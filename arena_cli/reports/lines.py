@@ -202,6 +202,8 @@ def passed_over(reason: PassedOver | Mapping[str, Any], say: Words) -> str:
         threshold = f"{passed_over.threshold:g}"
         return say("relevance {relevance} < {threshold}", relevance=relevance, threshold=threshold)
     text = escape_line(passed_over.reason or "")
+    if not passed_over.relevance:
+        return text  # of a mentioned agent, it was not measured
     return say("relevance {relevance}, {reason}", relevance=relevance, reason=text)
 
 
