@@ -214,13 +214,15 @@ def test_another_run_writes_the_same_and_a_cut_short_one_goes_on_to_the_same(
 
 
 def test_a_blocker_that_a_reply_ignores_is_told(tmp_path: Path) -> None:
-    replies = iter(["ok", "I deploy the payment service to production now."])
+    replies = iter(["ok", "I deploy the payment service to production now.", "Then I wait."])
     talk, _ = memories(tmp_path, {"dev": lambda _: next(replies)})
     talk.send("@dev Blocker: deploying the payment service is blocked by the missing audit.")
     talk.send("@dev deploy the payment service, please")
     (event,) = talk.of("deviation")
     assert (event.agent, event.kind, event.level) == ("dev", "blocker", "replan_required")
-    assert event.reply == talk.last("reply_finished").reply
+    done = {event.reply: event.message.content for event in talk.of("reply_finished")}
+    assert done[event.reply].startswith("I deploy")
+    assert done[event.reply + 1] == "Then I wait."  # asked for another way
 
 
 @pytest.mark.parametrize("most", [6, 2])
