@@ -36,7 +36,7 @@ WATCH_S = 0.2
 """The time between two looks for requests of people while agents are called, in seconds."""
 
 _INSTANT = (rules.StartTurn, rules.ChooseCandidates)
-"""Steps that take no time: nobody asks for anything while they are taken."""
+"""Steps that take no time: nobody asks for anything meanwhile, and nothing becomes controlled."""
 
 
 def start_turn(step: rules.StartTurn, journal: Journal) -> TurnStarted:
@@ -219,13 +219,15 @@ class Engine:
 
     def _next_step(self, chain: Chain, last: rules.Step | None) -> rules.Step:
         room = self._room
-        if not isinstance(last, _INSTANT) and room.has_requests():
-            room.control.get(room).take_requests()
+        if not isinstance(last, _INSTANT):
+            if room.has_requests():
+                room.control.get(room).take_requests()
+            room.control.find(room)
         while self._posted:
             number, request = self._posted.pop(0)
             if number == chain.number:
                 room.control.get(room).carry_out(request)
-        control = room.control.find(room)
+        control = room.control.current
         if control is None:
             return rules.next_step(chain, room.scene.team)
         return control.next_step(chain)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from arena_cli.protocol import Message
-from arena_cli.transcript.conversation import Chain, Turn
+from arena_cli.transcript.conversation import FAILED, Chain, Turn
 from arena_cli.transcript.events import End, Order, PassedOver, PauseReason, Phase, Reasons
 from arena_cli.workspace import relevance
 from arena_cli.workspace.mentions import Roster
@@ -229,8 +229,10 @@ def mentioners(turn: Turn, due: Iterable[str]) -> dict[str, list[str]]:
 
 def aborted(turn: Turn, team: Team) -> bool:
     """Return True if an agent whose failure ends the chain failed in this turn."""
+    if not any(reply.ends and reply.ends[-1].status in FAILED for reply in turn.replies.values()):
+        return False
     return any(
-        done.status in ("error", "timeout")
+        done.status in FAILED
         and choose_strategy(team.member(done.agent), team, done.error_code or done.status)
         == "abort"
         for done in turn.results()

@@ -140,7 +140,9 @@ class Turn:
     @property
     def is_replan_required(self) -> bool:
         """True if a reply ignored a note so that another plan is needed."""
-        return any(event.level == "replan_required" for event in self.deviations)
+        return bool(self.side_events) and any(
+            event.level == "replan_required" for event in self.deviations
+        )
 
     @property
     def deviations(self) -> list[Deviation]:
@@ -159,10 +161,11 @@ class Turn:
 
     def results(self) -> list[ReplyFinished]:
         """Return the replies that ended, in order of call."""
-        if not self.replies:
+        replies = self.replies
+        if not replies:
             return []
-        replies = map(self.replies.get, self.called)
-        return [end for reply in replies if reply and (end := reply.finished)]
+        ends = [replies[agent].finished for agent in self.called if agent in replies]
+        return [end for end in ends if end is not None]
 
     def ends(self) -> list[ReplyFinished]:
         """Return every end of a reply, those that were cancelled too."""
@@ -257,7 +260,7 @@ class Chain:
         turn = self.turns[-1] if self.turns else None
         if turn and (event is turn.candidates or event is turn.finished or self.finished):
             return self._show(turn)
-        if turn and turn.is_sequence and isinstance(event, ReplyFinished) and event.phase == "A":
+        if turn and isinstance(event, ReplyFinished) and event.phase == "A" and turn.is_sequence:
             return self._show(turn)
         return []
 
