@@ -1131,7 +1131,7 @@ retries: 2
 f.yaml:3: supervisor: unknown key
   supervisor: x
   ^
-  `supervisor` belongs under `config`, and is not implemented yet; remove it
+  `supervisor` belongs under `config`, indented more
 f.yaml:4: retries: unknown key
   retries: 2
   ^
