@@ -292,6 +292,8 @@ _WRITES = {
 def test_files_are_changed_only_where_all_is_allowed(
     tmp_path: Path, preset: str, permissions: str
 ) -> None:
+    if permissions != "allow":
+        skip_if_slow(preset)
     from llmock.scenarios import Match, Reply, ToolCall
 
     agent = real(preset, tmp_path)
