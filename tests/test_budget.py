@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from product import (
     AgentInput,
     AgentOutput,
+    ControlRequest,
     ModelFacts,
     Usage,
     UsageError,
@@ -91,6 +92,21 @@ def test_the_calls_that_fit_are_made_and_the_chain_pauses(tmp_path: Path) -> Non
     assert [event.tokens for event in talk.of("budget")] == [10, one]
     # Whoever comes late in a phase sees none of its other replies.
     assert [message.content for message in puppets.inputs["c"][0].messages] == ["@a @b @c go"]
+
+
+def test_an_agent_whose_turn_waits_for_its_first_call_is_shown_what_a_person_adds(
+    tmp_path: Path,
+) -> None:
+    one = measure(tmp_path)
+    answers = {"a": uses(one, "@b"), "b": uses(1), "c": uses(1)}
+    talk, puppets = talk_of(tmp_path, {"tokens": {"chain": one + 50}}, answers, selection="none")
+    assert talk.send("@a go").type == "chain_paused"
+    assert talk.last("turn_started").must == ["b"]
+    with talk.open() as session:
+        session.carry_out(ControlRequest(act="steer", text="be brief"))
+    assert raise_by(talk, f"+{10 * one}tokens").type == "chain_finished"
+    texts = [message.content for message in puppets.inputs["b"][0].messages]
+    assert texts == ["@a go", "@b", "be brief"]
 
 
 @pytest.mark.parametrize("is_parallel", [True, False])

@@ -126,7 +126,19 @@ def test_in_a_steering_message_the_user_is_whoever_opened_the_chain(tmp_path: Pa
     assert talk.last("message").message.mentions == ["user"]
 
 
-def test_messages_between_the_replies_of_a_phase_are_read_back_in_their_order(
+def shown_of(talk: Talk) -> list[str]:
+    """The texts that agents are shown, in order, as the transcript is read."""
+    texts: list[str] = []
+    reader.load_fold(
+        talk.transcript,
+        on_message=lambda message: texts.append(message.content),
+        weigh=lambda _: 1,
+        budget=10**9,
+    )
+    return texts
+
+
+def test_messages_between_the_replies_of_a_phase_are_shown_after_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "WORTH_BYTES", 0)
@@ -140,21 +152,68 @@ def test_messages_between_the_replies_of_a_phase_are_read_back_in_their_order(
     talk = talk_of(tmp_path, puppets, approvals={"deploy": "allow"})
     talk.send("@late @early @asking go")
     shown = [one.content for one in puppets.inputs["asking"][-1].messages]
-    assert shown[:5] == ["@late @early @asking go", "@late more", "done", "at once", "May I?"]
+    assert shown[:5] == ["@late @early @asking go", "done", "at once", "May I?", "@late more"]
 
     assert reader.cache_path(talk.transcript).exists()
-    seen: list[list[str]] = []
-    for _ in range(2):
-        texts: list[str] = []
-        reader.load_fold(
-            talk.transcript,
-            on_message=lambda message, texts=texts: texts.append(message.content),
-            weigh=lambda _: 1,
-            budget=10**9,
-        )
-        seen.append(texts)
-        reader.cache_path(talk.transcript).unlink()
-    assert seen[0] == seen[1]
+    cached = shown_of(talk)
+    reader.cache_path(talk.transcript).unlink()
+    assert cached == shown_of(talk)
+
+
+def test_who_is_called_in_the_same_phase_is_not_shown_what_came_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read back, each message stands where agents were shown it, also after a failed reply."""
+    monkeypatch.setattr(reader, "WORTH_BYTES", 0)
+
+    def steers(text: str, answer: str) -> Any:
+        async def reply(shown: AgentInput) -> str:
+            if shown.call == 1:
+                await steer(talk, text)
+            if not answer:
+                raise RuntimeError("broken")
+            return answer
+
+        return reply
+
+    plans = iter(['{"should_reply": ["first", "second", "third"], "order": "sequence"}'])
+    puppets = answers(
+        first=steers("after the first", ""),
+        second=steers("@last after the second", "two"),
+        third="three",
+        last=steers("after phase B", "four"),
+        boss=lambda _: next(plans, '{"done": true}'),
+    )
+    asked = puppet("last", response={"auto_respond": True, "threshold": 0.0})
+    called = map(puppet, ("first", "second", "third"))
+    members = team(*called, asked, mode="supervisor", supervisor="boss", max_responders=4)
+    object.__setattr__(members, "supervisor", puppet("boss", member=False))
+    talk = Talk(tmp_path, members, adapter_type=puppets)
+    talk.send("go")
+    third = [message.content for message in puppets.inputs["third"][0].messages]
+    assert third == ["go", "after the first", "two", "@last after the second"]
+    phase_b = [message.content for message in puppets.inputs["last"][0].messages]
+    assert phase_b == [*third, "three"]
+    texts = shown_of(talk)
+    assert texts[:7] == [*phase_b, "four", "after phase B"]
+    assert reader.cache_path(talk.transcript).exists()
+    reader.cache_path(talk.transcript).unlink()
+    assert texts == shown_of(talk)
+
+
+def test_a_note_is_taken_of_what_a_person_says_between_replies(tmp_path: Path) -> None:
+    async def dev(shown: AgentInput) -> str:
+        if shown.call == 1:
+            await steer(talk, "Decision: we release on Monday.")
+        return "done"
+
+    asked = puppet("dev", response={"auto_respond": True, "threshold": 0.0})
+    members = team(puppet("first"), asked)
+    talk = Talk(tmp_path, members, adapter_type=answers(first="here", dev=dev))
+    talk.send("@first go")
+    (note,) = talk.of("note")
+    (message,) = [one.message for one in talk.of("message") if "Monday" in one.message.content]
+    assert note.message == message.id
 
 
 def test_a_clock_that_jumps_back_approves_nothing_twice(tmp_path: Path) -> None:

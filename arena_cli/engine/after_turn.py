@@ -240,6 +240,8 @@ def _unnoted(room: Room, chain: Chain) -> Iterator[Message]:
     for done in chain.turns[-1].successes():
         if done.message is not None and done.message.id not in message_ids:
             yield done.message
+    for name in chain.held:
+        yield chain.messages[name]
 
 
 def _make_notes(drafts: Sequence[Draft], room: Room, recollection: Recollection) -> int:

@@ -182,7 +182,8 @@ class Chain:
 
     `first` is None if a part of a session begins within the chain. `messages` are those that agents
     see, by id; `calling` are the agents that each of them calls; `called` are all agents called so
-    far. `shown` are the ids of replies that agents may be shown.
+    far. `shown` are the ids of replies that agents may be shown; `held` are those of messages that
+    came since the first reply of the turn began: agents are shown them after the phase.
     """
 
     number: int
@@ -195,6 +196,7 @@ class Chain:
     calling: dict[str, list[str]] = field(default_factory=dict)
     called: set[str] = field(default_factory=set)
     shown: set[str] = field(default_factory=set)
+    held: list[str] = field(default_factory=list)
     control: ControlState | None = None
 
     @classmethod
@@ -237,9 +239,11 @@ class Chain:
     def apply(self, event: Event) -> list[Message]:
         """Apply an event; one that does not fit the open turn changes nothing.
 
-        Return the replies that agents may be shown from now on, in order of call: those of a phase
-        that is over, and each of those that are called one after the other.
+        Return the messages that agents may be shown from now on: the replies of a phase that is
+        over, in order of call, or each of those that are called one after the other, and after them
+        the messages that came meanwhile.
         """
+        turn = self.turns[-1] if self.turns else None
         self.events.append(event)
         if event.is_control and isinstance(event, SideEvent):
             event.change_chain(self)
@@ -250,6 +254,9 @@ class Chain:
                 self._add_message(event.message, event.message.mentions)
                 if event.message.metadata.get("notice") == LIMIT_NOTICE:
                     self.limits_told.add(len(self.turns))
+                if turn is None or not turn.replies or turn.finished:
+                    return [event.message]
+                self.held.append(event.message.id)
             case TurnStarted() if event.chain == self.number:
                 self.turns.append(Turn(event))
                 self.called.update(event.must)
@@ -287,7 +294,8 @@ class Chain:
         replies = [done.message for done in turn.successes() if done.message]
         new = [message for message in replies if message.id not in self.shown]
         self.shown.update(message.id for message in new)
-        return new
+        held, self.held = self.held, []
+        return new + [self.messages[name] for name in held]
 
     def new_messages(self, turn: Turn) -> list[Message]:
         """Return the new messages of one of its turns: the trigger, and its replies so far."""

@@ -464,14 +464,16 @@ def newest_messages(
     for event in newest_first(path, end, TELLING):
         if isinstance(event, bytes) and read_type(event) in _BOUNDS:
             newest.append(event)
-        if not isinstance(event, (MessageEvent, ReplyFinished)) or event.message is None:
+        if not isinstance(event, (MessageEvent, ReplyFinished)):
             continue
         if revisions and revisions.is_skipped(event.seq):
             continue
         shown = revisions.correct(event) if revisions else event
         newest.append(shown)
+        if shown.message is None:
+            continue
         count += 1
-        weight += weigh(shown.message or event.message)
+        weight += weigh(shown.message)
         begins = isinstance(event, MessageEvent) and event.chain is not None
         if begins and weight >= budget and count >= least:
             break
@@ -479,33 +481,38 @@ def newest_messages(
 
 
 _PHASE_ENDS = frozenset({"candidates", "turn_finished", "chain_finished"})
-_BOUNDS = _PHASE_ENDS | {"turn_started"}
+_BOUNDS = _PHASE_ENDS | {"turn_started", "reply_started"}
 _SEQUENCE = b'"order":"sequence"'
 
 
 def _in_order_shown(events: Iterable[MessageEvent | ReplyFinished | bytes]) -> list[Message]:
-    """Return the messages in the order of a `Fold`, which shows the replies of a phase at its end.
+    """Return the messages in the order of a `Fold`, which shows those of a phase at its end.
 
-    There are lines that begin a turn, or end a phase, among them. Replies are numbered in the order
-    of call.
+    There are lines that begin a turn or a reply, or end a phase, among them. Replies are numbered
+    in the order of call.
     """
     messages: list[Message] = []
     phase: list[ReplyFinished] = []
-    is_sequence = False
+    held: list[Message] = []
+    is_sequence = is_replying = False
     for event in events:
         if isinstance(event, MessageEvent):
-            messages.append(event.message)
+            is_replying = is_replying and event.chain is None
+            (held if is_replying else messages).append(event.message)
             continue
         if isinstance(event, ReplyFinished):
             phase.append(event)
             is_over = is_sequence and event.phase == "A"
         else:
-            is_sequence = _SEQUENCE in event
-            is_over = read_type(event) in _PHASE_ENDS
+            kind = read_type(event)
+            is_sequence = _SEQUENCE in event if kind == "turn_started" else is_sequence
+            is_replying = kind == "reply_started" or (is_replying and kind == "candidates")
+            is_over = kind in _PHASE_ENDS
         if is_over:
-            messages += _list_messages(phase)
+            messages += [*_list_messages(phase), *held]
             phase.clear()
-    return messages + _list_messages(phase)
+            held.clear()
+    return [*messages, *_list_messages(phase), *held]
 
 
 def _list_messages(phase: Iterable[ReplyFinished]) -> list[Message]:

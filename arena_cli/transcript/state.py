@@ -205,8 +205,9 @@ class Fold:
 
     `chain`, `turn` and `reply` are the last numbers; `messages` is the number of messages that
     agents may be shown. `on_message` is called for each of these messages, in the order in which
-    agents see them: replies of a phase in order of call, when the phase is over. `agent_sessions`
-    are the sessions of agents' own, of those whose last call ended properly.
+    agents see them: replies of a phase in order of call, when the phase is over, and messages that
+    came meanwhile after them. `agent_sessions` are the sessions of agents' own, of those whose last
+    call ended properly.
 
     `summary` is the last valid compaction, `tried` the last one; `levels` are the fill levels of
     agents' windows reported since then; `crowded` are the agents whose pinned messages are reported
@@ -247,13 +248,16 @@ class Fold:
         """Apply one event. Events that do not fit the open chain change nothing."""
         self._count(event)
         self.counts.apply(event)
-        if isinstance(event, MessageEvent):
-            self._message(event)
+        if isinstance(event, MessageEvent) and event.chain is not None:
+            self.open = Chain.open(event)
+            self._tell(event.message)
         elif self.open:
             for message in self.open.apply(event):
                 self._tell(message)
             if self.open.turns and event is self.open.turns[-1].finished:
                 self.noted = event.seq
+        elif isinstance(event, MessageEvent):
+            self._tell(event.message)
         match event:
             case SessionEvent():
                 self._open_session(event)
@@ -322,13 +326,6 @@ class Fold:
             earlier = [self._usage] if self._usage else []
             self._usage = Usage.total([*earlier, *self._unsummed])
             self._unsummed.clear()
-
-    def _message(self, event: MessageEvent) -> None:
-        if event.chain is not None:
-            self.open = Chain.open(event)
-        elif self.open:
-            self.open.apply(event)
-        self._tell(event.message)
 
     def _reply_finished(self, event: ReplyFinished) -> None:
         if event.usage is not None:
