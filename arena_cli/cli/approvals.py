@@ -14,13 +14,10 @@ from arena_cli.adapters.process.cleanup import MARK_VARIABLE
 from arena_cli.cli import command_line, common, control
 from arena_cli.cli.control import By, TheSession, Wait
 from arena_cli.errors import UsageError
-from arena_cli.reports.approvals import MARK, list_requests
+from arena_cli.reports.approvals import read_requests
 from arena_cli.reports.lines import INDENT, Words, user_words
 from arena_cli.session import store
-from arena_cli.session.store import Stored
-from arena_cli.transcript import reader
 from arena_cli.transcript.state import Fold
-from arena_cli.util import files
 from arena_cli.util.clock import SystemClock, format_timestamp
 from arena_cli.util.text import escape_line, escape_text
 
@@ -38,22 +35,22 @@ Because = Annotated[
     str, typer.Option("--because", metavar="WHY", help="Give the agent this reason.")
 ]
 Decided = Annotated[bool, typer.Option("--all", help="List the decided requests, too.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def approvals(
     context: typer.Context,
     session: OneSession = None,
     all_requests: Decided = False,
-    as_json: AsJson = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """List the open requests of agents for approval, or for a choice."""
     root = common.find_root(context)
     stored = [common.find_session(context, session)] if session else store.stored(root)
+    now = format_timestamp(SystemClock().now())
     records = [
-        record
-        for one_session in stored
-        for record in _read_requests(one_session)
+        {"session": asking.name, **record}
+        for asking in stored
+        for record in read_requests(asking.transcript, now)
         if all_requests or record["status"] == "open"
     ]
     if as_json:
@@ -76,8 +73,7 @@ def approve(
     wait: Wait = 60,
 ) -> None:
     """Allow an agent what it asks for, once; `arena resume` then calls it."""
-    fields = {"decision": "approved", "request": _read_number(request), "text": because}
-    _send(context, session, wait, by, fields)
+    _decide(context, session, request, wait, by, decision="approved", text=because)
 
 
 def reject(
@@ -89,8 +85,7 @@ def reject(
     wait: Wait = 60,
 ) -> None:
     """Refuse an agent what it asks for; `arena resume` then calls it."""
-    fields = {"decision": "rejected", "request": _read_number(request), "text": because}
-    _send(context, session, wait, by, fields)
+    _decide(context, session, request, wait, by, decision="rejected", text=because)
 
 
 def choose(
@@ -105,20 +100,19 @@ def choose(
     """Choose one of the options that an agent gives; `arena resume` then calls it."""
     if not option:
         raise UsageError("the option is empty", "`arena approvals` lists the options.")
-    number = _read_number(request)
-    fields = {"decision": "approved", "request": number, "text": because, "option": option}
-    _send(context, session, wait, by, fields)
+    _decide(context, session, request, wait, by, decision="approved", text=because, option=option)
 
 
-def _send(
-    context: typer.Context, session: str, wait: float, by: str | None, fields: dict[str, Any]
+def _decide(
+    context: typer.Context, session: str, request: str, wait: float, by: str | None, **fields: str
 ) -> None:
+    number = _read_number(request)
     if MARK_VARIABLE in os.environ:
         raise UsageError(
             "an agent cannot decide: this program was started by arena",
             "A person decides, in a terminal of their own.",
         )
-    control.send_request(context, session, wait, by, act="decide", **fields)
+    control.send_request(context, session, wait, by, act="decide", request=number, **fields)
 
 
 def _read_number(request: str) -> int:
@@ -130,16 +124,6 @@ def _read_number(request: str) -> int:
             "Give its number; `arena approvals` lists the open ones.",
         )
     return int(digits)
-
-
-def _read_requests(stored: Stored) -> Iterator[dict[str, Any]]:
-    """Yield the requests of a session as JSON."""
-    with files.open_binary(stored.transcript) as file:
-        if not any(MARK in line for line in file):
-            return
-    events = (event for line in reader.read_lines(stored.transcript) for event in line.events)
-    for record in list_requests(events, format_timestamp(SystemClock().now())):
-        yield {"session": stored.name, **record}
 
 
 def _draw(record: dict[str, Any], say: Words) -> Iterator[str]:

@@ -25,7 +25,7 @@ from arena_cli import errors
 from arena_cli.adapters import base
 from arena_cli.adapters.base import SessionConfig
 from arena_cli.cli import streams
-from arena_cli.cli.command_line import Command
+from arena_cli.cli.command_line import Command, complete_sessions
 from arena_cli.errors import ArenaError, Fault, FileFaults, UsageError
 from arena_cli.session import session as session_module
 from arena_cli.session import store
@@ -71,16 +71,16 @@ NoPager = Annotated[
     ),
 ]
 
-# These call agents; before they do, what a killed arena left running is ended.
-Raise = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--budget",
-        metavar="+2usd|+10000tokens",
-        help="Raise the bounds that stopped it by this much first; repeatable.",
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+LastSession = Annotated[
+    str | None,
+    typer.Argument(
+        help="Use this session; by default the last one.",
+        autocompletion=complete_sessions,
     ),
 ]
 
+# These call agents; before they do, what a killed arena left running is ended.
 _CALLING = frozenset({"send", "resume", "run", "promote", "test"})
 
 

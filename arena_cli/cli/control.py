@@ -25,13 +25,6 @@ from arena_cli.workspace.workspace import Workspace
 
 _POLL_S = 0.1
 
-OneSession = Annotated[
-    str | None,
-    typer.Argument(
-        help="Use this session; by default the last one.",
-        autocompletion=command_line.complete_sessions,
-    ),
-]
 TheSession = Annotated[
     str,
     typer.Argument(help="Use this session.", autocompletion=command_line.complete_sessions),
@@ -68,7 +61,7 @@ Wait = Annotated[
 
 def pause(
     context: typer.Context,
-    session: OneSession = None,
+    session: common.LastSession = None,
     agent: OneAgent = None,
     by: By = None,
     wait: Wait = 60,
@@ -82,7 +75,7 @@ def pause(
 
 def cancel(
     context: typer.Context,
-    session: OneSession = None,
+    session: common.LastSession = None,
     agent: OneAgent = None,
     by: By = None,
     wait: Wait = 60,
@@ -132,23 +125,19 @@ def send_request(
     stored = common.find_session(context, session)
     team = common.find_team(loaded, stored)
     human = outgoing.find_human(team, by).id
-    agent_id = "" if agent is None else find_agent(team, agent)
+    agent_id = "" if agent is None else _find_agent(team, agent)
     request = ControlRequest.model_validate({**fields, "by": human, "agent": agent_id})
-    print_outcome(carry_out(loaded, stored, team, request, wait))
-
-
-def print_outcome(outcome: Outcome) -> None:
-    """Print what was done, in the user's language. Raises UsageError if the request failed."""
+    outcome = _carry_out(loaded, stored, team, request, wait)
     common.print_line(translate_message(escape_line(outcome.check())))
 
 
-def find_agent(team: Team, name: str) -> str:
+def _find_agent(team: Team, name: str) -> str:
     """Return the id of the member with that name; an unknown name as it is."""
     ids = mentions.resolve_mentions([name], mentions.build_roster(team), author="", opener="").ids
     return ids[0] if len(ids) == 1 and team.member(ids[0]) else name
 
 
-def carry_out(
+def _carry_out(
     loaded: Workspace, stored: Stored, team: Team, request: ControlRequest, wait_s: float
 ) -> Outcome:
     """Have a request carried out, by the process that runs the session or by this one.

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import IO, TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
@@ -19,7 +19,7 @@ from arena_cli.adapters.http import MOST_TEXT_BYTES
 from arena_cli.cli import command_line, common, streams, trust
 from arena_cli.errors import DiskRefused, UsageError
 from arena_cli.protocol import Attachment
-from arena_cli.reports.approvals import MARK, list_requests
+from arena_cli.reports.approvals import read_requests
 from arena_cli.reports.audit import (
     AuditRecord,
     write_json,
@@ -202,6 +202,9 @@ def _record(
     """
     revisions = NO_REVISIONS if audit else reader.read_revisions(stored.transcript)
 
+    def redact(event: Event) -> Event:
+        return _redacted(event, redactor) if redactor else event
+
     def events() -> Iterator[Event]:
         for line in reader.read_lines(stored.transcript):
             if line.problem:
@@ -210,25 +213,13 @@ def _record(
             for event in line.events:
                 if revisions.is_skipped(event.seq):
                     continue
-                shown = revisions.correct(event)
-                yield _redacted(shown, redactor) if redactor else shown
+                yield redact(revisions.correct(event))
 
     opening = queries.read_session_event(stored.transcript)
     record = AuditRecord(stored.name, opening, events(), audit=audit)
     if audit:
-        record.approvals = _read_approvals(stored, redactor)
+        record.approvals = list(read_requests(stored.transcript, redact=redact))
     return record
-
-
-def _read_approvals(stored: Stored, redactor: Redactor | None) -> list[dict[str, Any]]:
-    """Return the requests of a session for approval, which are looked for in all of it first."""
-    with files.open_binary(stored.transcript) as file:
-        if not any(MARK in line for line in file):
-            return []
-    events = (event for line in reader.read_lines(stored.transcript) for event in line.events)
-    return list(
-        list_requests(_redacted(event, redactor) if redactor else event for event in events)
-    )
 
 
 def _redacted(event: Event, redactor: Redactor) -> Event:

@@ -11,16 +11,7 @@ from typing import Annotated
 import typer
 
 from arena_cli.cli import command_line, common
-from arena_cli.cli.control import (
-    By,
-    OneSession,
-    TheSession,
-    Wait,
-    carry_out,
-    find_agent,
-    print_outcome,
-)
-from arena_cli.engine.inbox import ControlRequest
+from arena_cli.cli.control import By, TheSession, Wait, send_request
 from arena_cli.errors import UsageError
 from arena_cli.reports.lines import Words, user_words
 from arena_cli.session import outgoing, past
@@ -39,7 +30,7 @@ At = Annotated[
 
 def checkpoint(
     context: typer.Context,
-    session: OneSession = None,
+    session: common.LastSession = None,
     label: Annotated[
         str, typer.Option("--label", metavar="LABEL", help="Give the present state this label.")
     ] = "",
@@ -54,7 +45,7 @@ def checkpoint(
 
 def checkpoints(
     context: typer.Context,
-    session: OneSession = None,
+    session: common.LastSession = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the checkpoints as JSON.")] = False,
 ) -> None:
     """List the checkpoints of a session: label, event, time, size, and who made it."""
@@ -200,20 +191,15 @@ def _send(
     wait: float,
     by: str | None,
     *,
-    agent: str = "",
+    agent: str | None = None,
     **fields: object,
 ) -> None:
-    loaded = common.load_workspace(context)
     stored = common.find_session(context, session)
     if not reader.last_seq(stored.transcript):
         raise UsageError(
             f"session {escape_line(stored.name)} has no event yet", "Send a message first."
         )
-    team = common.find_team(loaded, stored)
-    human = outgoing.find_human(team, by).id
-    agent_id = find_agent(team, agent) if agent else ""
-    request = ControlRequest.model_validate({**fields, "by": human, "agent": agent_id})
-    print_outcome(carry_out(loaded, stored, team, request, wait))
+    send_request(context, stored.name, wait, by, agent=agent, **fields)
 
 
 def _print_turn(point: Point, say: Words) -> None:

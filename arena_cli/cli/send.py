@@ -46,13 +46,6 @@ ToGoOnOrMake = Annotated[
         rich_help_panel="Conversation",
     ),
 ]
-CutShort = Annotated[
-    str | None,
-    typer.Argument(
-        help="Use this session; by default the last one.",
-        autocompletion=command_line.complete_sessions,
-    ),
-]
 GoOn = Annotated[
     bool,
     typer.Option(
@@ -148,6 +141,14 @@ OneAgent = Annotated[
         metavar="AGENT",
         help="Let this paused agent take part again.",
         autocompletion=command_line.complete_agents,
+    ),
+]
+BudgetRaises = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--budget",
+        metavar="+2usd|+10000tokens",
+        help="Raise the bounds that stopped it by this much first; repeatable.",
     ),
 ]
 Wait = Annotated[
@@ -254,9 +255,9 @@ def _check_prices(loaded: Workspace, team: Team) -> None:
 
 def resume(
     context: typer.Context,
-    session: CutShort = None,
+    session: common.LastSession = None,
     agent: OneAgent = None,
-    budget: common.Raise = None,
+    budget: BudgetRaises = None,
     as_json: EventsAsJson = False,
     quiet: Quiet = False,
     wait: Wait = 600,

@@ -37,17 +37,19 @@ OneSession = Annotated[
         autocompletion=command_line.complete_sessions,
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def status(context: typer.Context, session: OneSession = None, as_json: AsJson = False) -> None:
+def status(
+    context: typer.Context, session: OneSession = None, as_json: common.AsJson = False
+) -> None:
     """Show the state of agents and sessions, and what waits for a person."""
     loaded = common.load_workspace(context)
     sessions: list[tuple[SessionStatus, list[BudgetRow]]] = []
+    spending = WorkspaceSpending(store.sessions_folder(loaded.root), own="")
     for stored in _choose(context, session, loaded.root):
         team = common.find_team(loaded, stored)
         state = session_status.read_status(loaded.root, stored, team)
-        sessions.append((state, _read_budget(loaded.root, stored, team)))
+        sessions.append((state, _read_budget(stored, team, spending)))
     lane_states = lanes.list_lanes(loaded)
     shared = session_status.list_waiting_notes(loaded.root, None)
     if as_json:
@@ -73,16 +75,19 @@ def _choose(context: typer.Context, session: str | None, root: Path) -> list[Sto
     return open_ones or [store.last(root)]
 
 
-def _read_budget(root: Path, stored: Stored, team: Team) -> list[BudgetRow]:
-    """Return what is used of the team's budget now; no row if it has none."""
+def _read_budget(stored: Stored, team: Team, spending: WorkspaceSpending) -> list[BudgetRow]:
+    """Return what is used of the team's budget now; no row if it has none.
+
+    `spending` is that of all sessions; only what is new in their transcripts is read.
+    """
     config = team.config.model_dump(mode="json", include={"budget"}, exclude_none=True)
     if not config.get("budget"):
         return []
     now = datetime.now(UTC)
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     day = SpentByAgent()
-    for spending in WorkspaceSpending(store.sessions_folder(root), own="").follow(midnight):
-        day.add_all(spending.of_day(f"{now:%Y-%m-%d}"))
+    for session in spending.follow(midnight):
+        day.add_all(session.of_day(f"{now:%Y-%m-%d}"))
     events = (event for line in reader.read_lines(stored.transcript) for event in line.events)
     return budget_rows(events, config, day=day)
 

@@ -21,7 +21,6 @@ from arena_cli.workspace.agents import read_dotenv
 if TYPE_CHECKING:
     from arena_cli.adapters.base import SessionConfig
     from arena_cli.scenarios.model import Scenario
-    from arena_cli.session.trust_store import Contact
     from arena_cli.workspace.models import AgentProfile
     from arena_cli.workspace.workspace import Workspace
 
@@ -185,7 +184,6 @@ def _keep(loaded: Workspace, contacts: list[Contact]) -> None:
 
 
 def _list(folder: Path | None) -> None:
-
     records = trust_store.everything(os.environ)
     if folder is not None:
         trusted = trust_store.load(folder, os.environ)
@@ -200,7 +198,6 @@ def _list(folder: Path | None) -> None:
 
 
 def _revoke(context: typer.Context, folder: Path | None) -> None:
-
     # A folder that is gone, or no workspace any more, can be named too.
     root = folder if folder is not None else common.find_root(context)
     was_trusted = trust_store.revoke(root, os.environ)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from arena_cli.reports.lines import Words
+from arena_cli.transcript import reader
 from arena_cli.transcript.conversation import Chain, follow
 from arena_cli.transcript.events import Event
+from arena_cli.util import files
 
 if TYPE_CHECKING:
     from arena_cli.transcript.control_events import Request
@@ -16,6 +19,17 @@ MARK = b'"approval_requested"'
 """What the line of a transcript holds that has a request."""
 
 _SHOWN = ("agent", "action", "detail", "arguments", "digest", "diff", "options", "in_message")
+
+
+def read_requests(
+    transcript: Path, now: str = "", redact: Callable[[Event], Event] = lambda event: event
+) -> Iterator[dict[str, Any]]:
+    """Yield the requests of a transcript as `list_requests` does, if its lines hold any."""
+    with files.open_binary(transcript) as file:
+        if not any(MARK in line for line in file):
+            return
+    events = (event for line in reader.read_lines(transcript) for event in line.events)
+    yield from list_requests(map(redact, events), now)
 
 
 def list_requests(events: Iterable[Event], now: str = "") -> Iterator[dict[str, Any]]:

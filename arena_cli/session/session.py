@@ -9,7 +9,6 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from arena_cli.adapters import pricing
@@ -125,7 +124,7 @@ def smallest_room(config: SessionConfig, members: Iterable[Member]) -> int:
 T = TypeVar("T")
 
 
-class Session:
+class Session(contextlib.AbstractContextManager["Session"]):
     """A conversation open for writing until `close`; `problems` are lines that were skipped.
 
     `on_event` is called with every event once it is written, `on_wait` with the name of a session
@@ -377,15 +376,7 @@ class Session:
             if self._log.is_whole:
                 reader.save_fold(self._log.path, self.journal.fold, self._log.size)
 
-    def __enter__(self) -> Session:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _windows(self) -> dict[str, int]:

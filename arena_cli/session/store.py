@@ -115,7 +115,7 @@ def _folded(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
-TRANSCRIPT = "transcript.jsonl"
+TRANSCRIPT = reader.TRANSCRIPT
 CONTROL = "control"
 """The folder of requests of people, in the session's folder (`engine.inbox`)."""
 
@@ -387,14 +387,13 @@ def draw_place(config: SessionConfig, lane: LaneName, session: str, agent: str) 
 
 
 HISTORY = "history.jsonl"
-TRAIL_FILE = "transcript.jsonl"
 
 _CHECKED_BYTES = 256
 
 
 def trail_path(folder: Folder) -> Path:
     """Return the path of the trail with the acts on the notes of a folder."""
-    return folder.path / HISTORY if folder.shared else folder.path.parent / TRAIL_FILE
+    return folder.path / HISTORY if folder.shared else folder.path.parent / TRANSCRIPT
 
 
 def follow(trail: Path, known: ReadTrail = NOTHING) -> ReadTrail:

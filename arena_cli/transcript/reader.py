@@ -35,6 +35,9 @@ from arena_cli.transcript.revisions import NO_REVISIONS, Revisions, find_lines
 from arena_cli.transcript.state import Fold
 from arena_cli.util import files
 
+TRANSCRIPT = "transcript.jsonl"
+"""The name of the file in the folder of a session."""
+
 BLOCK = 262_144
 TAIL_BLOCK = 65_536
 

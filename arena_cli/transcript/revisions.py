@@ -59,7 +59,7 @@ class Revisions:
             if 0 < to < event.seq:
                 self.spans = [span for span in self.spans if span.before <= to]
                 self.spans.append(SkippedSpan(to, event.seq))
-                self.corrections = [one for one in self.corrections if one.seq <= to]
+                self.corrections = [edit for edit in self.corrections if edit.seq <= to]
         elif event.type == "edited":
             edited = cast("Edited", event)
             self.corrections.append(
@@ -136,7 +136,7 @@ _BLOCK = 1 << 20
 
 def find_lines(path: Path, start: int = 0, pattern: re.Pattern[bytes] = _REVISES) -> list[bytes]:
     """Return the whole lines from byte `start` on that match; by default revising events."""
-    found: list[bytes] = []
+    lines: list[bytes] = []
     rest = b""
     with files.open_binary(path) as file:
         file.seek(start)
@@ -148,5 +148,5 @@ def find_lines(path: Path, start: int = 0, pattern: re.Pattern[bytes] = _REVISES
             while match := pattern.search(block, position, end):
                 begin = block.rfind(b"\n", 0, match.start()) + 1
                 position = block.index(b"\n", match.end()) + 1
-                found.append(block[begin:position])
-    return found
+                lines.append(block[begin:position])
+    return lines

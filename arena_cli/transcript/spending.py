@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from arena_cli.protocol import Usage
 from arena_cli.transcript.events import Event, ReplyFinished, ReplyStarted, SideEvent, TurnStarted
-from arena_cli.transcript.reader import parse_events
+from arena_cli.transcript.reader import TRANSCRIPT, parse_events
 from arena_cli.util import files
 
 Unit = Literal["tokens", "usd"]
@@ -23,7 +23,6 @@ UNITS: tuple[Unit, ...] = ("tokens", "usd")
 ALL = ""
 """The key of the sum over all agents; no agent has this id."""
 
-TRANSCRIPT = "transcript.jsonl"
 _USES = b'"usage":{'
 _STARTS = b'"type":"reply_started"'
 _FORKS = b'"type":"forked"'

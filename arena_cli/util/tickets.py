@@ -13,7 +13,6 @@ import os
 import re
 import sys
 from pathlib import Path
-from types import TracebackType
 
 from fasteners import InterProcessLock
 
@@ -74,7 +73,7 @@ class Lock:
             self.path.unlink()
 
 
-class Ticket:
+class Ticket(contextlib.AbstractContextManager["Ticket"]):
     """A place in a queue, until `release`; `bound` is how many tickets have their turn at once."""
 
     def __init__(self, path: Path, number: int, lock: Lock, bound: int) -> None:
@@ -101,15 +100,7 @@ class Ticket:
         """Give the place up."""
         _remove(self._lock)
 
-    def __enter__(self) -> Ticket:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 

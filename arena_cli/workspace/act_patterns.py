@@ -34,8 +34,8 @@ def check_pattern(pattern: str) -> str:
 
 def matches_command(pattern: str, command: str) -> bool:
     """Return True if the whole command matches: `*` alone is any words, in a word any text."""
-    words, given = split_command(pattern), split_command(command)
-    return bool(words and given) and _match_all(words or [], given or [], _ANY_WORDS)
+    patterns, words = split_command(pattern), split_command(command)
+    return bool(patterns and words and _match_all(patterns, words, _ANY_WORDS))
 
 
 def matches_path(pattern: str, path: str) -> bool:
@@ -105,8 +105,8 @@ def _match(pattern: str, word: str) -> bool:
         return False
     at, end = len(first), len(word) - len(last)
     for text in middle:
-        found = word.find(text, at, end)
-        if found < 0:
+        start = word.find(text, at, end)
+        if start < 0:
             return False
-        at = found + len(text)
+        at = start + len(text)
     return True

@@ -220,11 +220,20 @@ def _check_responders(
     rules[key] = [models.normalize_id(name) for name in rules[key]]
     for index, name in enumerate(rules[key]):
         if name not in members:
-            problem = "is not a member of this team" if name in loaded else "is not an agent"
-            fault = setters[key].fault(
-                (key, index), f"`{name}` {problem}", suggest_nearest(name, members)
-            )
-            findings.faults.append(fault)
+            findings.faults.append(_no_member(setters[key], (key, index), name, members, loaded))
+
+
+def _no_member(
+    part: Fragment,
+    loc: tuple[str | int, ...],
+    name: str,
+    members: Sequence[str],
+    loaded: Mapping[str, LoadedProfile],
+) -> Fault:
+    """Return the error of a name at `loc` of a part that no member has."""
+    is_agent = models.normalize_id(name) in loaded
+    problem = "is not a member of this team" if is_agent else "is not an agent"
+    return part.fault(loc, f"`{name}` {problem}", suggest_nearest(name, members))
 
 
 def _check_budget(
@@ -239,12 +248,9 @@ def _check_budget(
     if budget is None:
         return
     for name in budget.agents:
-        if (agent_id := models.normalize_id(name)) not in members:
-            problem = "is not a member of this team" if agent_id in loaded else "is not an agent"
-            fault = setters["budget"].fault(
-                ("budget", "agents", name), f"`{name}` {problem}", suggest_nearest(name, members)
-            )
-            findings.faults.append(fault)
+        if models.normalize_id(name) not in members:
+            loc = ("budget", "agents", name)
+            findings.faults.append(_no_member(setters["budget"], loc, name, members, loaded))
     agents = {models.normalize_id(name): own for name, own in budget.agents.items()}
     rules["budget"] = budget.model_copy(update={"agents": agents})
 
