@@ -257,7 +257,7 @@ from arena_cli.session.session import Session
 from arena_cli.session.store import find
 from arena_cli.session.trust_store import Contact
 from arena_cli.transcript import compare as transcript_compare
-from arena_cli.transcript import control_events, events, log, queries, reader
+from arena_cli.transcript import control_events, events, log, queries, reader, revisions
 from arena_cli.transcript.compare import canonicalize
 from arena_cli.transcript.conversation import read_conversation
 from arena_cli.transcript.events import (
