@@ -211,6 +211,19 @@ def test_of_two_people_who_decide_at_once_one_wins(program: Program) -> None:
     assert len(of(program, "approval_decided")) == 1
 
 
+def test_a_request_after_a_rewind_has_a_number_of_its_own(program: Program) -> None:
+    assert program.run("send", "-s", "s", "push it").code == 4
+    program.run("rewind", "s", "--at", "1").check()
+    assert program.run("send", "-s", "s", "push it now").code == 4
+    assert program.run("approve", "s", "1").code == 2
+    program.run("resume", "s")
+    assert "Pushed." not in said(program)
+    program.run("approve", "s", "2").check()
+    program.run("resume", "s").check()
+    assert said(program)[-1] == "Pushed."
+    assert of(program, "approval_used") == [{"request": 2, "reply": 3}]
+
+
 def test_an_agent_that_left_the_team_is_not_approved(program: Program) -> None:
     program.run("send", "-s", "s", "push it")
     (program.folder / "agents" / "dev.yaml").unlink()
