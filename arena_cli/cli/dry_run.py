@@ -20,13 +20,13 @@ def print_preview(
     """Print what sending the message would do, as text or as JSON."""
     previewed = preview_send(config, name, team, message)
     if as_json:
-        common.print_json(preview_document(previewed))
+        common.print_json(_make_document(previewed))
         return
-    for line in preview_lines(previewed, user_words()):
+    for line in _draw_preview(previewed, user_words()):
         common.print_line(line)
 
 
-def preview_document(preview: Preview) -> dict[str, Any]:
+def _make_document(preview: Preview) -> dict[str, Any]:
     """Return the preview as JSON; tokens are estimates."""
     message = preview.message
     calls = [candidate.asked for candidate in preview.others if candidate.asked]
@@ -54,11 +54,11 @@ def preview_document(preview: Preview) -> dict[str, Any]:
             {**candidate._asdict(), "asked": candidate.asked._asdict() if candidate.asked else None}
             for candidate in preview.others
         ],
-        "input_tokens": {"must": _sum(preview.must), "asked": _sum(calls)},
+        "input_tokens": {"must": _sum_tokens(preview.must), "asked": _sum_tokens(calls)},
     }
 
 
-def preview_lines(preview: Preview, say: Words) -> Iterator[str]:
+def _draw_preview(preview: Preview, say: Words) -> Iterator[str]:
     """Yield the preview as text, without line ends."""
     name = escape_line(preview.session or "")
     if preview.is_new:
@@ -76,21 +76,21 @@ def preview_lines(preview: Preview, say: Words) -> Iterator[str]:
             chain=preview.interrupts,
         )
     yield ""
-    yield from _message(preview, say)
+    yield from _draw_message(preview, say)
     yield ""
     if preview.supervisor:
         yield say("asked first, and decides which agents reply:")
-        yield f"{INDENT}{_name(preview.supervisor)} · {_context(preview.supervisor, say)}"
+        yield _draw_call(preview.supervisor, say)
         yield ""
         yield say("~{tokens} tokens for its decision", tokens=preview.supervisor.input_tokens)
         return
-    yield from _must(preview, say)
-    yield from _other_lines(preview, say)
+    yield from _draw_must(preview, say)
+    yield from _draw_others(preview, say)
     yield ""
-    yield from _sums(preview, say)
+    yield from _draw_sums(preview, say)
 
 
-def _message(preview: Preview, say: Words) -> Iterator[str]:
+def _draw_message(preview: Preview, say: Words) -> Iterator[str]:
     message = preview.message
     redacted = f" · {say('redacted')}" if preview.redacted else ""
     yield f"{escape_line(message.author_name)}{redacted}"
@@ -105,16 +105,20 @@ def _message(preview: Preview, say: Words) -> Iterator[str]:
         yield INDENT + unresolved(preview.unresolved, members, say)
 
 
-def _must(preview: Preview, say: Words) -> Iterator[str]:
+def _draw_must(preview: Preview, say: Words) -> Iterator[str]:
     yield say("must reply:") if preview.must else say("no agent must reply")
     for call in preview.must:
-        yield f"{INDENT}{_name(call)} · {_context(call, say)}"
+        yield _draw_call(call, say)
     if preview.deferred:
         deferred = say(", ").join(escape_line(agent) for agent in preview.deferred)
         yield say("deferred to the next turn: {who}", who=deferred)
 
 
-def _other_lines(preview: Preview, say: Words) -> Iterator[str]:
+def _draw_call(call: PlannedCall, say: Words) -> str:
+    return f"{INDENT}{_format_name(call)} · {_describe_context(call, say)}"
+
+
+def _draw_others(preview: Preview, say: Words) -> Iterator[str]:
     if not preview.others:
         return
     if preview.must:
@@ -123,16 +127,16 @@ def _other_lines(preview: Preview, say: Words) -> Iterator[str]:
         yield say("may reply, judged by this message alone:")
     for candidate in preview.others:
         decision = say("asked") if candidate.asked else say("passed over")
-        columns = [_name(candidate), decision, _judgement(candidate, preview, say)]
+        columns = [_format_name(candidate), decision, _describe_judgement(candidate, preview, say)]
         if candidate.hits:
             words = say(", ").join(escape_line(word) for word in candidate.hits)
             columns.append(say("found: {words}", words=words))
         yield INDENT + " · ".join(columns)
         if candidate.asked:
-            yield INDENT * 2 + _context(candidate.asked, say)
+            yield INDENT * 2 + _describe_context(candidate.asked, say)
 
 
-def _judgement(candidate: Judged, preview: Preview, say: Words) -> str:
+def _describe_judgement(candidate: Judged, preview: Preview, say: Words) -> str:
     relevance, threshold = f"{candidate.relevance:g}", f"{candidate.threshold:g}"
     text = "relevance {relevance}"
     if preview.selection == "relevance":
@@ -145,7 +149,7 @@ def _judgement(candidate: Judged, preview: Preview, say: Words) -> str:
     return say("{measured}, {reason}", measured=measured, reason=say(candidate.reason))
 
 
-def _context(call: PlannedCall, say: Words) -> str:
+def _describe_context(call: PlannedCall, say: Words) -> str:
     """Describe how much of the session the agent is shown."""
     if call.of == 1:
         share = say("{count} of 1 message", count=call.messages)
@@ -156,9 +160,9 @@ def _context(call: PlannedCall, say: Words) -> str:
     return f"{share}{omitted} · ~{call.input_tokens} tokens"
 
 
-def _sums(preview: Preview, say: Words) -> Iterator[str]:
-    must = _sum(preview.must)
-    may = _sum([candidate.asked for candidate in preview.others if candidate.asked])
+def _draw_sums(preview: Preview, say: Words) -> Iterator[str]:
+    must = _sum_tokens(preview.must)
+    may = _sum_tokens([candidate.asked for candidate in preview.others if candidate.asked])
     if not preview.must and not may:
         first = next((candidate.agent for candidate in preview.others), "id")
         call = say(
@@ -171,11 +175,11 @@ def _sums(preview: Preview, say: Words) -> Iterator[str]:
     yield f"{total}{shares}"
 
 
-def _sum(calls: list[PlannedCall]) -> int:
+def _sum_tokens(calls: list[PlannedCall]) -> int:
     return sum(call.input_tokens for call in calls)
 
 
-def _name(candidate: PlannedCall | Judged) -> str:
+def _format_name(candidate: PlannedCall | Judged) -> str:
     return escape_line(
         f"{candidate.name} ({candidate.agent})"
         if candidate.name != candidate.agent

@@ -1,4 +1,4 @@
-"""What `arena send` and `arena resume` do where a person is needed: ask at a terminal, or pause."""
+"""Ask a person at the terminal, or report how a paused chain continues, in `arena send|resume`."""
 
 from __future__ import annotations
 

@@ -92,12 +92,12 @@ class Revisions:
         return event if message is event.message else event.model_copy(update={"message": message})
 
     def record(self) -> dict[str, Any]:
-        """Return them as JSON."""
+        """Return the revisions as JSON."""
         return {"spans": self.spans, "corrections": self.corrections}
 
     @classmethod
     def restore(cls, record: Mapping[str, Any]) -> Revisions:
-        """Return the recorded ones. Raises KeyError, TypeError or ValueError."""
+        """Return the recorded revisions. Raises KeyError, TypeError or ValueError."""
         restored = cls()
         restored.spans = [SkippedSpan(int(after), int(before)) for after, before in record["spans"]]
         restored.corrections = [
