@@ -427,7 +427,7 @@ def _draw_choice(chosen: Chosen, say: Words) -> Line:
     who = escape_line(chosen.supervisor)
     again = say(" (asked for another plan)") if chosen.replan else ""
     if chosen.fallback:
-        problem = escape_line(chosen.fallback)
+        problem = say.message(escape_line(chosen.fallback))
         text = say("{who} decided nothing, the free rules decide: {why}", who=who, why=problem)
         return line(INDENT * 2, _turn(chosen.turn, say), f" · {text}{again}", hang=6)
     if chosen.done:
