@@ -149,6 +149,30 @@ def test_a_failed_call_is_chinese_on_the_screen_and_english_in_the_transcript(
     assert errors == ["slow: no answer in time, as scripted"]
 
 
+def test_what_people_decide_and_rules_refuse_is_chinese(chinese: Program) -> None:
+    push = {"action": "execute_command", "detail": "git push"}
+    chinese.agent("pusher", {"say": "已推送", "request": push, "asked": "等待批准"}, name="推送")
+    rules = [{"max_chars": 2}, {"id": "own", "forbid": {"contains": "等"}, "error": "it failed"}]
+    config = {"rules": rules, "corrections": 0}
+    team = {"team": "t", "members": ["pusher"], "config": config}
+    chinese.file("agents/teams/t.yaml", json.dumps(team))
+    paused = chinese.run("send", "--team", "t", "-s", "s", "推送")
+    assert paused.code == 4
+    refused = '预期：最多 2 个字符；实际：4 个字符："等待批准"'
+    assert f"  ! 推送 违反规则 max_chars：{refused}\n" in paused.stdout
+    assert f"被规则 max_chars 拒绝：{refused}" in paused.stdout
+    assert "  ! 推送 违反规则 own：it failed\n" in paused.stdout
+    chinese.run("reject", "s", "1", "--because", "先测试: 再说").check()
+    again = chinese.run("approve", "s", "1")
+    assert re.fullmatch(
+        r"arena: 请求 1 已有决定：user 于 \S+ 拒绝：先测试: 再说\n  用 `arena resume s` .*\n",
+        again.stderr,
+    )
+    chinese.run("resume", "s")
+    paused_agent = chinese.run("pause", "s", "--agent", "pusher")
+    assert paused_agent.stdout == "pusher 从现在起暂停\n"
+
+
 @pytest.mark.parametrize(
     ("setting", "environ", "expected"),
     [

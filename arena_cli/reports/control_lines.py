@@ -174,8 +174,8 @@ def _render_broken(event: RuleBroken, say: Words, who: Who) -> Line:
     if event.corrected:
         text = "{who} broke the rule {rule}, corrected: {error}"
     error = escape_line(event.error)
-    if event.rule in RULES_BY_NAME:  # the text of any other rule is its author's
-        error = say.message(error)
+    # The text of any other rule is that of a check, or its author's, which stays.
+    error = say.message(error) if event.rule in RULES_BY_NAME else say.check(error)
     spans = say.spans(text, who=who(event.agent), rule=escape_line(event.rule), error=error)
     return line(INDENT, Span("! ", "warned" if event.corrected else "failed"), spans, hang=4)
 

@@ -136,7 +136,10 @@ class _MessagePattern(NamedTuple):
 _NESTED = frozenset({"actual", "expected", "hint", "problem", "reason", "scope"})
 
 # Other values that may contain what separates the parts of a message, `; ` and `: `.
-_LONG = frozenset({"command", "line", "request", "response", "text"})
+_LONG = frozenset({"command", "line", "request", "response", "text", "verdict"})
+
+# A value that a check gave, or the text of the author of a rule.
+_VERDICT = "verdict"
 
 
 @lru_cache
@@ -211,9 +214,10 @@ def _translate_once(
             continue
         match = re.fullmatch(template.pattern, text)
         if match:
-            values = {
-                name: translate(value, language) if name in _NESTED else value
-                for name, value in match.groupdict().items()
-            }
+            values = match.groupdict()
+            for name in values.keys() & _NESTED:
+                values[name] = translate(values[name], language)
+            if _VERDICT in values:
+                values[_VERDICT] = _translate_check(values[_VERDICT], language)
             return template.translation.format(**values)
     return None
