@@ -200,6 +200,12 @@ class AgentProtocolError(AgentError):
     kind = "protocol"
 
 
+class AgentUnfinished(AgentError):
+    """The agent reached a limit of its turns, or stopped, before it handed in its output."""
+
+    kind = "unfinished"
+
+
 class AgentBrokeRule(AgentError):
     """The agent's answer breaks a rule of the team.
 

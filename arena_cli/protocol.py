@@ -9,7 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    field_validator,
+    model_validator,
+)
 
 AuthorType = Literal["human", "agent", "system"]
 Invocation = Literal["must_reply", "may_reply", "supervise"]
@@ -100,6 +107,51 @@ class Permission(NamedTuple):
 
     verdict: Literal["allowed", "denied", "asked"]
     reason: str = ""
+
+
+ToolStatus = Literal["ok", "error", "denied", "timeout"]
+
+
+class ToolSpec(Shape):
+    """A tool that an agent may call; `input_schema` is the JSON Schema of its arguments."""
+
+    name: str
+    description: str = ""
+    input_schema: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+class ToolCall(Shape):
+    """A call of a tool, as the model asked for it.
+
+    `id` is the provider's. `problem` is the reason why the arguments cannot be read.
+    """
+
+    id: str = ""
+    tool: str
+    arguments: dict[str, Any] = {}
+    problem: str = ""
+
+
+class ToolResult(Shape):
+    """The result of a call, as the model is shown it, with its images in `attachments`."""
+
+    status: ToolStatus = "ok"
+    text: str = ""
+    attachments: "list[Attachment]" = []
+
+
+class ToolStep(Shape):
+    """A turn of the model within a reply: its text, its calls, and their results in that order.
+
+    `notice` is what arena tells the model after them. `native` are the blocks of the answer as
+    its provider wants them back; None after a restart.
+    """
+
+    text: str = ""
+    calls: list[ToolCall] = []
+    results: list[ToolResult] = []
+    notice: str = ""
+    native: Any = Field(default=None, exclude=True)
 
 
 class Attachment(Shape):
@@ -299,8 +351,9 @@ class AgentInput(Shape):
     is the length of the first part, in characters. `own_session` is the session that the agent may
     continue; None if it
     must begin a new one. `input_hash` is the hash of the complete input
-    (`context.render.input_digest`). These last three are excluded from dumps, and so from hashes
-    and recordings.
+    (`context.render.input_digest`). `tools` are those that the agent may call, `steps` its turns
+    within this reply so far. All from `memory_stable` on are excluded from dumps, and so from
+    hashes and recordings.
     """
 
     session_id: str
@@ -320,7 +373,9 @@ class AgentInput(Shape):
     deadline_s: float | None = None
     brief: str = Field(default="", exclude_if=lambda brief: not brief)
     supervision: Supervision | None = Field(default=None, exclude_if=lambda state: state is None)
+    tools: list[ToolSpec] = Field(default=[], exclude_if=lambda tools: not tools)
     memory_stable: int = Field(default=0, exclude=True)
+    steps: list[ToolStep] = Field(default=[], exclude=True)
     own_session: AgentSession | None = Field(default=None, exclude=True)
     input_hash: str = Field(default="", exclude=True)
 
@@ -359,7 +414,8 @@ def parse_decision(value: object) -> bool | None:
 class AgentOutput(Shape):
     """An agent's answer.
 
-    `should_respond` is read by `decision`; None is a decision that could not be read. Unknown keys,
+    `should_respond` is read by `decision`; None is a decision that could not be read. With
+    `tool_calls` it is no reply yet: the agent is called again with their results. Unknown keys,
     here and in the parts, are moved into `metadata` under the place that they had.
     """
 
@@ -369,8 +425,22 @@ class AgentOutput(Shape):
     status_updates: list[StatusEvent] = []
     attachments: list[Attachment] = []
     structured: list[StructuredContent] = []
+    tool_calls: list[ToolCall] = Field(default=[], exclude_if=lambda calls: not calls)
     usage: Usage | None = None
     metadata: dict[str, Any] = {}
+
+    _native: Any = PrivateAttr(default=None)
+
+    @property
+    def native(self) -> Any:
+        """The blocks of the answer as its provider wants them back, for `ToolStep.native`."""
+        return self._native
+
+    def with_native(self, native: Any) -> "AgentOutput":
+        """Return the output with these blocks."""
+        output = self.model_copy()
+        output._native = native
+        return output
 
     @model_validator(mode="before")
     @classmethod
@@ -384,6 +454,7 @@ class AgentOutput(Shape):
             "status_updates": StatusEvent,
             "attachments": Attachment,
             "structured": StructuredContent,
+            "tool_calls": ToolCall,
         }
         for key, shape in nested.items():
             if isinstance(fields.get(key), list):

@@ -250,7 +250,8 @@ class SessionConfig:
     that run at once. Without `shared_notes` the notes of the workspace are neither read nor
     written. Unless it `connects`, no agent and no embedding server is called. It `takes_requests`
     if people may pause, steer or decide from another process. `ask_person` asks for approval at a
-    terminal (`engine.approvals.AskPerson`). `on_problem` is called for notes that cannot be read,
+    terminal (`engine.approvals.AskPerson`). `find_agent` returns any agent of the workspace by its
+    id. `on_problem` is called for notes that cannot be read,
     and for other problems of the memory, `on_progress` with the number of notes that were read, and
     of all of them, if that takes long.
     """
@@ -274,6 +275,7 @@ class SessionConfig:
     connects: bool = True
     takes_requests: bool = True
     ask_person: Callable[[Any], Awaitable[Any]] | None = None
+    find_agent: Callable[[str], Member | None] = lambda _: None
     on_problem: Callable[[Fault], None] = lambda _: None
     on_progress: Callable[[int, int], None] = lambda _, __: None
 

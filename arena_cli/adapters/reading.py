@@ -56,6 +56,8 @@ def read(output: AgentOutput, invocation: Invocation) -> Reading:
                 answer, declined=False, error=f"its decision cannot be read: {explain_first(fault)}"
             )
     answer, passed = _without_pass(answer)
+    if answer.tool_calls:
+        return Reading(answer, declined=False, error=error)
     if answer.should_respond is False or (passed and not _says_something(answer)):
         return Reading(answer, declined=True, error=None)
     if error is None and answer.should_respond is None:

@@ -40,6 +40,8 @@ from arena_cli.protocol import (
     SessionId,
     StatusEvent,
     TextDelta,
+    ToolResult,
+    ToolSpec,
     Usage,
 )
 from arena_cli.util.redaction import GrowingText, Redactor
@@ -165,6 +167,31 @@ class Answer(NamedTuple):
     declined: bool
 
 
+class ToolRequest(NamedTuple):
+    """A call of a tool: the agent and its reply, and the number of the call in it (`2.1`)."""
+
+    member: Member
+    reply: int
+    call: str
+    tool: str
+    arguments: Mapping[str, Any]
+
+
+class ToolAnswer(NamedTuple):
+    """What a tool gave, redacted; `usage` is that of an agent that was called as a tool.
+
+    `diff` is the unified diff of the files that it changed.
+    """
+
+    result: ToolResult
+    diff: str = ""
+    usage: Usage | None = None
+
+
+ToolNext = Callable[[ToolRequest], Awaitable[ToolAnswer]]
+SpecsNext = Callable[[Member], Awaitable[list[ToolSpec]]]
+
+
 class Calls(Protocol):
     """The interface by which the engine calls agents: the `Runtime`, or a wrapper of it."""
 
@@ -172,6 +199,14 @@ class Calls(Protocol):
 
     async def invoke(self, member: Member, input: AgentInput, heard: Heard) -> Answer:
         """Call an agent once. Raises AgentError (redacted), and DiskRefused if `heard` does."""
+        ...
+
+    async def call_tool(self, request: ToolRequest, run: ToolNext) -> ToolAnswer:
+        """Call a tool by `run`, or answer in its place."""
+        ...
+
+    async def list_tools(self, member: Member, ask: SpecsNext) -> list[ToolSpec]:
+        """Return the tools that the MCP servers of an agent offer, by `ask` or in its place."""
         ...
 
     async def stop(self) -> None:
@@ -231,6 +266,14 @@ class Runtime:
             failure = AgentProtocolError(member.id, answer.error, metadata=said.metadata)
             raise self._redacted(failure)
         return Answer(said, answer.declined)
+
+    async def call_tool(self, request: ToolRequest, run: ToolNext) -> ToolAnswer:
+        """Call a tool by `run`."""
+        return await run(request)
+
+    async def list_tools(self, member: Member, ask: SpecsNext) -> list[ToolSpec]:
+        """Return the tools that the MCP servers of an agent offer, by `ask`."""
+        return await ask(member)
 
     async def health(self, member: Member) -> Health:
         """Check that the agent could be called now; an exception of its adapter means no.
@@ -356,6 +399,11 @@ class Runtime:
                 part.model_copy(update={"data": redact.value(part.data)})
                 for part in output.structured
             ]
+        if output.tool_calls:
+            changed["tool_calls"] = [
+                call.model_copy(update={"arguments": redact.value(call.arguments)})
+                for call in output.tool_calls
+            ]
         if output.usage is not None:
             changed["usage"], cost = output.usage.of_one_call()
             if cost is not None:
@@ -389,10 +437,26 @@ CallNext = Callable[[CallRequest], Awaitable[Answer]]
 
 
 class Middleware(Protocol):
-    """A step that every call of an agent passes through."""
+    """A step that every call of an agent passes through.
+
+    `call_tool` and `list_tools` may be left out: calls of tools, and what MCP servers offer, then
+    pass by it.
+    """
 
     async def invoke(self, request: CallRequest, call_next: CallNext) -> Answer:
         """Answer a call, or pass it on. Raises AgentError (redacted) and DiskRefused."""
+        ...
+
+
+class ToolMiddleware(Middleware, Protocol):
+    """A middleware that calls of tools pass through, too."""
+
+    async def call_tool(self, request: ToolRequest, call_next: ToolNext) -> ToolAnswer:
+        """Answer a call of a tool, or pass it on."""
+        ...
+
+    async def list_tools(self, member: Member, list_next: SpecsNext) -> list[ToolSpec]:
+        """Return the tools that the MCP servers of an agent offer, or pass it on."""
         ...
 
 
@@ -412,6 +476,20 @@ class CallPipeline:
         if index == len(self._middlewares):
             return await self._runtime.invoke(request.member, request.input, request.heard)
         return await self._middlewares[index].invoke(request, partial(self._call, index + 1))
+
+    async def call_tool(self, request: ToolRequest, run: ToolNext) -> ToolAnswer:
+        """Call a tool by `run`, unless a middleware answers."""
+        for middleware in reversed(self._middlewares):
+            if (call_tool := getattr(middleware, "call_tool", None)) is not None:
+                run = partial(call_tool, call_next=run)
+        return await run(request)
+
+    async def list_tools(self, member: Member, ask: SpecsNext) -> list[ToolSpec]:
+        """Return the tools that the MCP servers of an agent offer, by `ask` or a middleware."""
+        for middleware in reversed(self._middlewares):
+            if (list_tools := getattr(middleware, "list_tools", None)) is not None:
+                ask = partial(list_tools, list_next=ask)
+        return await ask(member)
 
     async def stop(self) -> None:
         """End all that is still running for these agents."""

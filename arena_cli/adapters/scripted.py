@@ -34,6 +34,7 @@ from arena_cli.protocol import (
     StatusEvent,
     StructuredContent,
     TextDelta,
+    ToolCall,
     Usage,
 )
 from arena_cli.util.text import fill_template, list_placeholders
@@ -42,7 +43,7 @@ from arena_cli.yamlio.nodes import Loc
 
 Failure = Literal["timeout", "error", "overloaded", "refused", "empty"]
 
-_NAMES = ("message", "author", "turn")
+_NAMES = ("message", "author", "turn", "result")
 _TEMPLATES = (("say",), ("denied",), ("asked",))
 
 
@@ -121,19 +122,30 @@ class ScriptedRequest(BaseModel):
         return StructuredContent(type="approval_request", data=data)
 
 
+class ScriptedCall(BaseModel):
+    """A tool that a scripted agent calls."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+    tool: str = Field(min_length=1)
+    arguments: dict[str, Any] = {}
+
+
 class Rule(BaseModel):
     """An answer and its condition: it is used each time `when` holds, or always without one.
 
     `say` may contain `${message}` (the triggers' text), `${author}` (the name of the last trigger's
-    author) and `${turn}`; `$${` is a literal `${`. The answer is delayed by `delay_s` seconds. With
-    `fail`, `say` is the text received before the call failed. `output` is a complete answer. With a
-    `request`, the agent first asks for permission. Unless it is allowed, it says only `denied`, or
-    `asked` if a person was asked; both have the placeholders of `say`, and a default.
+    author), `${turn}`, and `${result}` (that of its last call); `$${` is a literal `${`. The answer
+    is delayed by `delay_s` seconds. With `fail`, `say` is the text received before the call failed.
+    `output` is a complete answer. With a `request`, the agent first asks for permission. Unless it
+    is allowed, it says only `denied`, or `asked` if a person was asked; both have the placeholders
+    of `say`, and a default. Before it says anything, it makes its `calls`, one after the other;
+    those in a list of their own at once.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
-    not_built: ClassVar[frozenset[str]] = frozenset({"ask", "calls"})
+    not_built: ClassVar[frozenset[str]] = frozenset({"ask"})
 
     when: Condition | None = None
     say: str | None = None
@@ -149,6 +161,7 @@ class Rule(BaseModel):
     request: ScriptedRequest | None = None
     denied: str | None = None
     asked: str | None = None
+    calls: list[ScriptedCall | list[ScriptedCall]] = []
 
     @field_validator("say", "denied", "asked")
     @classmethod
@@ -188,6 +201,7 @@ class Rule(BaseModel):
             or self.structured
             or self.attachments
             or (self.request is not None and self.request.options)
+            or self.calls
         ):
             raise ValueError("this rule answers nothing: add say, decline, fail or output")
         return self
@@ -264,6 +278,16 @@ class ScriptedAdapter:
         emit(CallNote({"scripted": index}))
         if rule.delay_s:
             await asyncio.sleep(rule.delay_s)
+        done = sum(bool(step.calls) for step in input.steps)
+        if done < len(rule.calls):
+            calls = rule.calls[done]
+            return AgentOutput(
+                tool_calls=[
+                    ToolCall(tool=call.tool, arguments=call.arguments)
+                    for call in (calls if isinstance(calls, list) else [calls])
+                ],
+                usage=rule.usage,
+            )
         refusal = await self._ask(rule, emit)
         if refusal is not None:
             return AgentOutput(content=_filled(refusal, input, text), usage=rule.usage)
@@ -341,5 +365,11 @@ def _filled(say: str, input: AgentInput, text: str) -> str:
         return say
     last = next(reversed(input.triggers()), None)
     author = (last.author_name or last.author_id) if last else ""
-    values = {"message": text, "author": author, "turn": str(input.turn)}
+    results = [result.text for step in input.steps for result in step.results]
+    values = {
+        "message": text,
+        "author": author,
+        "turn": str(input.turn),
+        "result": results[-1] if results else "",
+    }
     return fill_template(say, values.get)

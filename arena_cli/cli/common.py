@@ -272,6 +272,7 @@ def make_config(loaded: Workspace, *, wait_s: float, connects: bool = False) -> 
         extractor=loaded.extractor,
         memory_judge=loaded.memory_judge,
         connects=connects,
+        find_agent=loaded.find_agent,
         on_problem=lambda problem: warn(str(problem)),
         on_progress=report_indexing,
     )

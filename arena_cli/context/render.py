@@ -26,6 +26,7 @@ from arena_cli.protocol import (
     Shape,
     ShownMessage,
     Supervision,
+    ToolSpec,
 )
 from arena_cli.util.language import Language, Texts
 
@@ -414,6 +415,7 @@ class HeadDigest:
         role_prompt: str,
         members: Iterable[MemberInfo],
         max_output_tokens: int = AgentInput.model_fields["max_output_tokens"].default,
+        tools: Sequence[ToolSpec] = (),
     ) -> None:
         common: dict[str, Any] = {"agent_id": agent_id, "role_prompt": role_prompt}
         if max_output_tokens != AgentInput.model_fields["max_output_tokens"].default:
@@ -422,6 +424,8 @@ class HeadDigest:
         team = tuple(members)
         if team:
             self._common["members"] = _canonical_members(team)
+        if tools:
+            self._common["tools"] = _canonical([_shape_fields(tool) for tool in tools])
 
     def of(
         self,
@@ -454,7 +458,9 @@ class HeadDigest:
 
 def input_digest(input: AgentInput) -> str:
     """Return the hash of one input, in hexadecimal, without a prepared `HeadDigest`."""
-    head = HeadDigest(input.agent_id, input.role_prompt, input.members, input.max_output_tokens)
+    head = HeadDigest(
+        input.agent_id, input.role_prompt, input.members, input.max_output_tokens, input.tools
+    )
     digests = [message_digest(message) for message in input.messages]
     return head.of(
         input.invocation,

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from threading import ThreadError
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,10 @@ _TOO_MUCH = (
     "its prompt has about {} tokens{} and cannot be shortened: set its "
     "context.window_tokens to the model's limit, or send a shorter message"
 )
+
+
+class OutOfBudget(Exception):
+    """The team's budget allows no further turn of an agent that acts."""
 
 
 @dataclass
@@ -196,6 +201,8 @@ async def _attempts(
             answer = await _attempt(planned, planned.member, room, heard, seconds_left)
             if review is not None:
                 answer = await review.check(answer, heard)
+        except OutOfBudget as error:
+            return _stop_for_budget(planned, heard, error)
         except AgentError as error:
             last = ends_at + planned.waited_s
             is_corrected = review is not None and review.corrects(
@@ -213,12 +220,7 @@ async def _attempts(
                     retryable=error.again and not isinstance(error, AgentRefused),
                 )
             if (budget := room.control.budget) and not budget.admit(planned, heard.list_usage()):
-                if planned.refused:
-                    return _refuse(planned, heard)
-                # The chain pauses, and the reply continues when the budget allows it.
-                metadata = {**heard.metadata(failed=True), **error.metadata}
-                problem = f"no further attempt, the budget is used up: {error}"
-                return _Ending("cancelled", problem, metadata=metadata)
+                return _stop_for_budget(planned, heard, error)
             planned.failed += 1
             planned.attempt += 1
             announce(planned, room)
@@ -239,6 +241,16 @@ async def _attempts(
             else None,
             metadata=metadata,
         )
+
+
+def _stop_for_budget(planned: Planned, heard: Heard, error: Exception) -> _Ending:
+    """Return the end of a reply that is not called again until the budget is raised, or never."""
+    if planned.refused:
+        return _refuse(planned, heard)
+    # The chain pauses, and the reply continues when the budget allows it.
+    metadata = {**heard.metadata(failed=True), **getattr(error, "metadata", {})}
+    problem = f"no further attempt, the budget is used up: {error}"
+    return _Ending("cancelled", problem, metadata=metadata)
 
 
 def _refuse(planned: Planned, heard: Heard | None = None) -> _Ending:
@@ -290,6 +302,10 @@ def _attached(planned: Planned) -> str:
 async def _attempt(
     planned: Planned, member: Member, room: Room, heard: Heard, seconds_left: float
 ) -> Answer:
+    if member.profile.acts:
+        tool_loop = import_module("arena_cli.engine.tool_loop")
+        acted: Answer = await tool_loop.attempt(planned, member, room, heard, seconds_left)
+        return acted
     limit = plan.attempt_limit_s(seconds_left, room.scene.team)
     agent_input = count_failed(planned.sent, planned.failed, limit)
     return await invoke(member, agent_input, room, heard, limit, planned)
@@ -317,7 +333,7 @@ async def invoke(
     try:
         async with asyncio.timeout(limit) as timeout:
             if planned is not None:
-                heard.on_permit = _Asking(planned, room, heard, timeout).permit
+                heard.on_permit = Asking(planned, room, heard, timeout).permit
             answer = await room.runtime.invoke(member, agent_input, heard)
     except TimeoutError as error:
         raise AgentTimeout(
@@ -329,11 +345,14 @@ async def invoke(
     return apply_silence(answer, member, room, heard)
 
 
-class _Asking:
-    """The permissions of an attempt, whose deadline stands still while a person is asked."""
+class Asking:
+    """The permissions of an attempt, whose deadline stands still while a person is asked.
+
+    `timeout` is the deadline; None if the caller itself adds `planned.waited_s`.
+    """
 
     def __init__(
-        self, planned: Planned, room: Room, heard: Heard, timeout: asyncio.Timeout
+        self, planned: Planned, room: Room, heard: Heard, timeout: asyncio.Timeout | None
     ) -> None:
         self._planned, self._room, self._heard = planned, room, heard
         self._timeout = timeout
@@ -356,19 +375,21 @@ class _Asking:
         self._count += 1
         if self._count == 1:
             self._began = asyncio.get_running_loop().time()
-            self._ends_at = self._timeout.when()
+            self._ends_at = self._timeout.when() if self._timeout else None
             self._reschedule(None)
 
     def _go_on(self) -> None:
         self._count -= 1
-        if self._count == 0 and self._ends_at is not None:
+        if self._count == 0:
             waited_s = asyncio.get_running_loop().time() - self._began
             self._planned.waited_s += waited_s
-            self._reschedule(self._ends_at + waited_s)
+            if self._ends_at is not None:
+                self._reschedule(self._ends_at + waited_s)
 
     def _reschedule(self, when: float | None) -> None:
-        with contextlib.suppress(RuntimeError):  # the attempt is over
-            self._timeout.reschedule(when)
+        if self._timeout is not None:
+            with contextlib.suppress(RuntimeError):  # the attempt is over
+                self._timeout.reschedule(when)
 
 
 def apply_silence(answer: Answer, member: Member, room: Room, heard: Heard) -> Answer:
@@ -424,6 +445,9 @@ def _finish(planned: Planned, room: Room, heard: Heard, began: float, ending: _E
     )
     if ending.refused:
         calls = calls.without(ending.refused)
+    if planned.acting is not None:
+        tool_loop = import_module("arena_cli.engine.tool_loop")
+        tool_loop.write_end(planned, ending.status, ending.by, room)
 
     stamp = room.journal.stamp()
     room.journal.write(

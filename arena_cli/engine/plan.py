@@ -17,6 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from arena_cli.adapters.base import SessionConfig
 from arena_cli.adapters.runtime import Calls
 from arena_cli.context import render, tokens, window
 from arena_cli.context.history import NOTHING, History, Memory
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from arena_cli.engine.approvals import AskPerson
     from arena_cli.engine.budget import BudgetGuard
     from arena_cli.engine.control import Control
+    from arena_cli.engine.tool_loop import Acting
+    from arena_cli.engine.toolbox import ToolShop
 
 NO_WINDOWS: Mapping[str, int] = MappingProxyType({})
 
@@ -166,6 +169,25 @@ class ControlHolder:
             await self.current.stop()
 
 
+class ToolsHolder:
+    """The tools of a session's agents, which are imported when one of them is called."""
+
+    def __init__(self) -> None:
+        self._shop: ToolShop | None = None
+
+    def get(self, room: Room) -> ToolShop:
+        """Return the tools of a session."""
+        if self._shop is None:
+            made: ToolShop = import_module("arena_cli.engine.toolbox").ToolShop(room)
+            self._shop = made
+        return self._shop
+
+    async def stop(self) -> None:
+        """End all that tools started."""
+        if self._shop is not None:
+            await self._shop.stop()
+
+
 class Room(NamedTuple):
     """A session in which agents are called; `journal` updates the scene's fold.
 
@@ -177,7 +199,7 @@ class Room(NamedTuple):
     raises DiskRefused. `models` are the entries of `arena.yaml` for models; `sessions` is the
     folder of all sessions, whose spending counts for the budget of a day, if it does.
     `make_function` returns a function of the user's rules by its name; paths start from
-    `workspace`.
+    `workspace`. `config` are the settings of its session; `tools` are those of its agents.
     """
 
     scene: Scene
@@ -190,6 +212,8 @@ class Room(NamedTuple):
     control: ControlHolder
     workspace: Path
     make_function: Callable[[str], UserFunction]
+    config: SessionConfig
+    tools: ToolsHolder
     on_text: Callable[[str, str], None] | None = None
     summarizer: Member | None = None
     extractor: Member | None = None
@@ -278,7 +302,8 @@ class Planned:
     `digests` are the hashes of the input's messages, `notes` the ids of the notes in it. `waited_s`
     is the time in which a person was asked for approval. `most` and `is_concise` are limits as in
     `plan`; `refused` is the reason why it is not called, if the team's budget never allows it.
-    `correction` tells the agent what was wrong with its reply.
+    `correction` tells the agent what was wrong with its reply. `acting` is the state of the calls
+    of tools in a reply that has begun.
     """
 
     agent: str
@@ -302,6 +327,7 @@ class Planned:
     refused: str = ""
     corrected: int = 0
     correction: ShownMessage | None = None
+    acting: Acting | None = None
 
     @property
     def sent(self) -> AgentInput:
@@ -481,7 +507,16 @@ def _said(trigger: Sequence[str], chain: Chain) -> str:
 
 def limit_s(member: Member | None, team: Team) -> float:
     """Return the time limit of a reply in seconds, for all attempts; the member's setting wins."""
+    if member is not None and member.profile.acts:
+        return _limit_acting_s(member.profile)
     return (member.profile.timeout_s if member else None) or team.config.turn_timeout_s
+
+
+def _limit_acting_s(profile: AgentProfile) -> float:
+    """Return the time limit of a reply with tools, its last turn included."""
+    limits = profile.run or import_module("arena_cli.workspace.acting").RunLimits()
+    seconds: float = profile.timeout_s or limits.max_minutes * 60
+    return seconds + float(limits.grace_s)
 
 
 def attempt_limit_s(seconds_left: float, team: Team) -> float:

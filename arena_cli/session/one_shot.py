@@ -17,7 +17,7 @@ from arena_cli.adapters.runtime import CallPipeline, Calls, Middleware
 from arena_cli.context import render, window
 from arena_cli.engine import loop, plan
 from arena_cli.engine.call import announce, run
-from arena_cli.engine.plan import ControlHolder, Planned, Room, Scene
+from arena_cli.engine.plan import ControlHolder, Planned, Room, Scene, ToolsHolder
 from arena_cli.engine.rules import StartTurn
 from arena_cli.errors import DiskRefused
 from arena_cli.protocol import AgentInput
@@ -147,12 +147,15 @@ class Aside:
             control=ControlHolder(),
             workspace=self._config.workspace,
             make_function=partial(session.make_user_function, self._config),
+            config=self._config,
+            tools=ToolsHolder(),
         )
         planned = _planned(room, member.id, text)
         announce(planned, room)
         try:
             await run(planned, room)
         finally:
+            await room.tools.stop()
             await room.control.stop()
         (finished,) = (event for event in heard if isinstance(event, ReplyFinished))
         return OneShotReply(planned.input, finished)

@@ -18,7 +18,7 @@ from arena_cli.adapters.runtime import CallPipeline, Middleware, Runtime
 from arena_cli.context import history, render, window
 from arena_cli.engine import after_turn, loop
 from arena_cli.engine.loop import Engine
-from arena_cli.engine.plan import ControlHolder, Room, Scene
+from arena_cli.engine.plan import ControlHolder, Room, Scene, ToolsHolder
 from arena_cli.engine.recall import Recollection
 from arena_cli.notes import staging
 from arena_cli.notes.model import Note
@@ -207,6 +207,8 @@ class Session(contextlib.AbstractContextManager["Session"]):
             control=ControlHolder(),
             workspace=config.workspace,
             make_function=partial(make_user_function, config),
+            config=config,
+            tools=ToolsHolder(),
             on_text=on_text,
             summarizer=config.summarizer,
             extractor=config.extractor,
@@ -217,7 +219,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
             models=config.models,
             sessions=self.folder.parent if config.connects else None,
         )
-        self._control = room.control
+        self._control, self._tools = room.control, room.tools
         self._engine = Engine(room)
         self._tell_who_talks()
         self.journal.write_repair(repair)
@@ -368,6 +370,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
     async def stop(self) -> None:
         """End the processes that agents keep between calls; no agent is called after it."""
         await self._runtime.stop()
+        await self._tools.stop()
         await self._control.stop()
 
     def close(self) -> None:

@@ -177,10 +177,11 @@ def _phase(
     about_replies.clear()
 
 
-def _order_of(event: SideEvent) -> tuple[int, str]:
-    """Return the key that sorts events about replies: by reply, then by content."""
+def _order_of(event: SideEvent) -> tuple[int, str, str]:
+    """Return the key that sorts events about replies: by reply, its calls, then by content."""
     left_out = {"seq", "ts", *list_fields(type(event), Position)}
-    return getattr(event, "reply", 0), event.model_dump_json(exclude=left_out)
+    content = event.model_dump_json(exclude=left_out)
+    return getattr(event, "reply", 0), event.order_in_reply, content
 
 
 def canonicalize_event(event: Event, ids: dict[str, str]) -> dict[str, Any]:

@@ -111,6 +111,11 @@ class SideEvent(Event):
     outlives_rewinds: ClassVar[bool] = False
 
     @property
+    def order_in_reply(self) -> str:
+        """The text by which events about a reply are sorted in canonical order."""
+        return ""
+
+    @property
     def agent_call(self) -> AgentCall | None:
         """The call that it reports, whose cost counts; None if it reports none."""
         return None
@@ -484,6 +489,7 @@ def find_type(name: str) -> type[Event] | None:
     shape = EVENT_TYPES.get(name)
     if shape is None and name:
         import_control_events()
+        import_acting_events()
         shape = EVENT_TYPES.get(name)
     return shape
 
@@ -491,6 +497,11 @@ def find_type(name: str) -> type[Event] | None:
 def import_control_events() -> Any:
     """Return the module of the events of control, which register themselves on import."""
     return import_module("arena_cli.transcript.control_events")
+
+
+def import_acting_events() -> Any:
+    """Return the module of the events of agents that act, which register themselves on import."""
+    return import_module("arena_cli.transcript.acting_events")
 
 
 def parse(record: dict[str, Any]) -> Event | None:

@@ -18,12 +18,27 @@ from arena_cli.workspace.file_shape import FileShape, read_keys
 from arena_cli.yamlio.imported_shape import ImportedShape
 
 if TYPE_CHECKING:
+    from arena_cli.workspace.acting import (
+        Example,
+        InlineTool,
+        InputSpec,
+        McpServer,
+        OutputSpec,
+        RunLimits,
+    )
     from arena_cli.workspace.control import Approvals, Budget, RuleEntry
 else:  # most teams have none of them
     _CONTROL = "arena_cli.workspace.control"
     Approvals = Annotated[Any, ImportedShape(_CONTROL, "Approvals")]
     Budget = Annotated[Any, ImportedShape(_CONTROL, "Budget")]
     RuleEntry = Annotated[Any, ImportedShape(_CONTROL, "RuleEntry")]
+    _ACTING = "arena_cli.workspace.acting"
+    Example = Annotated[Any, ImportedShape(_ACTING, "Example")]
+    InlineTool = Annotated[Any, ImportedShape(_ACTING, "InlineTool")]
+    InputSpec = Annotated[Any, ImportedShape(_ACTING, "InputSpec")]
+    McpServer = Annotated[Any, ImportedShape(_ACTING, "McpServer")]
+    OutputSpec = Annotated[Any, ImportedShape(_ACTING, "OutputSpec")]
+    RunLimits = Annotated[Any, ImportedShape(_ACTING, "RunLimits")]
 
 
 def _check_spoken(name: str) -> str:
@@ -38,7 +53,7 @@ Spoken = Annotated[str, AfterValidator(_check_spoken)]
 
 # Keys of the format that are not built yet: control, agents that act, exchanges, learning.
 _LATER = read_keys("exchange goals intent learning simple")
-_LATER_OF_AGENT = _LATER | read_keys("inputs lane may_ask mcp output query run tools workdir")
+_LATER_OF_AGENT = _LATER | read_keys("lane may_ask")
 _LATER_OF_TEAM = _LATER | read_keys(
     "approve_plan fallback_agent lanes max_reflections min_confidence planner task_depth_limit "
     "workdir"
@@ -120,6 +135,10 @@ class AgentProfile(FileShape):
     Keys that are left out come from the profile in `extends`, except identity (`agent_id`, `name`,
     `aliases`, `member`). `watch` names further files that the agent is made of, in addition to
     those of its command or target: a change of them is drift of its recordings.
+
+    With `tools`, `mcp` or an `output` it is an agent that acts (docs/guides/tools.md): `inputs`
+    fill its `role_prompt` and its `query`, `examples` are a conversation before the first message,
+    `run` are the limits of a reply. Its tools read and change files in `workdir`.
     """
 
     not_built: ClassVar[frozenset[str]] = _LATER_OF_AGENT
@@ -143,6 +162,19 @@ class AgentProfile(FileShape):
     approvals: Approvals | None = None
     rules: list[RuleEntry] = []
     watch: list[Glob] = []
+    inputs: dict[str, InputSpec] = {}
+    query: str = ""
+    examples: list[Example] = []
+    output: OutputSpec | None = None
+    tools: list[str | InlineTool] = []
+    mcp: dict[str, McpServer] = {}
+    run: RunLimits | None = None
+    workdir: str | None = None
+
+    @cached_property
+    def acts(self) -> bool:
+        """True if its replies may take several turns, with calls of tools."""
+        return bool(self.tools or self.mcp or self.output)
 
     @cached_property
     def may_hold_secrets(self) -> bool:

@@ -320,6 +320,10 @@ class Workspace:
         agents = (self.summarizer, self.extractor, self.memory_judge)
         return [agent for agent in agents if agent is not None]
 
+    def find_agent(self, agent: str) -> Member | None:
+        """Return an agent of the workspace as a member of no team; None if there is none."""
+        return self._alone(agent) if models.normalize_id(agent) in self.loaded else None
+
     def _alone(self, agent: str | None) -> Member | None:
         """Return an agent as a member of no team."""
         if agent is None:

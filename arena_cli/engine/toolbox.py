@@ -1,0 +1,148 @@
+"""The tools of a session's agents: found by the names in their profiles, started when needed.
+
+A session without agents that act never imports this module (`ToolsHolder`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from arena_cli.engine.plan import Room
+from arena_cli.errors import AgentUnavailable
+from arena_cli.protocol import PermissionRequest, ToolSpec
+from arena_cli.tools import base
+from arena_cli.tools.base import COMPLETE_TASK, Tool, ToolOutput, ToolScope
+from arena_cli.workspace.acting import InlineTool, OutputSpec
+from arena_cli.workspace.models import Member
+
+
+class CompleteTask:
+    """The tool by which an agent hands in its output; the loop itself answers it."""
+
+    idempotent = True
+
+    def __init__(self, output: OutputSpec) -> None:
+        self.output = output
+        description = "Hand in the result and end the work. Call it once, when you are done."
+        if output.description:
+            description += f" The result: {output.description}"
+        schema = output.schema_ if output.schema_ is not None else {"type": "string"}
+        self.spec = ToolSpec(
+            name=COMPLETE_TASK,
+            description=description,
+            input_schema={
+                "type": "object",
+                "properties": {output.name: schema},
+                "required": [output.name],
+            },
+        )
+
+    def find_act(self, arguments: Mapping[str, Any]) -> PermissionRequest | None:  # noqa: ARG002
+        """Return None: it needs no approval."""
+        return None
+
+    async def call(self, arguments: Mapping[str, Any], scope: ToolScope) -> ToolOutput:  # noqa: ARG002
+        """Return the answer to a valid output."""
+        return ToolOutput("The result is accepted.")
+
+
+class Toolbox:
+    """The tools of one agent, by name."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._tools = {tool.spec.name: tool for tool in tools}
+
+    @property
+    def specs(self) -> list[ToolSpec]:
+        """The tools as the model is shown them, in order."""
+        return [tool.spec for tool in self._tools.values()]
+
+    @property
+    def complete_task(self) -> CompleteTask | None:
+        """The tool by which the agent hands in its output; None if it has none."""
+        tool = self._tools.get(COMPLETE_TASK)
+        return tool if isinstance(tool, CompleteTask) else None
+
+    def find(self, name: str) -> Tool | None:
+        """Return the tool of that name, or None."""
+        return self._tools.get(name)
+
+    def find_problem(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Return why a call cannot be made, "" if it can."""
+        tool = self.find(name)
+        if tool is None:
+            known = ", ".join(self._tools) or "none"
+            return f"there is no tool {name}; you have: {known}"
+        return base.find_problem(tool.spec.input_schema, dict(arguments))
+
+
+FILE_TOOLS = ("read_file", "write_file", "edit_file", "delete_file", "list_files", "find")
+RUN_COMMAND = "run_command"
+ARENA_TOOLS = (
+    "search_notes",
+    "search_history",
+    "add_note",
+    "read_attachment",
+    "list_members",
+    "request_approval",
+    "goals",
+)
+PYTHON, AGENT = "python:", "agent:"
+
+
+class ToolShop:
+    """Makes the toolboxes of a session's agents, and ends what they started."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._boxes: dict[str, Toolbox] = {}
+        self._sources: dict[str, Any] = {}
+
+    async def open(self, member: Member) -> Toolbox:
+        """Return the tools of an agent, which are started if they were not.
+
+        Raises AgentUnavailable if one of them is not there.
+        """
+        box = self._boxes.get(member.id)
+        if box is None:
+            box = self._boxes[member.id] = Toolbox(await self._find(member))
+        return box
+
+    async def _find(self, member: Member) -> list[Tool]:
+        tools: list[Tool] = []
+        if member.profile.output is not None:
+            tools.append(CompleteTask(member.profile.output))
+        for entry in member.profile.tools:
+            tools += await self._resolve(entry, member)
+        return tools
+
+    async def _resolve(self, entry: str | InlineTool, member: Member) -> list[Tool]:
+        """Return the tools that an entry of `tools` names; a glob may name several."""
+        found: list[Tool] = await self._source(entry).find(entry, member)
+        if not found:
+            raise AgentUnavailable(
+                member.id, f"there is no tool {entry}", mend="see `tools` in its profile"
+            )
+        return found
+
+    def _source(self, entry: str | InlineTool) -> Any:
+        """Return where the tools of an entry come from; it is imported when it is first needed."""
+        module = "arena_cli.engine.mcp_tools"
+        if not isinstance(entry, str) or entry.startswith(PYTHON):
+            module = "arena_cli.engine.function_tools"
+        elif entry.startswith(AGENT):
+            module = "arena_cli.engine.subagents"
+        elif entry in (*FILE_TOOLS, RUN_COMMAND):
+            module = "arena_cli.engine.workdir_tools"
+        elif entry in ARENA_TOOLS:
+            module = "arena_cli.engine.arena_tools"
+        if module not in self._sources:
+            self._sources[module] = import_module(module).ToolSource(self._room)
+        return self._sources[module]
+
+    async def stop(self) -> None:
+        """End all that the tools started."""
+        for source in self._sources.values():
+            await source.stop()

@@ -1,0 +1,97 @@
+"""Define a tool: its specification, the act that people approve, and its call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import jsonschema
+
+from arena_cli.protocol import (
+    Attachment,
+    PermissionRequest,
+    StatusEvent,
+    ToolSpec,
+    ToolStatus,
+    Usage,
+)
+from arena_cli.util.text import cut_text
+
+COMPLETE_TASK = "complete_task"
+"""The name of the tool by which an agent hands in its output."""
+
+_LONGEST_PROBLEM = 500
+
+
+class ToolFailed(Exception):
+    """A tool could not do it; the text is for the model.
+
+    `status` is how the call ended.
+    """
+
+    def __init__(self, text: str, status: ToolStatus = "error") -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class ToolOutput(NamedTuple):
+    """What a tool gave: a text, images and files with their `data`.
+
+    `diff` is the unified diff of the files that it changed. `usage` is that of an agent that was
+    called as a tool. `is_error`: the text says what went wrong.
+    """
+
+    text: str
+    attachments: Sequence[Attachment] = ()
+    diff: str = ""
+    usage: Usage | None = None
+    is_error: bool = False
+
+
+class ToolScope(NamedTuple):
+    """The call that a tool answers: its number in the reply, and where progress is reported."""
+
+    call: str
+    report: Callable[[StatusEvent], None]
+
+
+class Tool(Protocol):
+    """A tool of an agent. `call` raises ToolFailed and CancelledError only.
+
+    If `call` is cancelled, it ends the work itself before it returns. An `idempotent` tool may be
+    called again if arena was interrupted before its result.
+    """
+
+    @property
+    def spec(self) -> ToolSpec:
+        """The tool as the model is shown it."""
+        ...
+
+    @property
+    def idempotent(self) -> bool:
+        """True if calling it twice does no harm."""
+        ...
+
+    def find_act(self, arguments: Mapping[str, Any]) -> PermissionRequest | None:
+        """Return the act that people approve; None if the call needs no approval.
+
+        Raises ToolFailed if the call cannot be made at all, such as a path out of the folder.
+        """
+        ...
+
+    async def call(self, arguments: Mapping[str, Any], scope: ToolScope) -> ToolOutput:
+        """Call the tool with arguments that fit its schema."""
+        ...
+
+
+def find_problem(schema: Mapping[str, Any], value: Any, name: str = "arguments") -> str:
+    """Return why a value does not fit a JSON Schema, "" if it does."""
+    try:
+        validator = jsonschema.Draft202012Validator(schema)
+        error = next(iter(validator.iter_errors(value)), None)
+    except Exception as failure:  # noqa: BLE001 - a schema that a server made up may break anything
+        return f"the schema of the tool is invalid: {cut_text(str(failure), _LONGEST_PROBLEM)}"
+    if error is None:
+        return ""
+    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.path)
+    return f"{name}{path}: {cut_text(error.message, _LONGEST_PROBLEM)}"

@@ -1,0 +1,116 @@
+"""The events of agents that act: calls of tools, thoughts, goals, intents, and how a reply ended.
+
+They are read when a transcript holds one: a session without tools never imports this module.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from arena_cli.protocol import Attachment, Position, ToolStatus, Usage, Volatile
+from arena_cli.transcript.events import AgentCall, SideEvent
+
+EndMode = Literal["goal", "timeout", "max_turns", "aborted", "error", "error_no_complete_task"]
+
+
+def order_call(call: str) -> str:
+    """Return a text that sorts calls by their numbers: `2.10` after `2.9`."""
+    return ".".join(part.zfill(6) for part in call.split("."))
+
+
+class ActingEvent(SideEvent):
+    """An event within the reply of an agent; `agent` is that agent, or one called as a tool."""
+
+    reply: Annotated[int, Position]
+    agent: str
+
+
+class ToolRequested(ActingEvent):
+    """An agent calls a tool.
+
+    `call` counts the calls within the reply; those of an agent that is called as a tool have the
+    number of that call in front (`2.1`). `step` is the turn of its model, from 1. `approval` is the
+    name under which people approve it, if they must. `native` is the provider's id of the call.
+    """
+
+    type: Literal["tool_requested"] = "tool_requested"
+    call: str
+    step: int
+    tool: str
+    arguments: dict[str, Any] = {}
+    problem: str = Field(default="", exclude_if=lambda problem: not problem)
+    approval: str = Field(default="", exclude_if=lambda name: not name)
+    native: Annotated[str, Volatile] = Field(default="", exclude_if=lambda native: not native)
+
+    @property
+    def order_in_reply(self) -> str:
+        """A request comes before its result."""
+        return f"{order_call(self.call)} 1"
+
+
+class ToolFinished(ActingEvent):
+    """A call of a tool has ended, after `ms` milliseconds.
+
+    `result` is cut at 16 KB; the rest is in `attachments`, with its images. `diff` is the unified
+    diff of the files that it changed. `usage` is that of an agent that was called as a tool.
+    """
+
+    type: Literal["tool_finished"] = "tool_finished"
+    call: str
+    tool: str
+    status: ToolStatus
+    result: str = ""
+    attachments: list[Attachment] = Field(default=[], exclude_if=lambda files: not files)
+    diff: str = Field(default="", exclude_if=lambda diff: not diff)
+    ms: Annotated[int, Volatile] = 0
+    usage: Usage | None = Field(default=None, exclude_if=lambda usage: usage is None)
+
+    @property
+    def order_in_reply(self) -> str:
+        """A result comes after its request."""
+        return f"{order_call(self.call)} 2"
+
+    @property
+    def agent_call(self) -> AgentCall | None:
+        """The call of an agent that was called as a tool."""
+        if self.usage is None:
+            return None
+        return AgentCall(self.tool.removeprefix("agent:"), self.usage, {})
+
+
+class Thought(ActingEvent):
+    """Text of the model next to its calls, or showed of its thinking, in turn `step`.
+
+    `within` is the number of the call by which the agent was called as a tool.
+    """
+
+    type: Literal["thought"] = "thought"
+    step: int
+    text: str
+    kind: Literal["text", "thinking"] = "text"
+    within: str = Field(default="", exclude_if=lambda call: not call)
+
+    @property
+    def order_in_reply(self) -> str:
+        """Thoughts come first, in order of the turns."""
+        return f"{order_call(self.within)} 0{self.step:06}{self.kind}"
+
+
+class AgentEnded(ActingEvent):
+    """A reply with tools has ended: how (`mode`), after `turns` turns of the model.
+
+    `output` is what the agent handed in. `within` is as that of a thought.
+    """
+
+    type: Literal["agent_ended"] = "agent_ended"
+    mode: EndMode
+    turns: int
+    output: Any = Field(default=None, exclude_if=lambda output: output is None)
+    within: str = Field(default="", exclude_if=lambda call: not call)
+
+    @property
+    def order_in_reply(self) -> str:
+        """The end comes last."""
+        return f"{order_call(self.within)}~" if self.within else "~"
