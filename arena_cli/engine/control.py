@@ -22,6 +22,7 @@ from arena_cli.errors import UsageError
 from arena_cli.notes.model import Draft
 from arena_cli.protocol import Message, PermissionRequest
 from arena_cli.transcript.control_events import (
+    AgentState,
     AgentStateChanged,
     ChainPaused,
     ControlState,
@@ -38,6 +39,18 @@ from arena_cli.workspace.models import Team
 
 NOTHING = ControlState()
 NO_CONTROL = SessionControl()
+
+
+_ALREADY: dict[AgentState, str] = {
+    "running": "is running already",
+    "paused": "is paused already",
+    "terminated": "is terminated already",
+}
+_FROM_NOW_ON: dict[AgentState, str] = {
+    "running": "is running from now on",
+    "paused": "is paused from now on",
+    "terminated": "is terminated from now on",
+}
 
 
 def _pause_for(pending: Sequence[Request]) -> rules.Pause:
@@ -412,13 +425,13 @@ class Control:
                 "Start another session, or `arena fork` this one from before.",
             )
         if current == request.state:
-            return f"{request.agent} is {current} already"
+            return f"{request.agent} {_ALREADY[current]}"
         self._room.journal.write(
             AgentStateChanged, agent=request.agent, state=request.state, by=request.by
         )
         if request.state == "terminated":
             self._stop_reply(request.agent, request.by)
-        return f"{request.agent} is {request.state} from now on"
+        return f"{request.agent} {_FROM_NOW_ON[request.state]}"
 
     def _raise_budget(self, request: ControlRequest) -> str:
         chain = self._open("raise the budget of")
