@@ -89,6 +89,7 @@ from arena_cli.context.tokens import estimate
 from arena_cli.engine import after_turn, call, loop, rules
 from arena_cli.engine.approvals import ApprovalQuestion, PersonAnswer
 from arena_cli.engine.inbox import ControlRequest, Inbox, read_allowance
+from arena_cli.engine.intent import sort_by_rules as intent_sort_by_rules
 from arena_cli.engine.plan import Room
 from arena_cli.engine.supervisor import read_answer as supervisor_read_answer
 from arena_cli.errors import (
@@ -256,8 +257,16 @@ from arena_cli.session.preview import Preview
 from arena_cli.session.session import Session
 from arena_cli.session.store import find
 from arena_cli.session.trust_store import Contact
+from arena_cli.transcript import (
+    acting_events,
+    control_events,
+    events,
+    log,
+    queries,
+    reader,
+    revisions,
+)
 from arena_cli.transcript import compare as transcript_compare
-from arena_cli.transcript import control_events, events, log, queries, reader, revisions
 from arena_cli.transcript.compare import canonicalize
 from arena_cli.transcript.conversation import read_conversation
 from arena_cli.transcript.events import (

@@ -15,6 +15,7 @@ from arena_cli.engine import breaker, past, reply_rules, rules
 from arena_cli.engine.approvals import POLICY, ApprovalDesk
 from arena_cli.engine.budget import BudgetGuard
 from arena_cli.engine.inbox import Act, ControlRequest, Inbox, Outcome
+from arena_cli.engine.intent import IntentSorter
 from arena_cli.engine.plan import Planned, Room
 from arena_cli.engine.reply_rules import Review, Rulebook
 from arena_cli.engine.supervisor import Supervisor
@@ -107,6 +108,7 @@ class Control:
         self._room = room
         self.approvals = ApprovalDesk(room)
         self._supervisor = Supervisor(room)
+        self._intents = IntentSorter(room)
         team = room.scene.team
         has_rules = team.config.rules or any(member.profile.rules for member in team.members)
         self.rulebook = Rulebook(room) if has_rules else None
@@ -151,9 +153,17 @@ class Control:
             if (at_limit := _stop_at_limit(step, stopped, chain, team, is_all=is_all)) is not None:
                 return at_limit
             step = self._join(step, joining, stopped, chain)
+        return self._without_unavailable(self._route(step, chain, state, joining))
+
+    def _route(
+        self, step: rules.Step, chain: Chain, state: ControlState, joining: Sequence[Message]
+    ) -> rules.Step:
+        """Return the step as the intent of the message, or else the supervisor, changes it."""
+        by_intent = self._intents.next_step(step, chain, state)
+        if by_intent is not None:
+            return by_intent
         told = [str(one.metadata["agent"]) for one in joining if one.author_type == "system"]
-        step = self._supervisor.next_step(step, chain, state, told, self.unavailable())
-        return self._without_unavailable(step)
+        return self._supervisor.next_step(step, chain, state, told, self.unavailable())
 
     def _take_stop(self) -> rules.Step | None:
         """Return the end or the pause that a person asked for, once."""
@@ -180,6 +190,11 @@ class Control:
         if self._room.scene.team.config.has_breaker:
             return {**breaker.find_open(self._room), **unavailable}
         return unavailable
+
+    def list_left_out(self, chain: Chain) -> dict[str, str]:
+        """Return the agents that may not be asked in this turn of the chain, and the reasons."""
+        left_out = self._intents.list_left_out(chain, chain.control or NOTHING)
+        return {**left_out, **self.unavailable()}
 
     def begin_review(self, planned: Planned) -> Review | None:
         """Return the review of a reply by the rules of its agent; None if there are none."""

@@ -255,7 +255,11 @@ class Engine:
         room, turn = self._room, chain.turns[-1]
         control = room.control.current
         asked, passed_over = rules.choose_candidates(
-            turn, chain, room.scene.team, room.roster, control.unavailable() if control else {}
+            turn,
+            chain,
+            room.scene.team,
+            room.roster,
+            control.list_left_out(chain) if control else {},
         )
         if (budget := room.control.budget) is not None:
             asked, passed_over = budget.limit_candidates(asked, passed_over, chain)

@@ -21,6 +21,7 @@ from arena_cli.transcript.control_events import (
     Degraded,
     Edited,
     Forked,
+    IntentSorted,
     Rewound,
     RuleBroken,
     Steered,
@@ -157,6 +158,22 @@ def _render_supervisor(event: Supervised, say: Words, who: Who) -> Line:
     return line(INDENT, spans, hang=4)
 
 
+def _render_intent(event: IntentSorted, say: Words, who: Who) -> Line:
+    values = {
+        "intent": say.enum(event.intent),
+        "confidence": f"{event.confidence:g}",
+        "by": who(event.by) if event.by != "rules" else say("rules"),
+        "agent": who(event.answered_by),
+    }
+    text = "intent: {intent} ({confidence}, by {by})"
+    if event.answered_by:
+        text = "intent: {intent} ({confidence}, by {by}), {agent} answers alone"
+    spans = list(say.spans(text, "dim", **values))
+    if event.error:
+        spans.append(Span(f"{say(': ')}{say.message(escape_line(event.error))}", "warned"))
+    return line(INDENT, spans, hang=4)
+
+
 _SHOWN_OTHERWISE = ("route", "reply", "tool", "note")
 """The kinds of decisions whose refusal has lines of its own: each rule, or the fallback."""
 
@@ -283,6 +300,7 @@ TONES: Mapping[str, str] = {
     "checkpoint": "stepped_in",
     "budget": "stepped_in",
     "supervised": "supervised",
+    "intent": "supervised",
     "decision": "refused",
     "rule_broken": "refused",
     "breaker": "refused",
@@ -304,6 +322,7 @@ RENDERERS: Mapping[type[Event], Callable[[Any, Words, Who], Line | None]] = {
     AgentStateChanged: _render_agent,
     Steered: _render_steering,
     Supervised: _render_supervisor,
+    IntentSorted: _render_intent,
     Decision: _render_checked,
     RuleBroken: _render_broken,
     BreakerChanged: _render_breaker,

@@ -181,13 +181,17 @@ def local_time(moment: str) -> str:
         return escape_line(moment)
 
 
+_ALONE = re.compile(r"(\S+) answers alone")
+
+
 def describe_unavailable(reason: str, say: Words) -> str:
     """Explain why control keeps an agent out of a turn; return "" for any other reason."""
     if reason in ("paused", "terminated"):
         return say.enum(reason)
     match = _BREAKER.fullmatch(reason)
     if match is None:
-        return ""
+        alone = _ALONE.fullmatch(reason)
+        return say("{agent} answers alone", agent=escape_line(alone[1])) if alone else ""
     until, why = local_time(match[1]), say.message(escape_line(match[2]))
     return say("until {until}: {reason}", until=until, reason=why)
 

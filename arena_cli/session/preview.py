@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -120,7 +121,10 @@ def _preview(
     chain = _open_chain(scene, clean, folder, config, journal)
     step = rules.next_step(chain, team)
     assert isinstance(step, rules.StartTurn)
-    supervisor = _plan_supervisor(step, chain, scene)
+    alone = _find_simple(chain, team)
+    if alone:
+        step = replace(step, must=(alone,), deferred=())
+    supervisor = None if alone else _plan_supervisor(step, chain, scene)
     if supervisor is None:
         loop.start_turn(step, journal)
     return Preview(
@@ -135,7 +139,7 @@ def _preview(
         selection=team.config.selection,
         must=[] if supervisor else [_plan_call(agent, "A", chain, scene) for agent in step.must],
         deferred=[] if supervisor else list(step.deferred),
-        others=[] if supervisor else _judged(chain, scene),
+        others=[] if supervisor or alone else _judged(chain, scene),
         supervisor=supervisor,
     )
 
@@ -230,6 +234,19 @@ def _plan_call(agent: str, phase: Phase, chain: Chain, scene: Scene) -> PlannedC
         of=scene.fold.messages,
         input_tokens=planned.input_tokens,
     )
+
+
+def _find_simple(chain: Chain, team: Team) -> str:
+    """Return the agent that answers the message alone, by its intent; "" if there is none.
+
+    No agent is asked for the intent: unless rules decide, the dry run shows the whole team.
+    """
+    intent, message = team.config.intent, chain.opening.message
+    if intent is None or not intent.enabled or team.sorter is not None:
+        return ""
+    sorting = import_module("arena_cli.engine.intent")
+    alone: str = sorting.find_simple(message, *sorting.sort_by_rules(message), team)
+    return alone
 
 
 def _plan_supervisor(step: rules.StartTurn, chain: Chain, scene: Scene) -> PlannedCall | None:

@@ -192,6 +192,45 @@ class Supervised(ControlEvent):
         fold.calls[self.agent] = fold.calls.get(self.agent, 0) + self.attempts
 
 
+IntentKind = Literal["greeting", "simple_query", "complex_task", "workflow", "unknown"]
+
+
+class IntentSorted(ControlEvent):
+    """The message that opened the chain was sorted, `by` an agent or by `rules`.
+
+    `confidence` is from 0 to 1. `answered_by` is the agent that answers it alone, or empty. `error`
+    is the reason why the agent's answer could not be used.
+    """
+
+    type: Literal["intent"] = "intent"
+    chain: Annotated[int, Position]
+    intent: IntentKind
+    confidence: float
+    by: str
+    answered_by: str = Field(default="", exclude_if=lambda agent: not agent)
+    usage: Annotated[Usage | None, Derived] = None
+    error: Annotated[str, Derived] = Field(default="", exclude_if=lambda error: not error)
+    metadata: Annotated[dict[str, Any], Volatile] = Field(
+        default={}, exclude_if=lambda metadata: not metadata
+    )
+
+    @property
+    def agent_call(self) -> AgentCall | None:
+        """The call of the agent that sorted it."""
+        if self.usage is None:
+            return None
+        return AgentCall(self.by, self.usage, self.metadata, failed=bool(self.error))
+
+    def change_chain(self, chain: Chain) -> None:
+        """Keep the intent of the chain."""
+        control_of(chain).intent = self
+
+    def change_fold(self, fold: Fold) -> None:
+        """Count the call of the agent."""
+        if self.usage is not None:
+            fold.calls[self.by] = fold.calls.get(self.by, 0) + 1
+
+
 class Decision(ControlEvent):
     """A decision of an agent that rules or a supervisor looked at: `rules` are their ids.
 
@@ -380,7 +419,7 @@ class ControlState:
     """What was decided in the open chain, and what it waits for.
 
     `steering` are the ids of messages that joined the chain; `supervised` are the decisions of the
-    supervisor by the number of the turn.
+    supervisor by the number of the turn; `intent` is that of the message that opened it.
     """
 
     pause: ChainPaused | None = None
@@ -389,6 +428,7 @@ class ControlState:
     supervised: dict[int, Supervised] = field(default_factory=dict)
     raised: list[BudgetRaised] = field(default_factory=list)
     degraded: list[str] = field(default_factory=list)
+    intent: IntentSorted | None = None
 
     @property
     def pending(self) -> list[Request]:

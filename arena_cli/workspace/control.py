@@ -147,6 +147,30 @@ class Budget(AgentBudget):
         return any(unit == bound[1] for own in rules for bound in own.list_bounds())
 
 
+class Intent(FileShape):
+    """Whether messages are sorted by what they ask for: by an `agent`, else by arena's rules."""
+
+    enabled: bool = True
+    agent: str | None = None
+    rules: bool = True
+
+    @model_validator(mode="after")
+    def _has_one(self) -> Intent:
+        if self.enabled and self.agent is None and not self.rules:
+            raise ValueError("needs an `agent`, or `rules: true`")
+        return self
+
+
+class SimpleAnswers(FileShape):
+    """The member that answers greetings and simple queries alone.
+
+    It does so if their intent was sorted with at least `min_confidence`, from 0 to 1.
+    """
+
+    agent: str
+    min_confidence: float = Field(default=0.8, ge=0, le=1)
+
+
 RuleKind = Literal["reply", "mention", "tool", "note"]
 """What a rule looks at: a reply, one call of a colleague, an action, a note of an agent."""
 

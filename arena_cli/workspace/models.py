@@ -26,12 +26,14 @@ if TYPE_CHECKING:
         OutputSpec,
         RunLimits,
     )
-    from arena_cli.workspace.control import Approvals, Budget, RuleEntry
+    from arena_cli.workspace.control import Approvals, Budget, Intent, RuleEntry, SimpleAnswers
 else:  # most teams have none of them
     _CONTROL = "arena_cli.workspace.control"
     Approvals = Annotated[Any, ImportedShape(_CONTROL, "Approvals")]
     Budget = Annotated[Any, ImportedShape(_CONTROL, "Budget")]
+    Intent = Annotated[Any, ImportedShape(_CONTROL, "Intent")]
     RuleEntry = Annotated[Any, ImportedShape(_CONTROL, "RuleEntry")]
+    SimpleAnswers = Annotated[Any, ImportedShape(_CONTROL, "SimpleAnswers")]
     _ACTING = "arena_cli.workspace.acting"
     Example = Annotated[Any, ImportedShape(_ACTING, "Example")]
     InlineTool = Annotated[Any, ImportedShape(_ACTING, "InlineTool")]
@@ -52,7 +54,7 @@ Spoken = Annotated[str, AfterValidator(_check_spoken)]
 
 
 # Keys of the format that are not built yet: control, agents that act, exchanges, learning.
-_LATER = read_keys("exchange goals intent learning simple")
+_LATER = read_keys("exchange learning")
 _LATER_OF_AGENT = _LATER | read_keys("lane may_ask")
 _LATER_OF_TEAM = _LATER | read_keys(
     "approve_plan fallback_agent lanes max_reflections min_confidence planner task_depth_limit "
@@ -260,7 +262,8 @@ class TeamConfig(FileShape):
     agent that decides who replies (docs/guides/control.md), in the `mode` supervisor at every turn,
     in `mixed` where no agent is mentioned; `replans` is how often a chain is planned again. A reply
     that breaks one of the `rules` goes back to its agent `corrections` times; after too many of
-    these, or after `failures` in a row, an agent is passed over for `pause_s`.
+    these, or after `failures` in a row, an agent is passed over for `pause_s`. With `intent`,
+    messages are sorted by what they ask for, and the agent of `simple` answers simple ones alone.
     """
 
     not_built: ClassVar[frozenset[str]] = _LATER_OF_TEAM
@@ -295,6 +298,8 @@ class TeamConfig(FileShape):
     rejection_rate: Annotated[float, Field(lt=1)] | None = _breaker()
     failures: Annotated[int, Field(le=10)] | None = _breaker()
     pause_s: float | None = _breaker()
+    intent: Intent | None = Field(default=None, exclude_if=lambda intent: intent is None)
+    simple: SimpleAnswers | None = Field(default=None, exclude_if=lambda simple: simple is None)
 
     @property
     def has_breaker(self) -> bool:
@@ -306,6 +311,7 @@ class TeamConfig(FileShape):
     def is_controlled(self) -> bool:
         """True if the steps of its chains differ from the free rules."""
         is_free = self.mode == "free" and self.budget is None and not self.has_breaker
+        is_free = is_free and self.intent is None
         return not is_free or _asks_for_replan(self.on_failure)
 
 
@@ -461,7 +467,8 @@ class Member:
 class Team:
     """The members, in team order, the humans and the rules. `name` None: every agent.
 
-    The `supervisor` decides who replies; it need not be a member. A team is equal to itself only,
+    The `supervisor` decides who replies, the `sorter` sorts messages by their intent; they need not
+    be members. A team is equal to itself only,
     so that results of one can be cached for the next session.
     """
 
@@ -471,24 +478,23 @@ class Team:
     config: TeamConfig = field(default_factory=TeamConfig)
     description: str = ""
     supervisor: Member | None = None
+    sorter: Member | None = None
 
     def member(self, agent_id: str) -> Member | None:
         """Return the member with that id, or None."""
         return self._by_id.get(agent_id)
 
     def agent(self, agent_id: str) -> Member | None:
-        """Return the member or the supervisor with that id, or None."""
-        supervisor = self.supervisor
-        is_it = supervisor is not None and supervisor.id == agent_id
-        return self.member(agent_id) or (supervisor if is_it else None)
+        """Return the agent that its chains call with that id, or None."""
+        found = self.member(agent_id)
+        return found or next((agent for agent in self.agents if agent.id == agent_id), None)
 
     @property
     def agents(self) -> tuple[Member, ...]:
-        """All agents that its chains call: the members, then a supervisor that is none."""
-        supervisor = self.supervisor
-        if supervisor is None or self.member(supervisor.id):
-            return self.members
-        return (*self.members, supervisor)
+        """All agents that its chains call: the members, then supervisor and sorter if not there."""
+        others = [agent for agent in (self.supervisor, self.sorter) if agent is not None]
+        by_id = {agent.id: agent for agent in others if self.member(agent.id) is None}
+        return (*self.members, *by_id.values())
 
     @cached_property
     def is_controlled(self) -> bool:

@@ -88,6 +88,7 @@ def build_team(
         _check_responders(rules, setters, ids, loaded, findings)
         _check_budget(rules, setters, ids, loaded, findings)
     supervisor = _find_supervisor(rules, setters, members, loaded, findings, broken)
+    sorter = _find_sorter(rules, setters, members, loaded, findings, broken)
     _check_humans(draft, [member.id for member in members], findings)
     if is_complete and len(findings.faults) == fault_count:
         errors, warnings = mentions.find_name_conflicts(members, draft.humans)
@@ -102,6 +103,7 @@ def build_team(
         config=TeamConfig(**rules),
         description=draft.description,
         supervisor=supervisor,
+        sorter=sorter,
     )
 
 
@@ -278,13 +280,52 @@ def _find_supervisor(
         hint = "write `mode: supervisor` or `mode: mixed`, or remove it"
         findings.faults.append(fault(f"`{agent}` is never asked: the mode is free", hint))
     elif agent in loaded:
-        loaded_agent = loaded[agent]
-        member = next((member for member in members if member.id == agent), None)
-        name = loaded_agent.profile.name or agent
-        return member or Member(loaded_agent.profile, name, role_prompt=loaded_agent.role_prompt)
+        return _find_agent(agent, members, loaded)
     elif agent not in broken:
         hint = suggest_nearest(agent, loaded)
         findings.faults.append(fault(f"there is no agent `{agent}`", hint))
+    return None
+
+
+def _find_agent(
+    agent: str, members: Sequence[Member], loaded: Mapping[str, LoadedProfile]
+) -> Member:
+    """Return a member of that id, else the agent of the workspace, as a member of no team."""
+    member = next((member for member in members if member.id == agent), None)
+    found = loaded[agent]
+    name = found.profile.name or agent
+    return member or Member(found.profile, name, role_prompt=found.role_prompt)
+
+
+def _find_sorter(
+    rules: dict[str, Any],
+    setters: Mapping[str, Fragment],
+    members: Sequence[Member],
+    loaded: Mapping[str, LoadedProfile],
+    findings: TeamFindings,
+    broken: Collection[str],
+) -> Member | None:
+    """Return the agent that sorts messages by their intent, if one is named; check `simple`."""
+    ids = [member.id for member in members]
+    intent, simple = rules.get("intent"), rules.get("simple")
+    if simple is not None:
+        agent = models.normalize_id(simple.agent)
+        rules["simple"] = simple.model_copy(update={"agent": agent})
+        if intent is None:
+            hint = "write `intent: {enabled: true}` next to it"
+            problem = "no message is sorted, so it is never used"
+            findings.faults.append(setters["simple"].fault(("simple",), problem, hint))
+        elif agent not in ids and agent not in broken:
+            loc = ("simple", "agent")
+            findings.faults.append(_no_member(setters["simple"], loc, agent, ids, loaded))
+    if intent is None or intent.agent is None:
+        return None
+    agent = models.normalize_id(intent.agent)
+    if agent in loaded:
+        return _find_agent(agent, members, loaded)
+    if agent not in broken:
+        problem, hint = f"there is no agent `{agent}`", suggest_nearest(agent, loaded)
+        findings.faults.append(setters["intent"].fault(("intent", "agent"), problem, hint))
     return None
 
 
