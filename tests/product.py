@@ -267,6 +267,7 @@ from arena_cli.transcript import (
     revisions,
 )
 from arena_cli.transcript import compare as transcript_compare
+from arena_cli.transcript.acting_events import GoalChanged
 from arena_cli.transcript.compare import canonicalize
 from arena_cli.transcript.conversation import read_conversation
 from arena_cli.transcript.events import (

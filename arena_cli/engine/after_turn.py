@@ -244,6 +244,18 @@ def _unnoted(room: Room, chain: Chain) -> Iterator[Message]:
         yield chain.messages[name]
 
 
+def add_notes(drafts: Sequence[Draft], room: Room) -> list[str]:
+    """Make notes of what an agent wrote during its reply; return their ids, old or new."""
+    recollection = room.scene.recollection
+    if recollection is None:
+        return []
+    before = room.scene.fold.seq
+    _make_notes(drafts, room, recollection)
+    chain = room.scene.fold.open
+    events = chain.turns[-1].side_events if chain and chain.turns else ()
+    return [event.note for event in events if isinstance(event, NoteEvent) and event.seq > before]
+
+
 def _make_notes(drafts: Sequence[Draft], room: Room, recollection: Recollection) -> int:
     """Make notes of the drafts; return their number. A draft that cannot be written is reported."""
     if not drafts:

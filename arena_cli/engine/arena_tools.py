@@ -1,35 +1,125 @@
-"""The tools by which agents use arena itself: its notes, its history, its members."""
+"""The tools by which agents use arena itself: its notes, its history, its members, its approvals.
+
+They are part of arena, so a replay runs them (`internal`), unlike tools that act on the outside.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from arena_cli.engine import after_turn
+from arena_cli.engine.goals import GoalStack
 from arena_cli.engine.plan import Room
-from arena_cli.protocol import PermissionRequest, ToolSpec
-from arena_cli.tools.base import Tool, ToolOutput, ToolScope
+from arena_cli.notes import extraction, text
+from arena_cli.notes.model import KINDS
+from arena_cli.protocol import Attachment, Message, PermissionRequest, ToolSpec
+from arena_cli.tools.base import Tool, ToolFailed, ToolOutput, ToolScope
+from arena_cli.transcript import reader
+from arena_cli.transcript.acting_events import ToolFinished
+from arena_cli.transcript.events import MessageEvent, ReplyFinished
+from arena_cli.util import files
+from arena_cli.util.text import cut_text
 from arena_cli.workspace.acting import InlineTool
 from arena_cli.workspace.models import Member
 
+MOST_FOUND = 20
+LONGEST_EXCERPT = 500
+LONGEST_PIECE = 4_000
+"""Characters of an attachment that one call returns: they fit into a result in any script."""
 
-class ListMembers:
-    """List the members of the team."""
+_MOST_SCANNED = 20_000
+_EXPERIENCE = ("pit", "pattern", "solution")
 
-    idempotent = True
-    spec = ToolSpec(name="list_members", description="List the members of your team.")
+_TEXT = {"type": "string"}
+_LIMIT = {"type": "integer", "minimum": 1, "maximum": MOST_FOUND}
+_KIND = {"type": "string", "enum": list(KINDS)}
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
 
-    def find_act(self, arguments: Mapping[str, Any]) -> PermissionRequest | None:  # noqa: ARG002
-        """Return None: it needs no approval."""
-        return None
+def _object(required: Sequence[str] = (), **properties: Any) -> dict[str, Any]:
+    """Return the JSON Schema of the arguments of a tool."""
+    schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {**schema, "required": list(required)} if required else schema
 
-    async def call(self, arguments: Mapping[str, Any], scope: ToolScope) -> ToolOutput:  # noqa: ARG002
-        """Return the ids, names and roles of the members."""
-        infos = [info.model_dump() for info in self._room.scene.team.infos]
-        return ToolOutput(json.dumps(infos, ensure_ascii=False))
+
+_SPECS = {
+    "list_members": ToolSpec(
+        name="list_members",
+        description="List the members of your team: id, name and role.",
+        input_schema=_object(),
+    ),
+    "search_notes": ToolSpec(
+        name="search_notes",
+        description="Search the notes of this session and the shared notes by words. "
+        "Returns id, kind, status, title and an excerpt of each.",
+        input_schema=_object(["query"], query=_TEXT, kind=_KIND, limit=_LIMIT),
+    ),
+    "search_history": ToolSpec(
+        name="search_history",
+        description="Search all messages of this session, also those you are no longer shown. "
+        "Returns id, author, time and an excerpt of each.",
+        input_schema=_object(["query"], query=_TEXT, limit=_LIMIT),
+    ),
+    "add_note": ToolSpec(
+        name="add_note",
+        description="Write a note for the team. It is a draft until a person approves it.",
+        input_schema=_object(
+            ["title", "kind", "text"],
+            title=_TEXT,
+            kind=_KIND,
+            text=_TEXT,
+            importance={"type": "number", "minimum": 0, "maximum": 1},
+            tags={"type": "array", "items": _TEXT},
+            owner=_TEXT,
+        ),
+    ),
+    "read_attachment": ToolSpec(
+        name="read_attachment",
+        description="Read a text file that is attached to a message, or the whole result of one "
+        f"of your calls that was cut. Returns up to {LONGEST_PIECE} characters from `offset` on.",
+        input_schema=_object(["name"], name=_TEXT, offset={"type": "integer", "minimum": 0}),
+    ),
+    "check_patterns": ToolSpec(
+        name="check_patterns",
+        description="Find known pits, patterns and solutions that fit what you are about to do.",
+        input_schema=_object(["text"], text=_TEXT, limit=_LIMIT),
+    ),
+    "request_approval": ToolSpec(
+        name="request_approval",
+        description="Ask a person to approve an act before you do it. `action` is its kind, such "
+        "as deploy, `detail` exactly what you want to do.",
+        input_schema=_object(["action", "detail"], action=_TEXT, detail=_TEXT),
+    ),
+}
+
+Run = Callable[[Mapping[str, Any], ToolScope], Awaitable[ToolOutput]]
+FindAct = Callable[[Mapping[str, Any]], PermissionRequest | None]
+
+
+def _needs_none(_: Mapping[str, Any]) -> PermissionRequest | None:
+    return None
+
+
+@dataclass(frozen=True)
+class ArenaTool:
+    """A tool of arena's own, which `run` answers."""
+
+    spec: ToolSpec
+    run: Run
+    idempotent: bool = True
+    act: FindAct = _needs_none
+    internal: bool = True
+
+    def find_act(self, arguments: Mapping[str, Any]) -> PermissionRequest | None:
+        """Return the act that people approve, for `request_approval`."""
+        return self.act(arguments)
+
+    async def call(self, arguments: Mapping[str, Any], scope: ToolScope) -> ToolOutput:
+        """Answer a call."""
+        return await self.run(arguments, scope)
 
 
 class ToolSource:
@@ -37,10 +127,202 @@ class ToolSource:
 
     def __init__(self, room: Room) -> None:
         self._room = room
+        self._goals: dict[str, GoalStack] = {}
 
-    async def find(self, entry: str | InlineTool, member: Member) -> list[Tool]:  # noqa: ARG002
-        """Return the tool of that name."""
-        return [ListMembers(self._room)] if entry == "list_members" else []
+    async def find(self, entry: str | InlineTool, member: Member) -> list[Tool]:
+        """Return the tool of that name; `goals` are three."""
+        if entry == "goals":
+            stack = self._goals.setdefault(member.id, GoalStack(self._room, member.id))
+            return list(stack.make_tools())
+        desk = _Desk(self._room, member)
+        runs: dict[str, ArenaTool] = {
+            "list_members": ArenaTool(_SPECS["list_members"], desk.list_members),
+            "search_notes": ArenaTool(_SPECS["search_notes"], desk.search_notes),
+            "search_history": ArenaTool(_SPECS["search_history"], desk.search_history),
+            "add_note": ArenaTool(_SPECS["add_note"], desk.add_note, idempotent=False),
+            "read_attachment": ArenaTool(_SPECS["read_attachment"], desk.read_attachment),
+            "check_patterns": ArenaTool(_SPECS["check_patterns"], desk.check_patterns),
+            "request_approval": ArenaTool(
+                _SPECS["request_approval"], desk.confirm, act=_describe_act
+            ),
+        }
+        return [runs[entry]] if isinstance(entry, str) and entry in runs else []
 
     async def stop(self) -> None:
         """End nothing: these tools start nothing."""
+
+
+def _describe_act(arguments: Mapping[str, Any]) -> PermissionRequest:
+    action, detail = str(arguments["action"]).strip(), str(arguments["detail"]).strip()
+    if not action or not detail:
+        raise ToolFailed("`action` and `detail` must not be empty")
+    return PermissionRequest(
+        action=action, detail=detail, tool="request_approval", arguments={"detail": detail}
+    )
+
+
+class _Desk:
+    """Answers the calls of one agent."""
+
+    def __init__(self, room: Room, member: Member) -> None:
+        self._room = room
+        self._member = member
+
+    async def list_members(self, _: Mapping[str, Any], __: ToolScope) -> ToolOutput:
+        infos = [info.model_dump() for info in self._room.scene.team.infos]
+        return _as_json(infos)
+
+    async def search_notes(self, arguments: Mapping[str, Any], _: ToolScope) -> ToolOutput:
+        kinds = [arguments["kind"]] if "kind" in arguments else []
+        return self._find_notes(arguments["query"], kinds, arguments.get("limit", 5))
+
+    async def check_patterns(self, arguments: Mapping[str, Any], _: ToolScope) -> ToolOutput:
+        return self._find_notes(arguments["text"], _EXPERIENCE, arguments.get("limit", 5))
+
+    def _find_notes(self, query: str, kinds: Sequence[str], limit: int) -> ToolOutput:
+        recollection = self._room.scene.recollection
+        if recollection is None:
+            raise ToolFailed("this session keeps no notes")
+        recollection.follow()
+        index = recollection.index()
+        hits = (
+            ()
+            if index is None
+            else index.search(
+                query,
+                kinds=kinds,
+                session=self._room.scene.session_id,
+                approved_only=recollection.rules.approved_only,
+                limit=limit,
+            )
+        )
+        if not hits:
+            return ToolOutput("no note matches; try other words")
+        return _as_json(
+            [
+                {
+                    "id": hit.note.id,
+                    "kind": hit.note.kind,
+                    "status": hit.note.status,
+                    "title": hit.note.title,
+                    "text": cut_text(hit.note.body.strip(), LONGEST_EXCERPT),
+                }
+                for hit in hits
+            ]
+        )
+
+    async def search_history(self, arguments: Mapping[str, Any], _: ToolScope) -> ToolOutput:
+        terms = text.of_question(arguments["query"])
+        if not terms:
+            raise ToolFailed("the query has no words to search for")
+        scored = []
+        for message in self._messages():
+            words = set(text.of_note(message.content))
+            hits = sum(term in words for term in terms)
+            if hits:
+                scored.append((hits, message.seq, message))
+        scored.sort(key=lambda row: row[:2], reverse=True)
+        if not scored:
+            return ToolOutput("no message matches; try other words")
+        return _as_json(
+            [
+                {
+                    "id": message.id,
+                    "author": message.author_name,
+                    "time": message.timestamp,
+                    "text": cut_text(message.content, LONGEST_EXCERPT),
+                }
+                for _, _, message in scored[: arguments.get("limit", 5)]
+            ]
+        )
+
+    async def add_note(self, arguments: Mapping[str, Any], scope: ToolScope) -> ToolOutput:
+        fields = {**arguments, "body": arguments["text"]}
+        written = extraction.draft_of(fields, by=self._member.id, source=None)
+        if not written.drafts:
+            raise ToolFailed("; ".join(written.problems))
+        control = self._room.control.current
+        if control is not None:
+            reasons = await control.check_notes(written.drafts, self._member.id, scope.reply)
+            if reasons[0]:
+                raise ToolFailed(f"not allowed: {reasons[0]}", "denied")
+        made = after_turn.add_notes(written.drafts, self._room)
+        if not made:
+            raise ToolFailed("this session keeps no notes, or the note could not be written")
+        return ToolOutput("; ".join([f"noted as {made[0]}", *written.problems]))
+
+    async def read_attachment(self, arguments: Mapping[str, Any], _: ToolScope) -> ToolOutput:
+        name, offset = arguments["name"], arguments.get("offset", 0)
+        names: dict[str, None] = {}
+        for attachment in self._attachments():
+            names[attachment.name] = None
+            if attachment.name == name and attachment.path:
+                return _read_piece(self._room.workspace / attachment.path, name, offset)
+        known = ", ".join(list(names)[:MOST_FOUND]) or "none"
+        raise ToolFailed(f"there is no attachment {name}; there are: {known}")
+
+    async def confirm(self, _: Mapping[str, Any], __: ToolScope) -> ToolOutput:
+        return ToolOutput("approved: do exactly this now, once")
+
+    def _messages(self) -> Iterator[Message]:
+        """Yield the messages that the agent may be shown, the newest first."""
+        for event in self._events({"message", "reply_finished"}):
+            if isinstance(event, (MessageEvent, ReplyFinished)) and event.message is not None:
+                yield event.message
+
+    def _attachments(self) -> Iterator[Attachment]:
+        """Yield the files of those messages, and of the agent's own calls, the newest first."""
+        for event in self._events({"message", "reply_finished", "tool_finished"}):
+            if isinstance(event, ToolFinished):
+                yield from event.attachments
+            elif isinstance(event, (MessageEvent, ReplyFinished)) and event.message is not None:
+                yield from event.message.attachments
+
+    def _events(self, types: set[str]) -> Iterator[MessageEvent | ReplyFinished | ToolFinished]:
+        """Yield the events of these types that the agent may know of, the newest first."""
+        fold = self._room.scene.fold
+        path = getattr(self._room.journal.log, "path", None)  # a single call keeps no transcript
+        if path is None or not path.exists():
+            return
+        for count, event in enumerate(reader.newest_first(path, path.stat().st_size, types)):
+            if count >= _MOST_SCANNED:
+                return
+            if isinstance(event, bytes):
+                continue
+            if fold.revisions and fold.revisions.is_skipped(event.seq):
+                continue
+            if isinstance(event, ToolFinished) and event.agent == self._member.id:
+                yield event
+            elif isinstance(event, MessageEvent) or (
+                isinstance(event, ReplyFinished) and self._is_shown(event)
+            ):
+                yield fold.revisions.correct(event) if fold.revisions else event
+
+    def _is_shown(self, done: ReplyFinished) -> bool:
+        """Return True unless it is a reply of a phase that still runs."""
+        chain = self._room.scene.fold.open
+        if chain is None or not chain.turns or done.message is None:
+            return True
+        is_running = done.turn == chain.turns[-1].started.turn
+        return not is_running or done.message.id in chain.shown
+
+
+def _as_json(value: Any) -> ToolOutput:
+    return ToolOutput(json.dumps(value, ensure_ascii=False, indent=1))
+
+
+def _read_piece(path: Path, name: str, offset: int) -> ToolOutput:
+    """Return a piece of a text file from a character on."""
+    try:
+        data = files.read_regular(path)
+    except OSError as error:
+        raise ToolFailed(f"{name} cannot be read: {error.strerror or error}") from error
+    try:
+        content = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return ToolOutput(f"{name} is no text: {len(data)} bytes")
+    piece = content[offset : offset + LONGEST_PIECE]
+    end = offset + len(piece)
+    if end < len(content):
+        piece += f"\n(characters {offset} to {end} of {len(content)}; continue at offset {end})"
+    return ToolOutput(piece or f"(nothing from offset {offset} on; it has {len(content)})")

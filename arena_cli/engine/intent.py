@@ -1,7 +1,8 @@
 """Sort the message that opens a chain, and let one agent answer what is simple.
 
-Only a message that mentions no agent or person is sorted: who is named is called. A greeting or a simple query,
-sorted with enough confidence, is answered by the agent of `simple`; the team is not called.
+Only a message without a mention is sorted: an agent that is named is called. A greeting or a
+simple query, sorted with enough confidence, is answered by the agent of `simple`; the team is not
+called.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-from arena_cli.adapters.runtime import Answer, Heard, ToolAnswer, ToolRequest
+from arena_cli.adapters.runtime import Answer, Heard, ToolAnswer, ToolNext, ToolRequest
 from arena_cli.context import render, tokens, window
 from arena_cli.engine import call
 from arena_cli.engine.plan import Planned, Room
@@ -229,7 +229,8 @@ class ToolLoop:
         specs = self._toolbox.specs
         if acting.closing:
             specs = [spec for spec in specs if spec.name == COMPLETE_TASK]
-        sent = _with_tools(agent_input, specs, self._fit(agent_input, specs, acting))
+        steps = _remind(self._fit(agent_input, specs, acting), self._toolbox.reminder())
+        sent = _with_tools(agent_input, specs, steps)
         attempt_limit = self._room.scene.team.config.attempt_timeout_s
         left = self._limits.grace_s if acting.closing else self._seconds_left(acting)
         limit = left if attempt_limit is None else min(left, attempt_limit)
@@ -406,9 +407,10 @@ class ToolLoop:
                     request = ToolRequest(
                         self._member, self._planned.reply, number, asked.tool, asked.arguments
                     )
-                    answer = await self._room.runtime.call_tool(
-                        request, partial(self._run_tool, tool)
-                    )
+                    run = partial(self._run_tool, tool)
+                    is_internal = getattr(tool, "internal", False)
+                    call_tool = run if is_internal else partial(self._call_outside, run)
+                    answer = await call_tool(request)
         except ToolFailed as failure:
             return self._end_call(number, asked.tool, failure, self._ms_since(began))
         except TimeoutError:
@@ -442,9 +444,13 @@ class ToolLoop:
         if refused := await control.check_action(self._planned, plain):
             raise ToolFailed(f"not allowed: {refused}", "denied")
 
+    async def _call_outside(self, run: ToolNext, request: ToolRequest) -> ToolAnswer:
+        """Call a tool that acts on the outside: a replay answers in its place."""
+        return await self._room.runtime.call_tool(request, run)
+
     async def _run_tool(self, tool: Tool, request: ToolRequest) -> ToolAnswer:
         """Call a tool; what it gave is cleaned and redacted here, before anybody sees it."""
-        scope = ToolScope(request.call, self._heard.on_status)
+        scope = ToolScope(request.call, self._heard.on_status, self._planned.reply)
         try:
             output = await tool.call(request.arguments, scope)
         except (ToolFailed, TimeoutError):
@@ -611,6 +617,15 @@ def _with_tools(
     update = {"tools": list(specs), "steps": steps}
     changed = agent_input.model_copy(update=update)
     return changed.model_copy(update={"input_hash": render.input_digest(changed)})
+
+
+def _remind(steps: list[ToolStep], reminder: str) -> list[ToolStep]:
+    """Return the steps with a reminder after the last one."""
+    if not reminder:
+        return steps
+    last = steps[-1] if steps else ToolStep()
+    notice = f"{last.notice}\n\n{reminder}".strip()
+    return [*steps[:-1], last.model_copy(update={"notice": notice})]
 
 
 def _estimate_step(step: ToolStep) -> int:

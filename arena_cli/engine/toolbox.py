@@ -65,6 +65,12 @@ class Toolbox:
         tool = self._tools.get(COMPLETE_TASK)
         return tool if isinstance(tool, CompleteTask) else None
 
+    def reminder(self) -> str:
+        """Return what the model is reminded of on every turn, such as its goals."""
+        reminds = [getattr(tool, "remind", None) for tool in self._tools.values()]
+        texts = dict.fromkeys(remind() for remind in reminds if remind is not None)
+        return "\n\n".join(text for text in texts if text)
+
     def find(self, name: str) -> Tool | None:
         """Return the tool of that name, or None."""
         return self._tools.get(name)
@@ -86,6 +92,7 @@ ARENA_TOOLS = (
     "add_note",
     "read_attachment",
     "list_members",
+    "check_patterns",
     "request_approval",
     "goals",
 )

@@ -49,17 +49,19 @@ class ToolOutput(NamedTuple):
 
 
 class ToolScope(NamedTuple):
-    """The call that a tool answers: its number in the reply, and where progress is reported."""
+    """The call that a tool answers: its number in the `reply`, and where progress is reported."""
 
     call: str
     report: Callable[[StatusEvent], None]
+    reply: int = 0
 
 
 class Tool(Protocol):
     """A tool of an agent. `call` raises ToolFailed and CancelledError only.
 
     If `call` is cancelled, it ends the work itself before it returns. An `idempotent` tool may be
-    called again if arena was interrupted before its result.
+    called again if arena was interrupted before its result. A tool with `internal = True` is part
+    of arena: a replay runs it. One with `remind` has a text for the model on every turn.
     """
 
     @property

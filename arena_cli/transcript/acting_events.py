@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from arena_cli.protocol import Attachment, Position, ToolStatus, Usage, Volatile
+from arena_cli.protocol import Attachment, Position, Shape, ToolStatus, Usage, Volatile
 from arena_cli.transcript.events import AgentCall, SideEvent
 
 EndMode = Literal["goal", "timeout", "max_turns", "aborted", "error", "error_no_complete_task"]
@@ -114,3 +114,29 @@ class AgentEnded(ActingEvent):
     def order_in_reply(self) -> str:
         """The end comes last."""
         return f"{order_call(self.within)}~" if self.within else "~"
+
+
+GOAL_MOST = 10
+"""So many goals of an agent may be open at once."""
+
+
+class Goal(Shape):
+    """A goal of an agent; `parent` is the id of the goal that it is a part of, or empty."""
+
+    id: str
+    description: str
+    parent: str = Field(default="", exclude_if=lambda parent: not parent)
+
+
+class GoalChanged(ActingEvent):
+    """An agent began a goal, ended one (with its `result`), or split one.
+
+    `open` are its open goals since then, the current one last; `count` is how many it began.
+    """
+
+    type: Literal["goal"] = "goal"
+    action: Literal["push", "pop", "split"]
+    goal: Goal
+    open: list[Goal] = []
+    count: int
+    result: str = Field(default="", exclude_if=lambda result: not result)
