@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from product import (
     AgentInput,
     AgentOutput,
+    AgentRefused,
     ControlRequest,
     ModelFacts,
     Usage,
@@ -308,6 +310,27 @@ def test_a_day_counts_all_sessions_of_the_workspace(tmp_path: Path) -> None:
     third, _ = talk_of(tmp_path, budget, answers)
     third.name = "third"
     assert third.send("@a go").type == "chain_finished"
+
+
+@pytest.mark.parametrize(
+    "ending", [asyncio.CancelledError(), AgentRefused("a", "no")], ids=["cancelled", "error"]
+)
+def test_a_reply_of_another_session_that_ended_without_usage_reserves_nothing(
+    tmp_path: Path, ending: BaseException
+) -> None:
+    one = measure(tmp_path)
+
+    async def answer(_: AgentInput) -> AgentOutput:
+        raise ending
+
+    budget = {"tokens": {"day": one + 50}}
+    other, _ = talk_of(tmp_path, budget, {"a": answer, "b": uses(1), "c": uses(1)})
+    other.name = "other"
+    with contextlib.suppress(asyncio.CancelledError):
+        other.send("@a go")
+    assert other.last("reply_finished").usage is None
+    talk, _ = talk_of(tmp_path, budget, dict.fromkeys("abc", uses(1)))
+    assert talk.send("@a go").type == "chain_finished"
 
 
 def test_a_retry_that_does_not_fit_pauses_the_chain_and_is_made_later(tmp_path: Path) -> None:

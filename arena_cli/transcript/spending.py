@@ -25,6 +25,7 @@ ALL = ""
 
 _USES = b'"usage":{'
 _STARTS = b'"type":"reply_started"'
+_ENDS = b'"type":"reply_finished"'
 _FORKS = b'"type":"forked"'
 
 
@@ -157,7 +158,7 @@ class TranscriptSpending:
         self._offset += end
         self._state = seen
         for line in new[:end].splitlines():
-            if _USES in line or _STARTS in line or _FORKS in line:
+            if _USES in line or _STARTS in line or _ENDS in line or _FORKS in line:
                 for event in parse_events(line):
                     self._apply(event)
 
