@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from arena_cli.protocol import AgentOutput, Invocation, Shape
-from arena_cli.util.text import clean_text, clean_value, cut_text
+from arena_cli.util.text import clean_text, clean_value, cut_text, lazy_pattern
 from arena_cli.workspace import visible_text
 from arena_cli.yamlio.schema_errors import explain_first
 
-_THINKING = re.compile(r"<(/?)(think|thinking)\s{0,8}>", re.IGNORECASE)
-_ONLY_ENDED = re.compile(r"^[ \t]*</think(?:ing)?\s{0,8}>[ \t]*$", re.IGNORECASE | re.MULTILINE)
-_PASS = re.compile(r"<pass\s{0,8}/>", re.IGNORECASE)
-_FENCE = re.compile(r"(`{3,}|~{3,})[^\n]*\n(.*)\n[ \t]*\1", re.DOTALL)
+_THINKING = lazy_pattern(r"<(/?)(think|thinking)\s{0,8}>", re.IGNORECASE)
+_ONLY_ENDED = lazy_pattern(r"^[ \t]*</think(?:ing)?\s{0,8}>[ \t]*$", re.IGNORECASE | re.MULTILINE)
+_PASS = lazy_pattern(r"<pass\s{0,8}/>", re.IGNORECASE)
+_FENCE = lazy_pattern(r"(`{3,}|~{3,})[^\n]*\n(.*)\n[ \t]*\1", re.DOTALL)
 
 # A block of thinking that holds marks of code changes what is code after it, so that the rest is
 # looked at anew; at most so many times, so that the time stays linear.

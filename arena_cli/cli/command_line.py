@@ -8,7 +8,6 @@ repository. Shells insert offered words unquoted, or evaluate them, so only plai
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
@@ -23,13 +22,13 @@ from typer.core import TyperCommand, TyperGroup
 from arena_cli.adapters import base
 from arena_cli.errors import find_nearest
 from arena_cli.session import store
-from arena_cli.util.text import escape_line
+from arena_cli.util.text import escape_line, lazy_pattern
 from arena_cli.workspace import workspace
 from arena_cli.yamlio.schema_errors import explain_first
 
 _WIDEST, _NARROWEST = 80, 20
 _LONGEST_SENTENCE = 1_000
-_PYTHON_TYPE = re.compile(r" <(?:str|path|float range|list\[\w+\])>$")
+_PYTHON_TYPE = lazy_pattern(r" <(?:str|path|float range|list\[\w+\])>$")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 

@@ -10,7 +10,6 @@ import json
 import locale
 import logging
 import os
-import re
 import signal
 import sys
 from collections.abc import Collection, Coroutine, Iterable
@@ -32,7 +31,7 @@ from arena_cli.session import store
 from arena_cli.transcript import queries
 from arena_cli.util import files, language, process_signals
 from arena_cli.util.redaction import Redactor
-from arena_cli.util.text import escape_json, escape_line
+from arena_cli.util.text import escape_json, escape_line, lazy_pattern
 from arena_cli.workspace import agents
 from arena_cli.workspace.workspace import find_workspace
 from arena_cli.workspace.workspace import load_workspace as workspace_load_workspace
@@ -319,7 +318,7 @@ def warn_of_problems(transcript: Path, problems: Iterable[Problem]) -> None:
         warn(f"{transcript}:{problem.line}: {problem.what}")
 
 
-_MENTION = re.compile(r"[@＠]\S+")
+_MENTION = lazy_pattern(r"[@＠]\S+")
 
 _BOMS = {
     codecs.BOM_UTF8: "utf-8-sig",

@@ -7,7 +7,6 @@ depend on the length of the session.
 from __future__ import annotations
 
 import bisect
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -17,6 +16,7 @@ from arena_cli.context.tokens import estimate
 from arena_cli.notes.model import MOST_SHOWN, Note
 from arena_cli.protocol import Message, ShownMessage
 from arena_cli.util import text
+from arena_cli.util.text import lazy_pattern
 
 # What tells of an attachment, its name apart: its type, path and size.
 _ATTACHMENT_TOKENS = 40
@@ -259,7 +259,7 @@ def shown_to_others(message: Message) -> ShownMessage:
     return ShownMessage.model_validate({**vars(message), "metadata": {}, "role": role})
 
 
-_HEADING = re.compile("#{1,6} ")
+_HEADING = lazy_pattern("#{1,6} ")
 
 MOST_TITLES = 40
 """The largest number of titles that an agent is shown in place of pinned messages."""

@@ -29,6 +29,7 @@ from arena_cli.protocol import (
     ToolSpec,
 )
 from arena_cli.util.language import Language, Texts
+from arena_cli.util.text import lazy_pattern
 
 _STATES: Mapping[str, str] = {
     "not_called": "not called yet",
@@ -40,8 +41,8 @@ _STATES: Mapping[str, str] = {
     "unavailable": "cannot be called now",
 }
 
-_RAW_IN_JSON = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-_PLAIN_ID = re.compile(r"[\w.-]+")
+_RAW_IN_JSON = lazy_pattern("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+_PLAIN_ID = lazy_pattern(r"[\w.-]+")
 
 READING = """\
 # How to read the conversation

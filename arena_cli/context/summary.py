@@ -13,7 +13,7 @@ from arena_cli.context.tokens import estimate
 from arena_cli.notes.model import Kind
 from arena_cli.notes.text import of_note, of_question
 from arena_cli.protocol import Message, ShownMessage
-from arena_cli.util.text import cut_text
+from arena_cli.util.text import cut_text, lazy_pattern
 from arena_cli.workspace.models import Language
 
 Sections = dict[str, list[str]]
@@ -52,25 +52,25 @@ _NAMES = {
     )
 }
 
-_MARKS = re.compile(r"[\W\d_]+")
-_LIST = re.compile(r"(?:[-*+•·]|\d{1,3}[.)、])\s*")
-_HEADING = re.compile(
+_MARKS = lazy_pattern(r"[\W\d_]+")
+_LIST = lazy_pattern(r"(?:[-*+•·]|\d{1,3}[.)、])\s*")
+_HEADING = lazy_pattern(
     r"\s*(#{1,6}\s*|\*{2}|(?:[-*+•]\s+)\*{2}|\d{1,2}[.)、]\s*|[一二三四五六七八][、.]\s*)?"
 )
-_FENCE = re.compile(r"```(?:json)?\s*(?=\{)", re.IGNORECASE)
+_FENCE = lazy_pattern(r"```(?:json)?\s*(?=\{)", re.IGNORECASE)
 _NOTHING = frozenset({"none", "na", "nil", "nothing", "null", "无", "没有", "暂无", "不适用"})
 
-_CALL = re.compile(r"(?<![A-Za-z0-9])[@＠](?=\S)")
-_TAG = re.compile(
+_CALL = lazy_pattern(r"(?<![A-Za-z0-9])[@＠](?=\S)")
+_TAG = lazy_pattern(
     r"</?\s*(?:messages?|system|user|assistant|human|agent|tool|instructions?)\b[^<>]{0,80}>"
     r"|<\|[^<>|]{0,40}\|>|\[/?INST\]",
     re.IGNORECASE,
 )
-_ROLE = re.compile(
+_ROLE = lazy_pattern(
     r"^(?:(?:system|assistant|developer|user|human|系统)\s*[:：]\s*)+", re.IGNORECASE
 )
 # What a message says to whoever reads it as a machine does, not to the team.
-ORDERS = re.compile(
+ORDERS = lazy_pattern(
     r"\b(?:ignore|disregard|forget|override)\b.{0,30}\b(?:previous|prior|above|earlier|all)\b.{0,30}"
     r"\b(?:instructions?|prompts?|rules|messages)\b"
     r"|(?:忽略|无视|忘记|忘掉|不要理会).{0,12}(?:之前|以上|上面|先前|所有|全部).{0,12}(?:指令|指示|提示|规则|要求|消息)",
@@ -402,7 +402,7 @@ def without_message_ids(text: str) -> str:
     return _MESSAGE_ID.sub(")", text)
 
 
-_MESSAGE_ID = re.compile(r", m\d+\)$", re.MULTILINE)
+_MESSAGE_ID = lazy_pattern(r", m\d+\)$", re.MULTILINE)
 
 
 @lru_cache(maxsize=64)

@@ -20,13 +20,14 @@ from arena_cli.context.summary import (
 )
 from arena_cli.notes.text import of_note, of_question
 from arena_cli.protocol import ShownMessage
+from arena_cli.util.text import lazy_pattern
 
-_NUMBER = re.compile(r"(\d+(?:[.,:]\d+)*)(?:(?<![.,:]) ?([万千百亿]|k\b|m\b(?= ?[€$£])))?")
-_QUOTED = re.compile(r"“([^”]+)”|「([^」]+)」|『([^』]+)』|《([^》]+)》|\"([^\"]+)\"|`([^`]+)`")
-_HAN_NUMBER = re.compile("[〇零一二两三四五六七八九十百千万亿]+")
-_SENTENCE_START = re.compile(r"(?:^|[.!?:;。！？：；(（\"“「—–-])\s*")
-_CAPITALISED = re.compile(r"(?<![\w.@/\\-])[A-Z][\w'’&+-]*[\w+]")
-_POSSESSIVE = re.compile(r"['’]s?$")
+_NUMBER = lazy_pattern(r"(\d+(?:[.,:]\d+)*)(?:(?<![.,:]) ?([万千百亿]|k\b|m\b(?= ?[€$£])))?")
+_QUOTED = lazy_pattern(r"“([^”]+)”|「([^」]+)」|『([^』]+)』|《([^》]+)》|\"([^\"]+)\"|`([^`]+)`")
+_HAN_NUMBER = lazy_pattern("[〇零一二两三四五六七八九十百千万亿]+")
+_SENTENCE_START = lazy_pattern(r"(?:^|[.!?:;。！？：；(（\"“「—–-])\s*")
+_CAPITALISED = lazy_pattern(r"(?<![\w.@/\\-])[A-Z][\w'’&+-]*[\w+]")
+_POSSESSIVE = lazy_pattern(r"['’]s?$")
 
 _WORDS_OF_NUMBERS = {
     word: number
@@ -53,7 +54,7 @@ _HAN_UNITS = {"十": 10, "百": 100, "千": 1_000, "万": 10_000, "亿": 100_000
 _SCALES = {**_HAN_UNITS, "k": 1_000, "m": 1_000_000}
 
 # What an item says to the model that reads it, and not about the conversation.
-_TO_READER = re.compile(
+_TO_READER = lazy_pattern(
     r"\b(?:respond|reply|answer) (?:only|exactly|just|with (?:only|the word))\b|\byou are now\b"
     r"|\bfrom now on,? you\b|\bsystem prompt\b|\bas an ai\b"
     r"|\byou must (?:now )?(?:obey|comply|ignore)\b"

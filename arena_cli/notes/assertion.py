@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from functools import cache
 
-_QUOTED = re.compile(r"[\"“「『][^\"“”「」『』\r\n]{2,300}[\"”」』]")
+from arena_cli.util.text import lazy_pattern
+
+_QUOTED = lazy_pattern(r"[\"“「『][^\"“”「」『』\r\n]{2,300}[\"”」』]")
 
 # Each an English and a Chinese pattern; the second is not searched in ASCII text.
 _OTHERS = (
@@ -79,7 +81,7 @@ _CODE = (
     r"Warning):[ \t]|Traceback \(|at [\w.$]+\(|File \"[^\"\r\n]+\", line \d)"
 )
 
-_CODE_SIGN = re.compile(r"[/*<#;{}:(]|--")
+_CODE_SIGN = lazy_pattern(r"[/*<#;{}:(]|--")
 
 
 @cache

@@ -18,7 +18,7 @@ from arena_cli.notes import assertion, model, phrases
 from arena_cli.notes.model import KINDS, Draft, Kind
 from arena_cli.notes.text import Sentence, split
 from arena_cli.protocol import StructuredContent
-from arena_cli.util.text import cut_text, escape_line
+from arena_cli.util.text import cut_text, escape_line, lazy_pattern
 from arena_cli.util.user_pattern import PatternTimeout, UserPattern
 from arena_cli.workspace import mentions, visible_text
 from arena_cli.workspace.mentions import Roster
@@ -40,7 +40,7 @@ class _NotedSentence(NamedTuple):
 
 
 # A sentence that begins with whom it is said to.
-_CALLS = re.compile(r"\A(?:[@＠][^\s@＠]{1,32} )+")
+_CALLS = lazy_pattern(r"\A(?:[@＠][^\s@＠]{1,32} )+")
 
 
 def extract_by_rules(
@@ -192,7 +192,7 @@ def _kind_of(
     visible = f"{sentence.shown.rstrip(_AROUND)}:" if sentence.heading else sentence.shown
     visible = assertion.fold_case(assertion.blank_quotations(visible.replace("’", "'")))
     cued = kinds if is_only else phrases.cued_kinds(visible) & kinds
-    marked = phrases.match_marker(visible) if cued and not sentence.asks else None
+    marked = phrases.match_marker(visible, cued) if cued and not sentence.asks else None
     if marked and marked.kind in kinds:
         return _marked(marked, sentence, visible)
     introduced = phrases.introduced_kind(visible) if cued else None
@@ -250,11 +250,11 @@ requirement, task, issue, conclusion, blocker, next_action, reference, pit) and 
 _KEYS = ("kind", "title", "tags", "aliases", "importance", "owner")
 _IGNORED = ("status", "id", "source", "created", "updated", "by")
 _BLOCK = r"(?P<run>`{3,}|~{3,})[ \t]*note[ \t]*\r?\n"
-_CLOSING = re.compile(r"[ \t]*(?P<run>`{3,}|~{3,})[ \t]*\r?\n?\Z")
-_BEFORE = re.compile(r"[ \t]*(?:(?:[-+*]|[0-9]{1,9}[.)])[ \t]+)*\Z")
-_ENTRY = re.compile(r"[ \t]*(?P<key>\w+)[ \t]*[:：][ \t]*(?P<value>.*)\Z")
-_ITEM = re.compile(r"[ \t]*-[ \t]+(?P<value>.+)\Z")
-_BETWEEN = re.compile(r"[,，、;；]")
+_CLOSING = lazy_pattern(r"[ \t]*(?P<run>`{3,}|~{3,})[ \t]*\r?\n?\Z")
+_BEFORE = lazy_pattern(r"[ \t]*(?:(?:[-+*]|[0-9]{1,9}[.)])[ \t]+)*\Z")
+_ENTRY = lazy_pattern(r"[ \t]*(?P<key>\w+)[ \t]*[:：][ \t]*(?P<value>.*)\Z")
+_ITEM = lazy_pattern(r"[ \t]*-[ \t]+(?P<value>.+)\Z")
+_BETWEEN = lazy_pattern(r"[,，、;；]")
 
 _OWNERS = ("owner", "assignee", "assigned_to", "who", "agent")
 _DROPPED = frozenset({"cancelled", "canceled", "取消", "已取消"})

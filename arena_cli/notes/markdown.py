@@ -25,16 +25,16 @@ from arena_cli.notes.model import (
     Status,
 )
 from arena_cli.protocol import Shape
-from arena_cli.util.text import cut_text
+from arena_cli.util.text import cut_text, lazy_pattern
 from arena_cli.yamlio import loader, nodes
 from arena_cli.yamlio.loader import Fragment
 
 LONGEST_BODY = 65_536
 """Characters of a note's text that are read; its file may hold more, and is kept as it is."""
 
-_RULE = re.compile(r"---[ \t]*(\r\n|\n|\r|\Z)")
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|\Z)")
-_HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
+_RULE = lazy_pattern(r"---[ \t]*(\r\n|\n|\r|\Z)")
+_LINE = lazy_pattern(r"[^\r\n]*(?:\r\n|\n|\r|\Z)")
+_HEADING = lazy_pattern(r"^#{1,6}[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
 _LINE_ENDS = "\r\n"
 _BOM = "\ufeff"
 

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, get_args
 from pydantic import Field
 
 from arena_cli.protocol import Shape
-from arena_cli.util.text import clean_text, cut_text, is_device_name
+from arena_cli.util.text import clean_text, cut_text, is_device_name, lazy_pattern
 from arena_cli.workspace.models import NoteKind
 
 Kind = NoteKind
@@ -141,7 +141,7 @@ _SECTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }
 
 _ADDED = {"en": "Added {date} by {who}", "zh": "{date} 由 {who} 补充"}
-_HEADING = re.compile(r"^#{1,6}[ \t]", re.MULTILINE)
+_HEADING = lazy_pattern(r"^#{1,6}[ \t]", re.MULTILINE)
 
 
 def section_names(kind: Kind, language: str = "en") -> tuple[str, ...]:

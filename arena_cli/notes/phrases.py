@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import product
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from arena_cli.notes.model import Kind
+from arena_cli.util.text import lazy_pattern
 
-_WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
+Script = Literal["english", "chinese", "mixed"]
+"""The words of a pattern or a sentence."""
+
+_WORD = lazy_pattern(r"[a-z]+(?:'[a-z]+)?")
 _TO_WORDS = bytes(byte if 97 <= byte <= 122 or byte == ord("'") else 32 for byte in range(256))
 """A table that replaces all ASCII characters that are in no word by blanks."""
 _AT = r"[@＠][^\s,，:：。;；]{1,40}"
@@ -481,45 +485,52 @@ def find_saying(sentence: str, kind: Kind) -> re.Match[str] | None:
 
     Compiling them takes some milliseconds, so a pattern is only compiled if it may match.
     """
-    says, unless = _sayings(kind, sentence.isascii())
+    script: Script = "english" if sentence.isascii() else "mixed"
+    if script == "mixed" and not any("a" <= character <= "z" for character in sentence):
+        script = "chinese"
+    says, unless = _sayings(kind, script)
     match = says.search(sentence)
     return match if match and not unless.search(sentence) else None
 
 
 @cache
-def _sayings(kind: Kind, is_ascii: bool) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return the pattern of a kind's phrases, and of what rules them out.
+def _sayings(kind: Kind, script: Script) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return the pattern of a kind's phrases in a script, and of what rules them out.
 
-    Those with Chinese words are left out for ASCII text.
+    A phrase without Chinese words has English ones; `mixed` text may have both.
     """
     _, *groups = next(entry for entry in _SAYINGS if entry[0] == kind)
-    kept = (
-        [pattern for pattern in patterns if not (is_ascii and _has_chinese(pattern))]
+    says, unless = (
+        "|".join(pattern for pattern in patterns if script in ("mixed", _script(pattern)))
+        or r"(?!)"
         for patterns in groups
     )
-    says, unless = ("|".join(patterns) or r"(?!)" for patterns in kept)
     # No English phrase begins within a word: this look makes a search a third faster.
-    says = rf"(?<![a-z](?=[a-z]))(?:{says})" if is_ascii else says
+    says = rf"(?<![a-z](?=[a-z]))(?:{says})" if script == "english" else says
     return re.compile(says), re.compile(unless)
 
 
-def _has_chinese(text: str) -> bool:
-    return any("一" <= character <= "鿿" for character in text)  # compiling [一-鿿] takes 1 ms
+def _script(pattern: str) -> Script:
+    # Compiling [一-鿿] takes 1 ms.
+    return "chinese" if any("一" <= character <= "鿿" for character in pattern) else "english"
 
 
 SAID_KINDS = tuple(kind for kind, _, _ in _SAYINGS)
 """The kinds with phrases, in the order in which they are tried."""
 
 
-def match_marker(sentence: str) -> Marked | None:
-    """Return the marker that a sentence begins with, such as `Conclusion:`; None without one."""
+def match_marker(sentence: str, kinds: Collection[Kind] = ()) -> Marked | None:
+    """Return the marker that a sentence begins with, such as `Conclusion:`; None without one.
+
+    `kinds` are those of which a phrase may be in the sentence, if they are known.
+    """
     if not any(sign in sentence for sign in _SIGNS):
         return None
-    match = _compiled(_marker_pattern()).match(sentence)
-    if match is None or match.lastgroup is None:
+    marked = tuple(kind for kind in _MARKERS if kind in (kinds or _MARKERS))
+    match = _compiled(_marker_pattern(marked)).match(sentence) if marked else None
+    if match is None:
         return None
-    kind = next(kind for kind in _MARKERS if match[kind] is not None)
-    return Marked(kind, match.end())
+    return Marked(next(kind for kind in marked if match[kind] is not None), match.end())
 
 
 class Marked(NamedTuple):
@@ -546,8 +557,8 @@ def without_marker(sentence: str) -> str:
 
 
 @cache
-def _marker_pattern() -> str:
-    kinds = "|".join(f"(?P<{kind}>{words})" for kind, words in _MARKERS.items())
+def _marker_pattern(kinds: Sequence[Kind]) -> str:
+    words = "|".join(f"(?P<{kind}>{_MARKERS[kind]})" for kind in kinds)
     lead = (
         rf"[^\w@＠【\[]*(?:(?:ok(?:ay)?|al?right|right|so|hi|hey|fyi|"
         rf"well)(?: \w{{1,12}})?[,，:：]\s*)?"
@@ -559,7 +570,7 @@ def _marker_pattern() -> str:
     )
     closing += r"(?:of|from|for|after|in) [^:：.,!?\r\n]{1,40}?)|如下|已定|有)?"
     end = r"[*_]*\s*(?:[:：](?!//)|\s[-–—]+(?=\s))[*_\"”]*)"
-    return rf"{lead}{brackets}(?:{kinds}){closing}{end}\s*"
+    return rf"{lead}{brackets}(?:{words}){closing}{end}\s*"
 
 
 def empty() -> re.Pattern[str]:

@@ -12,6 +12,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from arena_cli.notes import assertion
+from arena_cli.util.text import lazy_pattern
 from arena_cli.workspace import visible_text
 from arena_cli.workspace.visible_text import blank_hidden
 
@@ -25,23 +26,23 @@ LONGEST_TEXT = 65_536
 LONGEST = 400
 """So many characters of a sentence are looked at."""
 
-_LINE = re.compile(r"[^\r\n]+")
-_END = re.compile(
+_LINE = lazy_pattern(r"[^\r\n]+")
+_END = lazy_pattern(
     r"(?=[。！？!?；;.\s])(?:"  # what each begins with: so a search takes a third of the time
     r"[。！？!?；;]+[”’」』）)\"'*_]*\s*|(?<![0-9.])(?<!\be\.g)(?<!\bi\.e)(?<!\betc)\.[*_]*\s+|"
     r"(?<=\w[0-9])\.[*_]*\s+(?=(?-i:[A-Z@＠\u3400-\u9fff]))|"  # a number of a list has one digit
     r"\s+(?=[@＠]\S{1,40}\s*(?:请|麻烦|please\b)))",  # to somebody else now
     re.IGNORECASE,
 )
-_WRAPPED = re.compile(r"(?<=[^\s.!?:;。！？：；])[ \t]*\r?\n[ \t]*(?=[a-z])")
-_LEAD = re.compile(
+_WRAPPED = lazy_pattern(r"(?<=[^\s.!?:;。！？：；])[ \t]*\r?\n[ \t]*(?=[a-z])")
+_LEAD = lazy_pattern(
     r"[\s*_#•·]*(?:(?:[-+*•–—]|[0-9]{1,3}[.)、]|（[0-9一二三四五六七八九十]+）)\s+)?"
 )
-_BULLET = re.compile(r"[0-9一-十•](?![*_])|[-+*•–—]\s")
-_HEADING = re.compile(r"[ \t]{0,3}#{1,6}[ \t]|\s*\*\*[^*\r\n]+\*\*\s*\Z")
-_OPEN_BOX = re.compile(r"\[ \]\s+")
-_DONE_BOX = re.compile(r"\[[xX]\]\s+")
-_QUESTION = re.compile(r"[?？][”’」』）)\"'*_\s]*\Z|[吗呢么][。.!！~…*_\s]*\Z")
+_BULLET = lazy_pattern(r"[0-9一-十•](?![*_])|[-+*•–—]\s")
+_HEADING = lazy_pattern(r"[ \t]{0,3}#{1,6}[ \t]|\s*\*\*[^*\r\n]+\*\*\s*\Z")
+_OPEN_BOX = lazy_pattern(r"\[ \]\s+")
+_DONE_BOX = lazy_pattern(r"\[[xX]\]\s+")
+_QUESTION = lazy_pattern(r"[?？][”’」』）)\"'*_\s]*\Z|[吗呢么][。.!！~…*_\s]*\Z")
 
 
 class Sentence(NamedTuple):
@@ -226,7 +227,7 @@ def _may_have_astem(word: str) -> bool:
     return word.isascii() and word.isalpha()
 
 
-_ENDING = re.compile(r"(?:ments?|ages?|ations?|ions?|ings?|ers?|ed|es|s|e)\Z")
+_ENDING = lazy_pattern(r"(?:ments?|ages?|ations?|ions?|ings?|ers?|ed|es|s|e)\Z")
 _SHORTEST_STEM = 3
 
 _STATE = (
@@ -240,7 +241,7 @@ _STATE = (
     r"完成|需要|必须|应当|不得|禁止|下一步|问题|目前|现在|今天|明天|马上|开始|继续|暂停|进行|决定|采用|使用|"
     r"选用|不再|不要|不是|才能|之前|以后|之后|然后|以及|[被把将与和让请先再也都就到]"
 )
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_NUMBER = lazy_pattern(r"\d+(?:[.,]\d+)*")
 
 
 @cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -17,7 +16,7 @@ from arena_cli.transcript.events import MessageEvent
 from arena_cli.transcript.log import Journal
 from arena_cli.util.files import read_regular
 from arena_cli.util.redaction import Redactor
-from arena_cli.util.text import clean_text, escape_line
+from arena_cli.util.text import clean_text, escape_line, lazy_pattern
 from arena_cli.workspace.mentions import Roster, build_roster, parse_mentions, resolve_mentions
 from arena_cli.workspace.models import Human, Team
 
@@ -261,7 +260,7 @@ _KEY_FILES = (
 )
 # What is written to be read by all: `.env.example`.
 _EXAMPLES = ("*.example", "*.sample", "*.template", "*.dist")
-_PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY|^PuTTY-User-Key-File")
+_PRIVATE_KEY = lazy_pattern(rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY|^PuTTY-User-Key-File")
 _LOOKED_AT = 1 << 20  # bytes of a file
 
 

@@ -32,7 +32,7 @@ from arena_cli.transcript import events, queries, reader
 from arena_cli.transcript.events import NoteEvent, SessionEvent
 from arena_cli.util import files, text, tickets
 from arena_cli.util.clock import Clock, format_timestamp
-from arena_cli.util.text import escape_line
+from arena_cli.util.text import escape_line, lazy_pattern
 from arena_cli.util.tickets import Lock, Ticket
 from arena_cli.workspace import agents
 from arena_cli.workspace.models import LaneName
@@ -41,7 +41,7 @@ from arena_cli.workspace.workspace import Workspace
 LONGEST = 64
 RESERVED = frozenset({"knowledge"})
 
-_AUTOMATIC = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
+_AUTOMATIC = lazy_pattern(r"\d{8}-\d{6}-[0-9a-f]{4}")
 
 
 def automatic(clock: Clock) -> str:

@@ -6,7 +6,6 @@ The length of the transcript does not matter for the newest parts.
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -31,14 +30,14 @@ from arena_cli.transcript.events import (
 from arena_cli.transcript.revisions import NO_REVISIONS
 from arena_cli.transcript.state import Fold
 from arena_cli.util import files
-from arena_cli.util.text import escape_line
+from arena_cli.util.text import escape_line, lazy_pattern
 from arena_cli.workspace import visible_text
 
 BLOCK = 1_048_576
 
 # Where parts begin and end.
 _BORDERS = frozenset({"message", "turn_started", "chain_finished"})
-_SEQ = re.compile(rb'\{"seq":(\d+),')
+_SEQ = lazy_pattern(rb'\{"seq":(\d+),')
 _SESSION = b'"type":"session",'
 # What stands before that in its line.
 _LONGEST_BEGINNING = 128

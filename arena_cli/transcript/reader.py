@@ -14,7 +14,6 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +33,7 @@ from arena_cli.transcript.events import (
 from arena_cli.transcript.revisions import NO_REVISIONS, Revisions, find_lines
 from arena_cli.transcript.state import Fold
 from arena_cli.util import files
+from arena_cli.util.text import lazy_pattern
 
 TRANSCRIPT = "transcript.jsonl"
 """The name of the file in the folder of a session."""
@@ -132,7 +132,7 @@ def _relocate(events: Iterable[Event], transcript: Path) -> tuple[Event, ...]:
 
 
 _SESSIONS = "sessions"
-_OLD_PLACE = re.compile(rf"{_SESSIONS}/[^/]+/(?=attachments/[^/]+/[^/]+\Z)")
+_OLD_PLACE = lazy_pattern(rf"{_SESSIONS}/[^/]+/(?=attachments/[^/]+/[^/]+\Z)")
 
 
 def _with_paths(event: Event, place: str) -> Event:

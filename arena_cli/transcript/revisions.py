@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from arena_cli.protocol import Message
 from arena_cli.transcript.events import Event, MessageEvent
 from arena_cli.util import files
+from arena_cli.util.text import lazy_pattern
 
 if TYPE_CHECKING:
     from arena_cli.transcript.control_events import Edited, Rewound
@@ -130,7 +131,7 @@ def list_visible(events: Iterable[Event]) -> list[Event]:
 
 
 _TYPES = frozenset({"rewound", "edited"})
-_REVISES = re.compile(rb'"type":\s*"(?:rewound|edited)"')
+_REVISES = lazy_pattern(rb'"type":\s*"(?:rewound|edited)"')
 _BLOCK = 1 << 20
 
 

@@ -11,7 +11,6 @@ import contextlib
 import errno
 import io
 import os
-import re
 import select
 import stat
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from arena_cli.errors import Fault, FileFaults, UsageError
+from arena_cli.util.text import lazy_pattern
 
 WRITER_WAIT_S = 10.0
 """How long a FIFO on the command line may stay without a byte."""
@@ -280,7 +280,7 @@ def _check_state(path: Path, state: os.stat_result) -> None:
 # A file system that cannot sync a folder says so by one of these.
 _NO_FOLDER_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM})
 
-_PART = re.compile(r"\.(?P<name>.+)\.(?P<pid>[0-9]+)")
+_PART = lazy_pattern(r"\.(?P<name>.+)\.(?P<pid>[0-9]+)")
 _LONGEST_PID = 19
 
 
@@ -461,7 +461,7 @@ def _up_to(path: Path, root: Path) -> Iterable[Path]:
     ]
 
 
-_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_COMMIT = lazy_pattern(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _MOST_GIT_BYTES = 1 << 22
 _SHORT_COMMIT = 10
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from arena_cli.util import files
+from arena_cli.util.text import lazy_pattern
 
 Language = Literal["en", "zh"]
 
@@ -73,7 +74,7 @@ def _catalog(language: Language) -> gettext.NullTranslations:
 
 
 _workspace_language: list[Language] = []
-_SETTING = re.compile(rb"^language[ \t]*:[ \t]*[\"']?(en|zh)\b", re.MULTILINE)
+_SETTING = lazy_pattern(rb"^language[ \t]*:[ \t]*[\"']?(en|zh)\b", re.MULTILINE)
 
 
 def use_workspace(root: Path | None) -> None:

@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from arena_cli.protocol import Attachment
-from arena_cli.util.text import clean_text, map_text
+from arena_cli.util.text import clean_text, lazy_pattern, map_text
 from arena_cli.util.user_pattern import PatternTimeout, UserPattern
 
 REDACTED = "[redacted]"
@@ -23,7 +23,7 @@ PATTERNS_SETTING = "arena.yaml: redact"
 _LEAST_PIECE, _MOST_PIECE = 12, 24
 _CUT_MARKS = ("…", "...", "*")
 
-_UNRESERVED = re.compile(r"[A-Za-z0-9._~-]*")
+_UNRESERVED = lazy_pattern(r"[A-Za-z0-9._~-]*")
 _HTML_SPECIAL = frozenset("&<>\"'")
 
 # A replacement can bring together what a user's pattern matches; few passes settle any real text.
@@ -226,12 +226,12 @@ MOST_HELD = 4096
 _KEY_CHARACTERS = string.ascii_letters + string.digits + "._~+/=-"
 _BEARER = "earer "
 _PEM_BEGIN = "-----BEGIN "
-_KEY_BEGINS = re.compile(
+_KEY_BEGINS = lazy_pattern(
     r"-----BEGIN (?:[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|[A-Z0-9 ]{0,60}-{0,4}\Z)"
 )
-_KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_ENDS = lazy_pattern(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 # Patterns of these pieces alone match within a line, and the same whatever stands around it.
-_IN_ONE_LINE = re.compile(
+_IN_ONE_LINE = lazy_pattern(
     r"(?:\\[dwSbB\-./+()\[\]{}*?|:@\\,]|\(\?:|\(\?<?[=!]|\(\?i[:)]|\[(?!\^)|[^\\\[(\x00-\x1f^$]|\((?!\?))*"
 )
 
@@ -317,10 +317,10 @@ _SECRET_NAME = (
     r"(?i)(?:^|[^a-z])(?:api|access|auth|client|private|secret)?"
     r"(?:key|token|secret|pass|password|passwd|pwd|pat|dsn|authorization|auth|cookie|credentials?|headers)$"
 )
-_KEY = re.compile(r"(?<![\w.-])(?P<name>[\w.-]+)[\"']?\s*[:：]\s*[\"']?(?P<value>\S)?")
+_KEY = lazy_pattern(r"(?<![\w.-])(?P<name>[\w.-]+)[\"']?\s*[:：]\s*[\"']?(?P<value>\S)?")
 _QUOTED = r"`[^`]*`|\"[^\"]*\"|'[^']*'|, not .*"
 # Values that name a secret and are none: `${env:NAME}`, `${NAME}`, and, for a program, `inherit`.
-_NAMES_SECRET = re.compile(r"\$\{(?:env:|[A-Za-z_]\w*\})|inherit[\"']?\s*(?:[,}#]|$)")
+_NAMES_SECRET = lazy_pattern(r"\$\{(?:env:|[A-Za-z_]\w*\})|inherit[\"']?\s*(?:[,}#]|$)")
 
 
 def is_secret_key(name: str) -> bool:

@@ -9,13 +9,38 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, AnyStr, cast
 
 REPLACEMENT = "\ufffd"
 MAX_DEPTH = 64
 TOO_DEEP = "[nested too deeply]"
 
 LINE_LIMIT = 76  # columns of a quoted line; a terminal's 80 without the indent
+
+
+def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
+    """Return a pattern that is compiled when it is first used.
+
+    Most commands use few of the patterns of the modules that they import, and to compile one takes
+    up to some milliseconds.
+    """
+    return cast("re.Pattern[AnyStr]", _LazyPattern(pattern, flags))
+
+
+class _LazyPattern:
+    """Has the attributes of a compiled pattern, and keeps those that were used."""
+
+    def __init__(self, pattern: str | bytes, flags: int) -> None:
+        self._source = pattern
+        self._flags = flags
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        value = getattr(re.compile(self._source, self._flags), name)
+        setattr(self, name, value)
+        return value
+
 
 _LONGEST_CLUSTER = 64
 _COLUMNS_BEFORE = 40  # before the place, in a quoted line that is cut
@@ -32,13 +57,13 @@ _UNSAFE = (
 )
 # The flags of England, Scotland and Wales are a black flag, tag letters and a closing tag.
 _TAG_FLAG = "\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{1,6}\U000e007f"
-_SPOT = re.compile(f"[{_UNSAFE}]")
+_SPOT = lazy_pattern(f"[{_UNSAFE}]")
 _ESCAPED = f"{_TAG_FLAG}|\r\n|[{_UNSAFE}]"
 
 # A CI runner compares by the rules of a language, to which these characters are not there.
 _UNSEEN = "\u180b-\u180d\u180f\u200c\u200d\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _COMMAND_LINE = f"(?m)^((?:[^\\S\n]|[{_UNSEEN}])*)(?=:[{_UNSEEN}]*:)"
-_HASHES = re.compile(r"#(?=[^\w\s]*#)")  # two, what cannot be seen between them left aside
+_HASHES = lazy_pattern(r"#(?=[^\w\s]*#)")  # two, what cannot be seen between them left aside
 _COMMAND_MARK = f"(?i)(#[{_UNSEEN}]*#[a-z{_UNSEEN}]{{0,20}})\\["
 
 
@@ -270,7 +295,7 @@ _ANSI_SEQUENCE = (
 _ANSI_UNFINISHED = (
     f"(?:({_ANSI_STRING}){_ANSI_STRING_TEXT}(\x1b?)|\x1b\\[[0-?]*+[ -/]*+|\x1b[ -/]*+|\r)\\Z"
 )
-_ANSI_INTRODUCER = re.compile("[\x1b\r]")
+_ANSI_INTRODUCER = lazy_pattern("[\x1b\r]")
 _ANSI_LONGEST_HELD = 4096
 
 
@@ -368,7 +393,7 @@ def make_unique_name(name: str, used: set[str]) -> str:
 
 Loc = tuple[str | int, ...]
 
-_PLACEHOLDER = re.compile(r"\$\$\{|\$\{([^{}\n]*)\}")
+_PLACEHOLDER = lazy_pattern(r"\$\$\{|\$\{([^{}\n]*)\}")
 _SHELL_VARIABLE = r"([A-Za-z_][A-Za-z0-9_]*)(?::?[-=?+].*)?"
 
 

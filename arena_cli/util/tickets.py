@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import sys
 from pathlib import Path
 
@@ -18,8 +17,9 @@ from fasteners import InterProcessLock
 
 from arena_cli.errors import DiskRefused
 from arena_cli.util import files
+from arena_cli.util.text import lazy_pattern
 
-_NUMBER = re.compile(r"[0-9]{6,}")
+_NUMBER = lazy_pattern(r"[0-9]{6,}")
 
 _OWNER_SUFFIX = ".json"
 

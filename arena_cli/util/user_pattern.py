@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from arena_cli.errors import UsageError
+from arena_cli.util.text import lazy_pattern
 
 if TYPE_CHECKING:
     import regex
@@ -22,7 +23,7 @@ LIMIT_S = 1.0
 _LONGEST_EXCERPT = 200
 _FLAGS = ("IGNORECASE", "MULTILINE", "DOTALL", "VERBOSE", "ASCII")
 # What `regex` takes for an approximate match is a plain brace for `re`: `{e<=1}`, `{name}`.
-_NO_QUANTIFIER = re.compile(
+_NO_QUANTIFIER = lazy_pattern(
     r"(\\N\{[^}]*\}|\\.|\[\^?\]?(?:\\.|[^\]\\])*\])|\{(?!\d+(?:,\d*)?\}|,\d*\})", re.DOTALL
 )
 

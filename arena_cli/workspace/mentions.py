@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from arena_cli.util.text import lazy_pattern
 from arena_cli.workspace.models import Human, Member, Team
 from arena_cli.workspace.visible_text import (
     CharKind,
@@ -252,7 +253,7 @@ def _is_regional_indicator(char: str) -> bool:
 
 
 _ATS = ("@", "＠")
-_AT = re.compile("[@＠]")
+_AT = lazy_pattern("[@＠]")
 _LONGEST_UNRESOLVED = 32
 # `@[Full Name]` and `@"Full Name"`: a name between brackets or quotes, for names with spaces.
 _INNER = r"((?=[^\W_]|[^\x00-\x7f])[^\[\]［］\"“”\0\r\n@＠]{1,64})(?<!\s)"

@@ -16,6 +16,8 @@ from enum import Enum, auto
 from functools import cache, lru_cache
 from typing import Literal, NamedTuple
 
+from arena_cli.util.text import lazy_pattern
+
 _HAN = (
     "\u2e80-\u2fdf\u3005\u3007\u3021-\u3029\u3038-\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003ffff"
@@ -34,9 +36,9 @@ ATTACHING = UNSPACED + _HANGUL
 SPACED_WORD = rf"[^\W{UNSPACED}]"
 """A regular expression for one letter or digit of the other scripts, or `_`."""
 
-_JOINERS = re.compile("[\u200c\u200d\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]")
-_LATER_EMOJI = re.compile("[\U0001f000-\U0001faff]")
-_TEXT_OR_EMOJI_STYLE = re.compile("[\ufe0e\ufe0f]")
+_JOINERS = lazy_pattern("[\u200c\u200d\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]")
+_LATER_EMOJI = lazy_pattern("[\U0001f000-\U0001faff]")
+_TEXT_OR_EMOJI_STYLE = lazy_pattern("[\ufe0e\ufe0f]")
 _LONGEST_RUN_OF_MARKS = 30
 _GRAPHEME_JOINER = "\u034f"
 
@@ -184,19 +186,19 @@ def _normalize(form: Literal["NFC", "NFKC"], text: str) -> str:
 TextSpan = tuple[int, int]
 HiddenKind = Literal["code", "quote", "address"]
 
-_LINE = re.compile(r"[^\r\n]*+(?:\r\n?|\n)|[^\r\n]++\Z")
-_BLANKS = re.compile(r"[ \t]*+")
-_LIST_MARKER = re.compile(r"(?:[-+*]|[0-9]{1,9}[.)])(?=[ \t\r\n]|\Z)")
-_FENCE = re.compile(r"(?P<run>`{3,}+|~{3,}+)(?P<info>[^\r\n]*+)")
+_LINE = lazy_pattern(r"[^\r\n]*+(?:\r\n?|\n)|[^\r\n]++\Z")
+_BLANKS = lazy_pattern(r"[ \t]*+")
+_LIST_MARKER = lazy_pattern(r"(?:[-+*]|[0-9]{1,9}[.)])(?=[ \t\r\n]|\Z)")
+_FENCE = lazy_pattern(r"(?P<run>`{3,}+|~{3,}+)(?P<info>[^\r\n]*+)")
 # Headings and rules: no code span goes on over them.
-_BREAK = re.compile(r"#{1,6}(?=[ \t\r\n]|\Z)|(?:[-*_=][ \t]*+)++(?=[\r\n]|\Z)")
-_BACKTICKS = re.compile(r"(?<!\\)(\\*+)(`++)")
+_BREAK = lazy_pattern(r"#{1,6}(?=[ \t\r\n]|\Z)|(?:[-*_=][ \t]*+)++(?=[\r\n]|\Z)")
+_BACKTICKS = lazy_pattern(r"(?<!\\)(\\*+)(`++)")
 
 _ENDS_NO_URL = "?!.,:;*_~'@"
 _LINK_SIGNS = ("://", "www.", "WWW.", "@")
 # These are looked for before a sign, and `\Z` is where the sign begins.
-_SCHEME = re.compile(r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.\-]*+\Z")
-_HOST_AND_PATH = re.compile(
+_SCHEME = lazy_pattern(r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.\-]*+\Z")
+_HOST_AND_PATH = lazy_pattern(
     r"(?<![A-Za-z0-9_.~%@/\-])(?:[A-Za-z0-9\-]++\.)+[A-Za-z]{2,}(?::[0-9]{1,5})?"
     r"(?:/[A-Za-z0-9._~%\-]++)*+/\Z"
 )

@@ -29,6 +29,7 @@ from arena_cli.util.redaction import (
     hide_quotes,
     mask_line,
 )
+from arena_cli.util.text import lazy_pattern
 from arena_cli.yamlio import nodes, schema_errors, syntax_hints, value_hints
 from arena_cli.yamlio.nodes import Loc, Node, YamlProblem
 
@@ -268,7 +269,7 @@ def _child(node: Node, step: str | int) -> tuple[Node, Node] | None:
 T = TypeVar("T", bound=BaseModel)
 
 # The parser would take the invisible line ends of YAML 1.1 for line ends.
-_LINE_ENDS_OF_1_1 = re.compile("[\x85\u2028\u2029]")
+_LINE_ENDS_OF_1_1 = lazy_pattern("[\x85\u2028\u2029]")
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF32_LE, "UTF-32", "utf-32"),
     (codecs.BOM_UTF32_BE, "UTF-32", "utf-32"),
@@ -461,7 +462,7 @@ class _MergedFragments:
 _LINES_APART = 1 << 20  # columns: no text is broken into lines where it has none
 
 # Line ends of YAML 1.1, and placeholders, which are quoted everywhere.
-_NEEDS_QUOTES = re.compile("[\r\x85\u2028\u2029\ufeff]|\\$\\{")
+_NEEDS_QUOTES = lazy_pattern("[\r\x85\u2028\u2029\ufeff]|\\$\\{")
 
 
 class _Dumper(yaml.SafeDumper):

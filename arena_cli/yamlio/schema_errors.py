@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from arena_cli.errors import Fault, find_nearest, suggest_nearest
 from arena_cli.util.redaction import is_secret_key
+from arena_cli.util.text import lazy_pattern
 from arena_cli.yamlio import nodes
 from arena_cli.yamlio.imported_shape import ImportedShape
 from arena_cli.yamlio.nodes import Loc
@@ -115,7 +116,7 @@ _BOUNDS = {
     "less_than": ("lt", "must be less than"),
     "less_than_equal": ("le", "must be at most"),
 }
-_SUBJECT = re.compile(r"^[\w ]+? should")
+_SUBJECT = lazy_pattern(r"^[\w ]+? should")
 _FLAG_WORDS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 _REASONS = (("skip",), ("xfail",))  # their value is a reason, any text
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from arena_cli.util.text import lazy_pattern
 from arena_cli.yamlio import nodes
 from arena_cli.yamlio.nodes import (
     ODD_SPACES,
@@ -25,7 +26,9 @@ from arena_cli.yamlio.nodes import (
 
 _COMMENT = "a `#` after a space begins a comment: the rest of this line is lost"
 _HASH = r"(?:^|[\s\[{,])(?P<at>#)(?=[^\s#!])"
-_TEXT_HEADER = re.compile(r"(?P<lead> *(?:- +)*)(?:[^\s#'\"{\[|>-][^#'\"]*:[ ]+)?[|>][-+0-9]*\s*$")
+_TEXT_HEADER = lazy_pattern(
+    r"(?P<lead> *(?:- +)*)(?:[^\s#'\"{\[|>-][^#'\"]*:[ ]+)?[|>][-+0-9]*\s*$"
+)
 _MUST_BE_QUOTED = "a {kind} that starts with {at} must be quoted"
 
 Lines = Iterator[tuple[int, int | None]]  # lines to look at, and the columns, if known

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 
 import yaml
 
+from arena_cli.util.text import lazy_pattern
 from arena_cli.yamlio import nodes
 from arena_cli.yamlio.nodes import LineError, Loc, Node, YamlProblem
 
 # The signs that the writer of a text meant something else than YAML reads.
-SUSPECTS = re.compile(
+SUSPECTS = lazy_pattern(
     "[－\u3000\xa0“‘]|:[{\\[\"']"
     r"|(?:\A|\n) *-\w|[ \t]#[^\s#!]| &\S|\\[bfvae0NLPxuU]"
     r"|(?:\A|\n|[{,]|- ) *[A-Za-z_][A-Za-z0-9_.-]*\s?："
@@ -26,7 +27,7 @@ _PROSE = frozenset(
     | {"starts_with", "step", "system", "text", "user", "xfail"}
 )
 _PATTERNS = frozenset({"regex", "redact"})
-_CONTROLS = re.compile("[\x00\x07\x08\x0b\x0c\x1b\x85\u2028\u2029]")
+_CONTROLS = lazy_pattern("[\x00\x07\x08\x0b\x0c\x1b\x85\u2028\u2029]")
 _DASH = r"^(?P<lead> *)(?P<dash>-|－[ \u3000]*)(?=[^\W\d_][\w.-]*:)"
 
 

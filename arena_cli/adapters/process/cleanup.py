@@ -11,7 +11,6 @@ import contextlib
 import json
 import math
 import os
-import re
 import secrets
 import signal
 import sys
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena_cli.errors import UsageError
 from arena_cli.util import files
+from arena_cli.util.text import lazy_pattern
 
 if TYPE_CHECKING:
     import psutil
@@ -36,7 +36,7 @@ starting_marks: set[str] = set()
 running_pids: set[int] = set()
 
 _PR_SET_CHILD_SUBREAPER = 36
-_MARK = re.compile(rb"(?:^|\0)" + MARK_VARIABLE.encode() + rb"=([^\0]*)")
+_MARK = lazy_pattern(rb"(?:^|\0)" + MARK_VARIABLE.encode() + rb"=([^\0]*)")
 # The parent of a process reaps it well within this time (seconds).
 _REAPED_BY_OWNER_S = 2.0
 _MOST_LOOKS = 20
