@@ -475,7 +475,7 @@ def test_c27_many_decisions_in_a_small_window_neither_end_summaries_nor_crowd_ou
     session = {"type": "session", "session": "s", "members": [{"id": "dev", "name": "Dev"}]}
     for language, advice in {
         "en": "pinned messages have no room: archive decisions that are settled",
-        "zh": "条固定的消息没有位置：请归档已了结的决定",
+        "zh": "条固定消息放不下：请归档已了结的决定",
     }.items():
         assert advice in "\n".join(drawn([session, usage.model_dump()], language))
 
