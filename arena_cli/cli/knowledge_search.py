@@ -103,11 +103,13 @@ def search(
         index.close()
     for problem in problems:
         common.warn(problem)
-    if as_json:
-        document = {"hits": [_record(hit) for hit in hits], "lack": lack}
-        common.print_json(document | ({"hints": hints} if hints else {}))
-    else:
-        _print_hits(hits, lack, hints)
+    print_result = _print_json if as_json else _print_hits
+    print_result(hits, lack, hints)
+
+
+def _print_json(hits: Sequence[Hit], lack: str | None, hints: Sequence[str]) -> None:
+    document = {"hits": [_record(hit) for hit in hits], "lack": lack}
+    common.print_json(document | ({"hints": hints} if hints else {}))
 
 
 def _print_hits(hits: Sequence[Hit], lack: str | None, hints: Sequence[str]) -> None:

@@ -239,41 +239,50 @@ def find_corrections(statements: Sequence[Statement]) -> Found:
     statements = statements[-MOST_STATEMENTS:]
     counts = Counter(word for statement in statements for word in statement.subjects)
     most = max(_COMMON_AT_LEAST, int(len(statements) * _COMMON))
-    by_subject: dict[str, list[Statement]] = {}
-    by_value: dict[Value, list[Statement]] = {}
+    known = _EarlierStatements()
     found = Found({}, {})
     for later in statements:
         subjects = [word for word in later.subjects if counts[word] <= most]
         displaces = later.ends or bool(later.values)  # only such a statement corrects another
-        earlier = _candidates(later, subjects, by_subject, by_value) if displaces else {}
+        earlier = known.find_candidates(later, subjects) if displaces else {}
         for statement, shared in earlier.items():
-            if later.number and statement.number and later.number != statement.number:
-                continue
             if _displaces(later, statement, shared):
                 found.displaced[statement.order] = later.order
             elif _may_displace(later, statement, shared):
                 found.related[statement.order] = later.order
-        for word in subjects:
-            by_subject.setdefault(word, []).append(later)
-        for value in later.values:
-            by_value.setdefault(value, []).append(later)
+        known.add(later, subjects)
     return found
 
 
-def _candidates(
-    later: Statement,
-    subjects: Iterable[str],
-    by_subject: dict[str, list[Statement]],
-    by_value: dict[Value, list[Statement]],
-) -> Counter[Statement]:
-    """Count for each earlier statement what it is about that the later one is about, too."""
-    shared: Counter[Statement] = Counter()
-    for word in subjects:
-        shared.update(by_subject.get(word, ()))
-    if later.changes:
-        for value in later.values.union(("name", word) for word in later.words):
-            shared.update(dict.fromkeys(by_value.get(value, ()), 0))
-    return shared
+class _EarlierStatements:
+    """The statements so far, by what they are about and by their values."""
+
+    def __init__(self) -> None:
+        self._by_subject: dict[str, list[Statement]] = {}
+        self._by_value: dict[Value, list[Statement]] = {}
+
+    def add(self, statement: Statement, subjects: Iterable[str]) -> None:
+        """Add a statement that is about these words."""
+        for word in subjects:
+            self._by_subject.setdefault(word, []).append(statement)
+        for value in statement.values:
+            self._by_value.setdefault(value, []).append(statement)
+
+    def find_candidates(self, later: Statement, subjects: Iterable[str]) -> Counter[Statement]:
+        """Count for each earlier statement what it is about that the later one is about, too.
+
+        Statements with other numbers are about other things.
+        """
+        shared: Counter[Statement] = Counter()
+        for word in subjects:
+            shared.update(self._by_subject.get(word, ()))
+        if later.changes:
+            for value in later.values.union(("name", word) for word in later.words):
+                shared.update(dict.fromkeys(self._by_value.get(value, ()), 0))
+        if later.number:
+            numbers = ("", later.number)
+            return Counter({item: n for item, n in shared.items() if item.number in numbers})
+        return shared
 
 
 def _displaces(later: Statement, earlier: Statement, shared: int) -> bool:

@@ -255,21 +255,24 @@ def decide_end(
 
     `is_limited`: a limit stopped it; None: it did if agents are due.
     """
-    results = chain.results()
-    failed = any(done.status in ("error", "timeout") for done in results)
-    replied = any(done.status == "success" for done in results)
+    statuses = {done.status for done in chain.results()}
+    failed, replied = bool(statuses & {"error", "timeout"}), "success" in statuses
     if any(aborted(turn, team) for turn in chain.turns) or (failed and not replied):
         return "failed", ()
-    last = chain.turns[-1] if chain.turns else None
     if is_limited is None:
-        is_due = bool(last and last.finished and last.finished.next)
-        is_limited = is_due or bool(chain.limits_told)
+        is_limited = _has_agents_due(chain) or bool(chain.limits_told)
     if is_limited:
         return "chain_limit", ()
     awaits = humans_named(chain, team)
     if awaits:
         return "awaiting_human", awaits
     return ("quiet" if replied else "no_reply"), ()
+
+
+def _has_agents_due(chain: Chain) -> bool:
+    """Return True if agents are due after the last turn."""
+    finished = chain.turns[-1].finished if chain.turns else None
+    return finished is not None and bool(finished.next)
 
 
 def list_new_replies(chain: Chain) -> tuple[str, ...]:

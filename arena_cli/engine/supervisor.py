@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena_cli.context import window
 from arena_cli.engine import plan, rules, side_calls
@@ -24,6 +24,9 @@ from arena_cli.transcript.events import MessageEvent, Order
 from arena_cli.util.text import cut_text, escape_line
 from arena_cli.workspace.mentions import Roster, resolve_mentions
 from arena_cli.workspace.models import Language, Member, Team
+
+if TYPE_CHECKING:
+    from arena_cli.engine.budget import Excess
 
 REPLAN_NOTICE = "replan"
 """The `notice` in the metadata of the system message that asks for another plan."""
@@ -282,13 +285,9 @@ class Supervisor:
     ) -> side_calls.AgentAnswer | None:
         """Call the supervisor; None if a person or the budget stops the call."""
         room = self._room
-        budget, control = room.control.budget, room.control.current
+        budget = room.control.budget
         if budget and (excess := budget.admit_call(supervisor, built.input_tokens)):
-            if not excess.is_alone:
-                self._excess = f"{excess}, with the next call of {supervisor.id}"
-                return None
-            problem = f"the call alone exceeds the budget: {excess}"
-            return side_calls.AgentAnswer("", problem, Usage(cost_usd=0.0), {})
+            return self._refuse(supervisor, excess)
         steered = len(chain.control.steering) if chain.control else 0
         room.control.running[supervisor.id] = asyncio.current_task()
         answer = None
@@ -299,8 +298,7 @@ class Supervisor:
             task = asyncio.current_task()
             if not by or task is None or task.uncancel():
                 raise
-            is_steered = chain.control is not None and len(chain.control.steering) > steered
-            if is_steered or (control and control.is_stopping):
+            if self._is_overtaken(chain, steered):
                 return None
             answer = side_calls.AgentAnswer("", f"{by} cancelled its call", None, {})
         finally:
@@ -309,6 +307,20 @@ class Supervisor:
             if budget:
                 budget.settle_question(supervisor, answer.usage if answer else None)
         return answer
+
+    def _refuse(self, supervisor: Member, excess: Excess) -> side_calls.AgentAnswer | None:
+        """Return the error of a call that can never be made; None if it may fit later."""
+        if not excess.is_alone:
+            self._excess = f"{excess}, with the next call of {supervisor.id}"
+            return None
+        problem = f"the call alone exceeds the budget: {excess}"
+        return side_calls.AgentAnswer("", problem, Usage(cost_usd=0.0), {})
+
+    def _is_overtaken(self, chain: Chain, steered: int) -> bool:
+        """Return True if a person steered the chain more often than that, or stops it."""
+        control = self._room.control.current
+        is_steered = chain.control is not None and len(chain.control.steering) > steered
+        return is_steered or (control is not None and control.is_stopping)
 
     async def _note(self, decision: Supervised) -> None:
         """Write that the supervisor looked at the routing of a turn (`decision`)."""

@@ -189,11 +189,7 @@ def denies(text: str) -> bool:
 
 
 def _words(text: str) -> list[Word]:
-    for pattern in (_DENIALS, _AFFIRMATIONS):
-        text = _compiled(pattern).sub(" ", text)
-    text = _CHINESE_NUMBER.sub(lambda match: str(_to_number(match[0])), text)
-    text = _compiled(_NUMBER_WORD).sub(lambda match: _NUMBER_WORDS[match[0].lower()], text)
-    matches = list(_TOKEN.finditer(text))
+    matches = list(_TOKEN.finditer(_write_numbers(_drop_denials(text))))
     folded = [visible_text.fold_text(match[0]) for match in matches] + [""]
     words: list[Word] = []
     before = ""
@@ -212,6 +208,19 @@ def _words(text: str) -> list[Word]:
             words[0] = words[0]._replace(follows_cue=True)  # one leads; another would be a change
         before = before if token in _ARTICLES else token
     return words
+
+
+def _drop_denials(text: str) -> str:
+    """Return the text without the words that deny or affirm."""
+    for pattern in (_DENIALS, _AFFIRMATIONS):
+        text = _compiled(pattern).sub(" ", text)
+    return text
+
+
+def _write_numbers(text: str) -> str:
+    """Return the text with digits for numbers in words."""
+    text = _CHINESE_NUMBER.sub(lambda match: str(_to_number(match[0])), text)
+    return _compiled(_NUMBER_WORD).sub(lambda match: _NUMBER_WORDS[match[0].lower()], text)
 
 
 def _stem(match: re.Match[str], token: str) -> str:

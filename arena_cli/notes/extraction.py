@@ -133,12 +133,15 @@ def _find_statements(
             continue
         if kind is None:
             kind, words = heading_kind, sentence.text
-        is_joke = kind and (
-            assertion.is_joke(sentence.shown)
-            or (following and following.goes_on and assertion.is_joke(following.shown))
-        )
-        if kind and not is_joke:
+        if kind and not _is_joke(sentence, following):
             yield _NotedSentence(kind, words, sentence)
+
+
+def _is_joke(sentence: Sentence, following: Sentence | None) -> bool:
+    """Return True if a sentence, or what follows it on its line, says that it is a joke."""
+    if assertion.is_joke(sentence.shown):
+        return True
+    return following is not None and following.goes_on and assertion.is_joke(following.shown)
 
 
 class _Heading:
@@ -183,10 +186,8 @@ def _kind_of(
 
     `kinds` are those that a phrase in the message may have; `is_only`: it is the whole message.
     """
-    for kind, pattern in theirs:
-        with contextlib.suppress(PatternTimeout):
-            if pattern.failed is None and pattern.search(sentence.shown):
-                return kind, sentence.text
+    if (own_kind := _match_patterns(sentence, theirs)) is not None:
+        return own_kind, sentence.text
     if sentence.box is not None:
         return ("task", sentence.text) if sentence.box is False and "task" in kinds else (None, "")
     visible = f"{sentence.shown.rstrip(_AROUND)}:" if sentence.heading else sentence.shown
@@ -197,6 +198,15 @@ def _kind_of(
         return _marked(marked, sentence, visible)
     introduced = phrases.introduced_kind(visible) if cued else None
     return (introduced, "") if introduced in kinds else _said(sentence, visible, cued)
+
+
+def _match_patterns(sentence: Sentence, theirs: Sequence[tuple[Kind, UserPattern]]) -> Kind | None:
+    """Return the kind of the first of the team's own patterns that matches; None without one."""
+    for kind, pattern in theirs:
+        with contextlib.suppress(PatternTimeout):
+            if pattern.failed is None and pattern.search(sentence.shown):
+                return kind
+    return None
 
 
 def _marked(marked: phrases.Marked, sentence: Sentence, visible: str) -> tuple[Kind | None, str]:

@@ -15,6 +15,7 @@ from arena_cli.transcript.events import ChainFinished, Event, SessionEvent, Turn
 from arena_cli.transcript.spending import (
     ALL,
     UNITS,
+    Spent,
     SpentByAgent,
     Unit,
     count_tokens,
@@ -99,19 +100,13 @@ class BudgetTally:
         if spent is None and not isinstance(event, (TurnStarted, BudgetRaised)):
             return
         if self._has_ended:
-            self._has_ended = False
-            for scope in _OF_CHAIN:
-                self._sums[scope] = SpentByAgent()
-                self._raised.pop(scope, None)
+            self._begin_chain()
         if isinstance(event, TurnStarted):
             self._sums["turn"] = SpentByAgent()
         elif isinstance(event, BudgetRaised):
             self._raise(event)
         elif spent is not None:
-            for sums in self._sums.values():
-                sums.add(*spent)
-            if self._counts_day and self._day and event.ts[:10] == self._today:
-                self._day.add(*spent)
+            self._add(*spent, day=event.ts[:10])
 
     def apply_item(self, item: Chain | Event) -> None:
         """Apply the events of a chain, whose end is shown later, or an event between chains."""
@@ -122,6 +117,18 @@ class BudgetTally:
         for event in item.events:
             if not isinstance(event, ChainFinished):
                 self.apply(event)
+
+    def _begin_chain(self) -> None:
+        self._has_ended = False
+        for scope in _OF_CHAIN:
+            self._sums[scope] = SpentByAgent()
+            self._raised.pop(scope, None)
+
+    def _add(self, agent: str, spent: Spent, *, day: str) -> None:
+        for sums in self._sums.values():
+            sums.add(agent, spent)
+        if self._counts_day and self._day and day == self._today:
+            self._day.add(agent, spent)
 
     def _raise(self, event: BudgetRaised) -> None:
         for scope in (*self._sums, *(() if self._counts_day else ("day",))):

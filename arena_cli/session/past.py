@@ -379,9 +379,7 @@ def _copy_notes(stored: Stored, target: Path, point: Point) -> tuple[int, list[s
     for entry in folder.entries():
         with contextlib.suppress(NoteFault, NoSuchNote):
             text, note = folder.whole(entry.id), folder.read(entry.id)
-            own = acts.get(entry.id, [])
-            earlier = [event for event in own if event.seq <= point.at]
-            later = [event for event in own if event.seq > point.at]
+            earlier, later = _split_at(acts.get(entry.id, ()), point.at)
             if not earlier and (later or (note.created and note.created > point.ts)):
                 newer += 1
                 continue
@@ -392,6 +390,11 @@ def _copy_notes(stored: Stored, target: Path, point: Point) -> tuple[int, list[s
             path = target / KNOWLEDGE / f"{entry.id}{SUFFIX}"
             _write(path, text.encode("utf-8"))
     return newer, changed
+
+
+def _split_at(acts: Sequence[NoteEvent], at: int) -> tuple[list[NoteEvent], list[NoteEvent]]:
+    """Return the events up to this number, and the later ones."""
+    return [act for act in acts if act.seq <= at], [act for act in acts if act.seq > at]
 
 
 def _restore_status(text: str, status: str) -> str:

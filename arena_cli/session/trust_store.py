@@ -65,26 +65,35 @@ def find_contacts(
     dotenv = dotenv or {}
     by_key: dict[str, Contact] = {}
     for profile in profiles:
-        for adapter in list_adapters(profile.adapter):
-            variables = list_variables(adapter)
-            for endpoint in _endpoints(adapter, profile.agent_id, variables, dotenv):
-                _add_contact(by_key, endpoint, {*variables, *endpoint.variables}, profile.agent_id)
-        for target in [name for rule in profile.rules for name in rule.functions]:
-            _add_contact(by_key, Endpoint("function", target), {EVERYTHING}, profile.agent_id)
+        _add_contacts_of(profile, by_key, dotenv)
     address = embedding.base_url if embedding is not None else None
     if address or dotenv:
         from arena_cli.adapters import http  # noqa: PLC0415 - most workspaces have neither
     if address and embedding is not None:
         variables = list_variables({"api_key": embedding.api_key})
         _add_contact(by_key, http.endpoint(address), variables, EMBEDDING)
-    for target, user in [*((name, "checks") for name in functions), *((n, "rules") for n in rules)]:
-        _add_contact(by_key, Endpoint("function", target), {EVERYTHING}, user)
+    for user, targets in (("checks", functions), ("rules", rules)):
+        for target in targets:
+            _add_function(by_key, target, user)
     if any(contact.endpoint.type in ("program", "kind") for contact in by_key.values()):
-        given = [(name, dotenv[name]) for name in dotenv if base.is_always_given(name)]
-        for name, value in given:  # such as a proxy
+        for name in filter(base.is_always_given, dotenv):  # such as a proxy
+            value = dotenv[name]
             setting = f".env: {name}={http.without_login(value)}"
             _add_contact(by_key, Endpoint("setting", setting), (), "every program")
     return list(by_key.values())
+
+
+def _add_contacts_of(
+    profile: AgentProfile, by_key: dict[str, Contact], dotenv: Mapping[str, str]
+) -> None:
+    """Add what an agent, its fallbacks and its rules would contact."""
+    for adapter in list_adapters(profile.adapter):
+        variables = list_variables(adapter)
+        for endpoint in _endpoints(adapter, profile.agent_id, variables, dotenv):
+            _add_contact(by_key, endpoint, {*variables, *endpoint.variables}, profile.agent_id)
+    for rule in profile.rules:
+        for target in rule.functions:
+            _add_function(by_key, target, profile.agent_id)
 
 
 def merge_contacts(*lists: Iterable[Contact]) -> list[Contact]:
@@ -133,6 +142,11 @@ def _filled(value: object, dotenv: Mapping[str, str]) -> object:
         return value
     known = {f"env:{name}": text for name, text in dotenv.items() if not is_secret_key(name)}
     return fill_template(value, known.get)
+
+
+def _add_function(by_key: dict[str, Contact], target: str, user: str) -> None:
+    """Add a Python function, which is passed every variable."""
+    _add_contact(by_key, Endpoint("function", target), {EVERYTHING}, user)
 
 
 def _add_contact(

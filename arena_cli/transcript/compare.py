@@ -124,57 +124,69 @@ def ordered(events: Iterable[Event]) -> Iterator[Event]:
     What a rewind skips does not count, and messages are as agents are shown them now.
     """
     events = list_visible(events)
-    # An open phase may have been left and gone back to, with something else in between.
-    last = {event.reply: event for event in events if isinstance(event, ReplyStarted)}
-    started: dict[int, ReplyStarted] = {}
-    finished: dict[int, ReplyFinished] = {}
-    about_replies: list[SideEvent] = []
+    phase = _OpenPhase(events)
     is_sequence = False
     for event in events:
+        if phase.take(event) or event.volatile:
+            continue
+        yield from phase.release(is_sequence=is_sequence)
+        if isinstance(event, TurnStarted):
+            is_sequence = event.order == "sequence"
+        yield event
+    yield from phase.release(is_sequence=is_sequence)
+
+
+class _OpenPhase:
+    """The events about the replies of a phase, until it is over."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        # An open phase may have been left and gone back to, with something else in between.
+        self._last = {event.reply: event for event in events if isinstance(event, ReplyStarted)}
+        self._started: dict[int, ReplyStarted] = {}
+        self._finished: dict[int, ReplyFinished] = {}
+        self._about_replies: list[SideEvent] = []
+
+    def take(self, event: Event) -> bool:
+        """Hold an event about a reply; return False for others."""
         if isinstance(event, ReplyStarted):
-            if last[event.reply] is event:
-                started[event.reply] = event
+            if self._last[event.reply] is event:
+                self._started[event.reply] = event
         elif isinstance(event, ReplyFinished):
             if event.status == "cancelled":
-                started.pop(event.reply, None)
+                self._started.pop(event.reply, None)
             else:
-                finished[event.reply] = event
+                self._finished[event.reply] = event
         elif isinstance(event, SideEvent) and "reply" in type(event).model_fields:
-            about_replies.append(event)
-        elif not event.volatile:
-            if started or finished or about_replies:
-                yield from _phase(started, finished, about_replies, is_sequence=is_sequence)
-            if isinstance(event, TurnStarted):
-                is_sequence = event.order == "sequence"
-            yield event
-    yield from _phase(started, finished, about_replies, is_sequence=is_sequence)
+            self._about_replies.append(event)
+        else:
+            return False
+        return True
 
+    def release(self, *, is_sequence: bool) -> Iterator[Event]:
+        """Yield the events in canonical order, and hold none of them any more."""
+        if is_sequence:  # an agent is shown the reply before its own, so that has to come first
+            yield from self._release_phase_a()
+        for phase in ("A", "B"):
+            started, finished = self._started, self._finished
+            yield from (
+                started[reply] for reply in sorted(started) if started[reply].phase == phase
+            )
+            yield from (
+                finished[reply] for reply in sorted(finished) if finished[reply].phase == phase
+            )
+        yield from sorted(self._about_replies, key=_order_of)
+        self._started.clear()
+        self._finished.clear()
+        self._about_replies.clear()
 
-def _phase(
-    started: dict[int, ReplyStarted],
-    finished: dict[int, ReplyFinished],
-    about_replies: list[SideEvent],
-    *,
-    is_sequence: bool,
-) -> Iterator[Event]:
-    if is_sequence:  # an agent is shown the reply before its own, so that has to come first
-        pairs = [
-            (number, event) for events in (started, finished) for number, event in events.items()
-        ]
-        pairs.sort(key=lambda pair: pair[0])
-        in_phase_a = [(number, event) for number, event in pairs if event.phase == "A"]
-        for number, event in in_phase_a:
-            yield event
-            (started if isinstance(event, ReplyStarted) else finished).pop(number)
-    for phase in ("A", "B"):
-        yield from (started[number] for number in sorted(started) if started[number].phase == phase)
-        yield from (
-            finished[number] for number in sorted(finished) if finished[number].phase == phase
-        )
-    yield from sorted(about_replies, key=_order_of)
-    started.clear()
-    finished.clear()
-    about_replies.clear()
+    def _release_phase_a(self) -> Iterator[Event]:
+        """Yield the replies of phase A, the start and the end of each together."""
+        for reply in sorted(self._started.keys() | self._finished.keys()):
+            started, finished = self._started.get(reply), self._finished.get(reply)
+            if started is not None and started.phase == "A":
+                yield self._started.pop(reply)
+            if finished is not None and finished.phase == "A":
+                yield self._finished.pop(reply)
 
 
 def _order_of(event: SideEvent) -> tuple[int, str, str]:

@@ -474,16 +474,12 @@ def load_workspace(
     if file is not None:
         findings.faults += find_memory_faults(document, file, loaded, broken)
     drafts, broken_teams = read_drafts(root, document, findings.faults, unsaved, anywhere=anywhere)
-    all_built = {
-        name: build_team(draft, loaded, findings, broken) for name, draft in drafts.items()
-    }
-    built = {name: team for name, team in all_built.items() if team is not None}
-    if file is not None:
-        for name, team in built.items():
-            findings.faults += _find_heed_faults(team, drafts[name], file)
-            built[name] = _with_rules(
-                team, drafts[name], root, findings, agents=loaded, anywhere=anywhere
-            )
+    built: dict[str, Team] = {}
+    for name, draft in drafts.items():
+        team = build_team(draft, loaded, findings, broken)
+        if team is not None and file is not None:
+            findings.faults += _find_heed_faults(team, draft, file)
+            built[name] = _with_rules(team, draft, root, findings, agents=loaded, anywhere=anywhere)
     if file is not None and file.team is not None:
         findings.faults += _find_default_team_faults(file.team, document, drafts, broken_teams)
     elif file is not None and not broken:

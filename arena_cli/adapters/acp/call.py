@@ -269,15 +269,7 @@ class _PromptCall:
             turn.was_asked or is_refused
         )
         if prompt_response.stop_reason in _NO_ANSWER and not is_put_off:
-            kind, problem, mend = _NO_ANSWER[prompt_response.stop_reason]
-            came = (
-                cut_text(turn.last_remark, 300)
-                if kind is AgentRefused
-                else prompt_response.stop_reason
-            )
-            error = self.error(kind, problem, mend, came=came, raw=turn.raw(prompt_response))
-            error.again = prompt_response.stop_reason not in _LIMITS
-            raise error
+            raise self._explain_stop(turn, prompt_response)
         if turn.failed:
             raise self._failed(RemoteError(None, turn.last_remark or "it gave no reason"))
         output = turn.output(prompt_response, cost_usd)
@@ -290,6 +282,15 @@ class _PromptCall:
             raise self.error(AgentProtocolError, problem, mend, **output.metadata)
         notes = {**self._link.wire.notes(), **output.metadata}
         return output.model_copy(update={"metadata": notes})
+
+    def _explain_stop(self, turn: PromptTurn, prompt_response: schema.PromptResponse) -> AgentError:
+        """Return the error of a prompt that ended without an answer, by its reason."""
+        reason = prompt_response.stop_reason
+        kind, problem, mend = _NO_ANSWER[reason]
+        came = cut_text(turn.last_remark, 300) if kind is AgentRefused else reason
+        error = self.error(kind, problem, mend, came=came, raw=turn.raw(prompt_response))
+        error.again = reason not in _LIMITS
+        return error
 
     async def _taken_up(self, input: AgentInput, session_id: str) -> bool:
         """Resume the session of an earlier process; return False if the agent cannot."""

@@ -319,22 +319,35 @@ def describe_acp_act(tool: schema.ToolCallUpdate, folder: Path) -> PermissionReq
     """Return what an agent wants to do with a tool, by its arguments before its title."""
     given = tool.raw_input if isinstance(tool.raw_input, dict) else {}
     title, kind = tool.title or tool.kind or "a tool", tool.kind or "other"
-    paths = [location.path for location in tool.locations or []]
-    paths += [given[key] for key in _PATHS if isinstance(given.get(key), str)]
     command = given.get("command") or given.get("cmd")
-    target = given.get("url") or given.get("query") or ("" if given else title)
-    changes = list_changes(tool)
     if command or (kind == "execute" and not given):
-        given = given or _read_folder(tool)
-        return permission_requests.describe_command(kind, command or title, given, folder)
-    if changes or (kind in _CHANGES and paths):
-        return permission_requests.describe_edit(kind, paths, changes, given, folder)
-    if kind == "fetch" and target:
-        return permission_requests.describe_call(kind, str(target), given)
-    if kind in _READS and paths:
-        return permission_requests.describe_reading(kind, paths, given, folder)
+        arguments = given or _read_folder(tool)
+        return permission_requests.describe_command(kind, command or title, arguments, folder)
+    if (request := _describe_file_act(tool, kind, given, folder)) is not None:
+        return request
+    if kind == "fetch" and (target := _find_target(given, title)):
+        return permission_requests.describe_call(kind, target, given)
     action = _ACTIONS.get(kind, permission_requests.OTHER)
     return permission_requests.describe_other(title, given, action)
+
+
+def _describe_file_act(
+    tool: schema.ToolCallUpdate, kind: str, given: dict[str, Any], folder: Path
+) -> PermissionRequest | None:
+    """Return the change or the reading of files; None for other acts."""
+    paths = [location.path for location in tool.locations or []]
+    paths += [given[key] for key in _PATHS if isinstance(given.get(key), str)]
+    changes = list_changes(tool)
+    if changes or (kind in _CHANGES and paths):
+        return permission_requests.describe_edit(kind, paths, changes, given, folder)
+    if kind in _READS and paths:
+        return permission_requests.describe_reading(kind, paths, given, folder)
+    return None
+
+
+def _find_target(given: dict[str, Any], title: str) -> str:
+    """Return what is called: by the arguments, by the title if there are none."""
+    return str(given.get("url") or given.get("query") or ("" if given else title))
 
 
 def _as_exception(error: BaseException) -> Exception:

@@ -455,22 +455,19 @@ class KeptProgram:
         size = 0
         while True:
             event = await running.event(_END_GRACE_S if self._has_ended() else None)
-            lines = self._read_event(event) if event is not None else []
-            is_over = event is None or len(self._ends) == 3
-            if is_over:
-                lines += self._lines.rest()
+            lines, is_over = self._take_lines(event)
             for number, line in enumerate(lines, start=1):
                 value = self._remarks.read_object(line)
                 if value is not None and is_end(value):
                     self._has_answered = True
                     self._read_waiting(running, on_aside, lines[number:])
                     return value
-                if value is not None:
-                    on_object(value)
-                    answer = await on_request(value) if on_request else None
-                    if answer is not None:
-                        running.write(answer.encode("utf-8", "replace") + b"\n", last=False)
-            if event is None or is_over:
+                if value is None:
+                    continue
+                on_object(value)
+                if on_request:
+                    await self._answer_request(running, value, on_request)
+            if is_over or event is None:
                 raise await self._broken(running)
             size += len(event.data) if event.source == "stdout" else 0
             if size > self._max_output_mb * _MB:
@@ -478,6 +475,21 @@ class KeptProgram:
                     f"wrote more than {self._max_output_mb:g} MB to stdout",
                     "raise `max_output_mb` if its answers are that long",
                 )
+
+    def _take_lines(self, event: ProcessEvent | None) -> tuple[list[bytes], bool]:
+        """Return the lines that are complete with an event, and True if no more will come."""
+        lines = self._read_event(event) if event is not None else []
+        if event is not None and len(self._ends) < 3:
+            return lines, False
+        return [*lines, *self._lines.rest()], True
+
+    async def _answer_request(
+        self, running: Process, value: dict[str, Any], on_request: _Answer
+    ) -> None:
+        """Write the answer to an object of the program, if it has one."""
+        answer = await on_request(value)
+        if answer is not None:
+            running.write(answer.encode("utf-8", "replace") + b"\n", last=False)
 
     def _has_ended(self) -> bool:
         return bool(self._ends - {"stderr"})

@@ -181,9 +181,18 @@ class _ChainSection:
         self.id = f"c{number}"
         self.talk = talk
         self.agents = list(dict.fromkeys(escape_line(reply.agent) for reply in ended))
-        is_paused = bool(chain and chain.control and chain.control.pause and not chain.finished)
-        self.end = (chain.end if chain else "") or ("paused" if is_paused else "open")
+        self.end = _name_end(chain)
         self.number = chain.number if chain and chain.first else None
+
+
+def _name_end(chain: Chain | None) -> str:
+    """Return how a chain ended, or `paused`, or `open`."""
+    if chain is None:
+        return "open"
+    if chain.end:
+        return chain.end
+    is_paused = chain.control and chain.control.pause and not chain.finished
+    return "paused" if is_paused else "open"
 
 
 def _split(conversation: Conversation) -> list[list[Chain | Event]]:
