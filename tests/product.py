@@ -117,6 +117,7 @@ from arena_cli.notes import (
     ingest,
     lifecycle,
     markdown,
+    paraphrases,
     phrases,
     review,
 )

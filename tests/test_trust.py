@@ -98,6 +98,7 @@ CALLS: list[list[str]] = [
     ["doctor", "--connect"],
     ["context", "s", "--agent", "plain", "--connect"],
     ["knowledge", "search", "canary", "--connect"],
+    ["knowledge", "inspect", "--connect"],
 ]
 NEEDS_TRUST = {"send", "resume", "run", "agents test"}
 

@@ -16,6 +16,7 @@ from arena_cli.reports import lines
 from arena_cli.session import notes as notes_module
 from arena_cli.session import shelves, store
 from arena_cli.session.session import own_notes, shared_notes
+from arena_cli.session.shelves import VectorSource
 from arena_cli.session.trust_store import find_contacts
 from arena_cli.util.clock import SystemClock
 from arena_cli.util.text import escape_line
@@ -154,7 +155,10 @@ def _line(hit: Hit) -> str:
 
 Apply = Annotated[
     bool,
-    typer.Option("--apply", help="Apply the proposals; contradictions are left to you."),
+    typer.Option(
+        "--apply",
+        help="Apply the proposals; contradictions and matches by meaning are left to you.",
+    ),
 ]
 
 
@@ -171,23 +175,29 @@ def inspect(
     shared: Shared = False,
     apply: Apply = False,
     full: Full = False,
+    connect: Connect = False,
     by: By = None,
     as_json: AsJson = False,
     wait: Wait = 600,
 ) -> None:
     """Find solved blockers, next actions older than 30 days, duplicates and contradictions.
 
-    By default, it inspects the notes of the last session and the shared ones.
+    By default, it inspects the notes of the last session and the shared ones. If arena.yaml
+    configures an embedding, it also compares titles by meaning. It contacts the embedding server
+    only with --connect.
     """
     say = lines.user_words()
     documents: list[dict[str, Any]] = []
+    vectors = _find_vectors(context, connects=connect)
     for shelf in notes.shelves(context, session, last=last, shared=shared):
         done = _apply(context, shelf, by, wait, is_full=full) if apply else []
         documents += [{**_as_json(finding, shelf), "applied": True} for finding in done]
-        inspected = _inspected(shelf, say.language, is_full=full and not apply)
+        inspected = _inspected(shelf, say.language, is_full=full and not apply, vectors=vectors)
         findings, count = inspected.findings, inspected.notes
         for problem in inspected.problems:
             common.warn(str(problem))
+        if inspected.lack:
+            common.warn(f"arena: compared by words only: {escape_line(inspected.lack)}")
         documents += [{**_as_json(finding, shelf), "applied": False} for finding in findings]
         if not as_json:
             _tell(findings, count, shelf, say, applied=apply)
@@ -195,13 +205,26 @@ def inspect(
         common.print_json(documents)
 
 
-def _inspected(shelf: Shelf, language: str, *, is_full: bool = False) -> Inspected:
+def _find_vectors(context: typer.Context, *, connects: bool) -> VectorSource:
+    """Return the source of vectors that arena.yaml names; a server must be trusted."""
+    root, loaded = common.find_root(context), common.load_workspace(context)
+    embedding = loaded.file.memory.embedding
+    if connects:
+        trust.require(loaded, lambda env: find_contacts((), embedding, dotenv=env))
+    environ = {**agents.read_dotenv(root), **os.environ} if embedding else {}
+    return VectorSource(embedding, environ, connects)
+
+
+def _inspected(
+    shelf: Shelf, language: str, *, is_full: bool = False, vectors: VectorSource | None = None
+) -> Inspected:
     return notes_module.inspect(
         shelf,
         SystemClock().now(),
         language=language,
         is_full=is_full,
         on_progress=common.report_indexing,
+        vectors=vectors,
     )
 
 
@@ -287,6 +310,7 @@ def _as_json(finding: NoteFinding, shelf: Shelf) -> dict[str, Any]:
         "title": finding.note.title,
         "reason": finding.reason,
         "other": finding.other.id if finding.other else None,
+        "by": finding.by,
         "message": finding.message or None,
         "conclusion": finding.conclusion or None,
         "commands": list(_commands(finding, shelf)),

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from arena_cli.errors import Fault
-from arena_cli.notes import db, embeddings, ingest, lifecycle, staging
+from arena_cli.notes import db, embeddings, ingest, lifecycle, paraphrases, staging
 from arena_cli.notes import search as search_module
 from arena_cli.notes import text as text_module
 from arena_cli.notes.embeddings import EmbeddingFailed
 from arena_cli.notes.ingest import Known, OnProgress, place_of_note
 from arena_cli.notes.listing import FolderEntry, stamps_of
 from arena_cli.notes.model import KINDS, MOST_SHOWN, Kind, Note
+from arena_cli.notes.paraphrases import AlikeNotes
 from arena_cli.notes.search import CountedWords, Hit, Scope
 from arena_cli.notes.staging import Approvals, ReadTrail
 from arena_cli.notes.store import Folder
@@ -231,6 +232,27 @@ class Index:
 
         return self._asked(find) or []
 
+    def alike_in_meaning(self, notes: Sequence[Note]) -> list[AlikeNotes]:
+        """Return the pairs of notes whose titles are alike in meaning; none without vectors.
+
+        `lack` is then why.
+        """
+        self.lack = ""
+
+        def compare(connection: sqlite3.Connection) -> list[AlikeNotes]:
+            if self._vectors is None:
+                return []
+            titles = [note.title for note in notes]
+            pairs = self._vectors.alike(connection, titles, paraphrases.LEAST_ALIKE)
+            self.lack = self._vectors.lack
+            return [AlikeNotes(notes[one], notes[other], cosine) for one, other, cosine in pairs]
+
+        try:
+            return self._asked(compare) or []
+        except EmbeddingFailed as error:
+            self.lack = _describe(error)
+            return []
+
     def near_words(self, query: str, *, session: str | None = None) -> list[str]:
         """Return words of the notes that are spelled nearly like words of a question."""
         where, values = self._narrow((), (), session, archived=False)
@@ -307,7 +329,7 @@ class Index:
                 connection, query, keys, lambda some: search_module.passages(connection, some)
             )
         except EmbeddingFailed as error:
-            self.lack = f"{error.what}; {error.mend}" if error.mend else error.what
+            self.lack = _describe(error)
             return {}
         self.lack = vectors.lack
         return nearness
@@ -499,6 +521,10 @@ class Index:
             for folder in self._folders
             if session is None or folder.shared or folder.path.parent.name == session
         ]
+
+
+def _describe(error: EmbeddingFailed) -> str:
+    return f"{error.what}; {error.mend}" if error.mend else error.what
 
 
 def _holds(folder: Folder, note: Note) -> bool:

@@ -11,6 +11,9 @@
   amount, or in the choice (`notes.contradictions`). It is only reported: people decide which one
   is valid.
 
+With vectors, *duplicate* and *contradiction* are also found between titles that say it in other
+words (`notes.paraphrases`). These are only reported.
+
 Only living notes are reviewed: not archived, not superseded.
 """
 
@@ -28,15 +31,20 @@ from arena_cli.notes import (
     contradictions,
     extraction,
     lifecycle,
+    paraphrases,
     phrases,
     staging,
 )
 from arena_cli.notes import text as text_module
 from arena_cli.notes.claims import Claim
+from arena_cli.notes.contradictions import Contrast
 from arena_cli.notes.model import PINNING_KINDS, Draft, Note
+from arena_cli.notes.paraphrases import AlikeNotes
 from arena_cli.protocol import Message, parse_seq
 
 STALE_AFTER = timedelta(days=30)
+
+_ORDER = ("solved", "stale", "duplicate", "contradiction")
 
 _MOST_SLIPS = 2  # words that two titles may write differently and still say the same
 
@@ -51,6 +59,7 @@ _WHY = {
         "solved": "{message} says that it is solved: {said}",
         "stale": "unchanged for {days} days",
         "duplicate": "says the same as {other}",
+        "alike": "says the same as {other} in other words",
         "negation": "one denies what the other says",
         "number": "they differ in a number ({ours} and {theirs})",
         "option": "another choice for the same thing ({ours} and {theirs})",
@@ -61,6 +70,7 @@ _WHY = {
         "solved": "{message} 说已经解决：{said}",
         "stale": "{days} 天没有改动",
         "duplicate": "与 {other} 说的相同",
+        "alike": "用别的话说了与 {other} 相同的内容",
         "negation": "一个否定了另一个",
         "number": "数字不同（{ours} 与 {theirs}）",
         "option": "对同一件事选择不同（{ours} 与 {theirs}）",
@@ -72,7 +82,7 @@ class NoteFinding(NamedTuple):
     """A problem of a note that a person should look at, and the reason.
 
     `other` is the note that a duplicate repeats, or that contradicts it. `message` is the message
-    that declares a blocker solved, `conclusion` its words.
+    that declares a blocker solved, `conclusion` its words. `by` is how two notes were compared.
     """
 
     what: Literal["approval", "solved", "stale", "duplicate", "contradiction"]
@@ -81,11 +91,12 @@ class NoteFinding(NamedTuple):
     other: Note | None = None
     message: str = ""
     conclusion: str = ""
+    by: Literal["words", "meaning"] = "words"
 
     @property
     def can_be_applied(self) -> bool:
         """True if arena can apply the proposal by itself."""
-        return self.what not in ("approval", "contradiction")
+        return self.what not in ("approval", "contradiction") and self.by == "words"
 
 
 def inspect(
@@ -94,13 +105,14 @@ def inspect(
     now: datetime,
     *,
     seen: Mapping[str, int] | None = None,
+    alike: Iterable[AlikeNotes] = (),
     language: str = "en",
 ) -> list[NoteFinding]:
     """Return all findings, by kind of finding, then in the order of the notes.
 
     `messages` are those of the notes' session, in order; `seen` is the seq of the last message that
-    each note, by its id, was taken from. A note gets at most one finding that can be applied, and
-    then no contradiction.
+    each note, by its id, was taken from. `alike` are notes whose titles are alike in meaning. A
+    note gets at most one finding that can be applied, and then no contradiction.
     """
     reason = _WHY.get(language, _WHY["en"])
     living = [note for note in notes if note.is_living]
@@ -112,8 +124,10 @@ def inspect(
     remaining = [note for note in living if note.id not in done]
     findings += _duplicates(remaining, reason)
     done = {finding.note.id for finding in findings}
-    findings += _contradictions([note for note in remaining if note.id not in done], reason)
-    return [*approvals, *findings]
+    remaining = [note for note in remaining if note.id not in done]
+    findings += _contradictions(remaining, reason)
+    findings += _paraphrases(alike, remaining, findings, reason)
+    return [*approvals, *sorted(findings, key=lambda finding: _ORDER.index(finding.what))]
 
 
 def _claim(note: Note, reason: Mapping[str, str]) -> str:
@@ -176,7 +190,7 @@ def _duplicates(notes: Sequence[Note], reasons: Mapping[str, str]) -> list[NoteF
     by_note: dict[str, NoteFinding] = {}
     by_words: defaultdict[tuple[object, ...], list[_Titled]] = defaultdict(list)
     originals = _Originals(notes)
-    for note in sorted(notes, key=lambda note: (note.status != "approved", note.created, note.id)):
+    for note in sorted(notes, key=_precedence):
         titled = _Titled.of(note)
         claim = titled.claim
         with_same_words = by_words[
@@ -259,6 +273,49 @@ def _contradictions(notes: Sequence[Note], reasons: Mapping[str, str]) -> Iterat
     for earlier, later, difference in contradictions.find_contradictions(pinning):
         reason = reasons[difference.type].format(ours=difference.first, theirs=difference.second)
         yield NoteFinding("contradiction", later, reason, earlier)
+
+
+def _paraphrases(
+    alike: Iterable[AlikeNotes],
+    notes: Sequence[Note],
+    known: Iterable[NoteFinding],
+    reasons: Mapping[str, str],
+) -> Iterator[NoteFinding]:
+    """Yield what notes with titles that are alike in meaning say, but for `known` pairs.
+
+    A note is a duplicate once at most, and nothing is a duplicate of that.
+    """
+    reviewed = {note.id for note in notes}
+    compared = {frozenset((each.note.id, each.other.id)) for each in known if each.other}
+    copies: set[str] = set()
+    for first, second, cosine in alike:
+        names = frozenset((first.id, second.id))
+        if not names <= reviewed or names in compared:
+            continue
+        paraphrase = paraphrases.compare(first.title, second.title, cosine)
+        if paraphrase and paraphrase.contrast:
+            yield from _denials(first, second, paraphrase.contrast, reasons)
+        elif paraphrase and first.kind == second.kind and not names & copies:
+            kept, copy = sorted((first, second), key=_precedence)
+            copies.add(copy.id)
+            reason = reasons["alike"].format(other=kept.id)
+            yield NoteFinding("duplicate", copy, reason, kept, by="meaning")
+
+
+def _denials(
+    first: Note, second: Note, contrast: Contrast, reasons: Mapping[str, str]
+) -> Iterator[NoteFinding]:
+    if first.kind in PINNING_KINDS and second.kind in PINNING_KINDS:
+        values = (contrast.first, contrast.second)
+        if (second.created, second.id) < (first.created, first.id):
+            first, second, values = second, first, values[::-1]
+        reason = reasons[contrast.type].format(ours=values[0], theirs=values[1])
+        yield NoteFinding("contradiction", second, reason, first, by="meaning")
+
+
+def _precedence(note: Note) -> tuple[bool, str, str]:
+    """Return the key by which the first of some equal notes is kept: approved, then earlier."""
+    return note.status != "approved", note.created, note.id
 
 
 _EMPTY_SECTION = re.compile(r"^#{1,6}[ \t][^\r\n]*\s*(?=^#{1,6}[ \t]|\Z)", re.MULTILINE)

@@ -13,8 +13,8 @@ import contextlib
 import hashlib
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from arena_cli.notes import db, embeddings
 from arena_cli.notes.embeddings import Embedder, EmbeddingFailed
@@ -78,6 +78,18 @@ def _cut(text: str, limit: int) -> str:
     return text.encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
 
 
+class AlikePair(NamedTuple):
+    """Two texts that are alike in meaning, by their places among the texts, and the cosine."""
+
+    first: int
+    second: int
+    cosine: float
+
+
+_MOST_ALIKE = 5  # pairs that a text is the second of, the most similar ones
+_ROWS = 512  # texts that are compared with all others at a time
+
+
 class Vectors:
     """The vectors of one embedder, read from the index's file once and kept in memory.
 
@@ -107,13 +119,9 @@ class Vectors:
         ends = time.monotonic() + self._embedder.timeout_s
         question_vector = self._array([self._embedder.question(_cut(question, LONGEST_QUESTION))])
         self._load(connection, question_vector.shape[1])
-        wanted = {key(text): text for text in (*_ENGLISH, *_CHINESE)}
-        self._make(connection, wanted, ends)
-        if not wanted.keys() <= self._rows.keys():
-            self.lack = "there was no time to make vectors"
+        if not self._make_anchors(connection, ends):
             return {}
         missing = {note: name for note, name in keys.items() if name not in self._rows}
-        self.lack = ""
         if missing:
             texts = {missing[note]: text for note, text in passage_of(missing).items()}
             self._make(connection, texts, ends)
@@ -122,7 +130,41 @@ class Vectors:
                 self.lack = f"{remaining} of {len(keys)} notes have no vector yet"
         return self._compared(question_vector, keys)
 
-    def _compared(self, question_vector: Any, keys: Mapping[int, str]) -> dict[int, float]:
+    def alike(
+        self, connection: sqlite3.Connection, texts: Sequence[str], least: float
+    ) -> list[AlikePair]:
+        """Return the pairs of texts whose cosine is that or more, in order of their places.
+
+        Raises EmbeddingFailed.
+        """
+        ends = time.monotonic() + self._embedder.timeout_s
+        self._load(connection, self._array([self._embedder.question(_ENGLISH[0])]).shape[1])
+        if not self._make_anchors(connection, ends):
+            return []
+        cut = [_cut(text, LONGEST_PASSAGE) for text in texts]
+        self._make(connection, {key(text): text for text in cut}, ends)
+        rows = [self._rows.get(key(text)) for text in cut]
+        places = [place for place, row in enumerate(rows) if row is not None]
+        if len(places) < len(texts):
+            self.lack = f"{len(texts) - len(places)} of {len(texts)} notes have no vector yet"
+        self._centre_all()
+        plain = self._plain[[rows[place] for place in places]]
+        return sorted(
+            AlikePair(places[other], places[row], cosine)
+            for start in range(0, len(places), _ROWS)
+            for row, other, cosine in _nearest_before(plain, start, least)
+        )
+
+    def _make_anchors(self, connection: sqlite3.Connection, ends: float) -> bool:
+        """Return True if the neutral sentences have vectors; otherwise `lack` is why not."""
+        wanted = {key(text): text for text in (*_ENGLISH, *_CHINESE)}
+        self._make(connection, wanted, ends)
+        has_all = wanted.keys() <= self._rows.keys()
+        self.lack = "" if has_all else "there was no time to make vectors"
+        return has_all
+
+    def _centre_all(self) -> None:
+        """Centre all vectors, if some came since."""
         if self._plain is None or len(self._plain) != len(self._raw):
             anchors = (
                 self._raw[[self._rows[key(text)] for text in group]]
@@ -131,6 +173,9 @@ class Vectors:
             first, second = (group.mean(axis=0) for group in anchors)
             self._centre = ((first + second) / 2, _unit((first - second)[None])[0])
             self._plain = self._centred(self._raw)
+
+    def _compared(self, question_vector: Any, keys: Mapping[int, str]) -> dict[int, float]:
+        self._centre_all()
         rows = self._rows
         notes = [note for note, name in keys.items() if name in rows]
         # As `@`, but for the threads of the latter, which on a busy machine wait for each other.
@@ -204,6 +249,15 @@ class Vectors:
             return _unit(embeddings.library("numpy").asarray(vectors, dtype="<f4"))
         except EmbeddingFailed as error:
             raise self._embedder.fail(error.what, error.mend) from error
+
+
+def _nearest_before(plain: Any, start: int, least: float) -> Iterator[tuple[int, int, float]]:
+    """Yield the rows from `start` on, each with its most similar earlier rows and the cosines."""
+    cosines = plain[start : start + _ROWS] @ plain.T
+    for row, similar in enumerate(cosines, start):
+        (others,) = (similar[:row] >= least).nonzero()
+        for other in others[similar[others].argsort()][-_MOST_ALIKE:].tolist():
+            yield row, other, float(similar[other])
 
 
 def _unit(rows: Any) -> Any:

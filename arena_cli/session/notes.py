@@ -25,7 +25,7 @@ from arena_cli.notes.staging import NoteChange
 from arena_cli.notes.store import Folder, Make
 from arena_cli.protocol import Message, parse_seq
 from arena_cli.session import outgoing, shelves, store
-from arena_cli.session.shelves import Shelf
+from arena_cli.session.shelves import Shelf, VectorSource
 from arena_cli.transcript import log, queries, reader
 from arena_cli.transcript.events import (
     Event,
@@ -480,11 +480,15 @@ def _make_folder(folder: Path, workspace: Path, *, sync: bool) -> Path:
 
 
 class Inspected(NamedTuple):
-    """The findings in a set of notes, and the files that could not be read."""
+    """The findings in a set of notes, and the files that could not be read.
+
+    `lack` is why some notes were compared by words only, though an embedding is configured.
+    """
 
     findings: list[NoteFinding]
     notes: int
     problems: list[Fault]
+    lack: str = ""
 
 
 def inspect(
@@ -494,27 +498,35 @@ def inspect(
     language: str = "en",
     is_full: bool = False,
     on_progress: Callable[[int, int], None] = lambda _, __: None,
+    vectors: VectorSource | None = None,
 ) -> Inspected:
     """Search the notes and the messages of a session, or the shared notes, for findings.
 
     With `is_full`, the content of each file is compared with the index first.
     """
-    with contextlib.closing(shelves.open_shelves_index([shelf], on_progress)) as index:
+    with contextlib.closing(
+        shelves.open_shelves_index([shelf], on_progress, vectors=vectors)
+    ) as index:
         problems = index.sync(is_full=is_full)
         notes = index.notes_in(shelf.folder)
+        alike = index.alike_in_meaning([note for note in notes if note.is_living])
+        lack = index.lack
     seen = {
         event.note: parse_seq(event.message)
         for event in shelves.history(shelf, kind="blocker")
         if event.message and event.act in ("added", "seen", "edited")
     }
-    findings = review.inspect(notes, _messages(shelf), time, seen=seen, language=language)
-    return Inspected(findings, len(notes), problems)
+    findings = review.inspect(
+        notes, _messages(shelf), time, seen=seen, alike=alike, language=language
+    )
+    return Inspected(findings, len(notes), problems, lack)
 
 
 def apply_findings(findings: Sequence[NoteFinding], keeper: Keeper) -> list[NoteFinding]:
     """Apply the proposed changes, each an event with its reason; return the findings applied.
 
-    Contradictions are left to people. Raises as the keeper does; changes made until then remain.
+    Contradictions, and what was found by meaning, are left to people. Raises as the keeper does;
+    changes made until then remain.
     """
     applied = [finding for finding in findings if finding.can_be_applied]
     for finding in applied:

@@ -78,14 +78,32 @@ def list_notes(shelf: Shelf) -> tuple[list[Note], list[Fault]]:
     return notes, problems
 
 
+class VectorSource(NamedTuple):
+    """Where vectors of notes come from: nowhere without an `embedding`; see `Index`."""
+
+    embedding: Embedding | None = None
+    environ: Mapping[str, str] | None = None
+    connects: bool = False
+
+
 def open_shelves_index(
     among: Sequence[Shelf],
     on_progress: OnProgress = lambda _, __: None,
     on_problem: Callable[[Fault], None] = lambda _: None,
+    vectors: VectorSource | None = None,
 ) -> Index:
     """Return the index of the notes of some shelves."""
     folders = [shelf.folder for shelf in among]
-    return open_index(folders[0].workspace, folders, on_progress=on_progress, on_problem=on_problem)
+    source = vectors or VectorSource()
+    return open_index(
+        folders[0].workspace,
+        folders,
+        embedding=source.embedding,
+        environ=source.environ,
+        connects=source.connects,
+        on_progress=on_progress,
+        on_problem=on_problem,
+    )
 
 
 def find_note(shelf: Shelf, id: str) -> Note:
