@@ -24,7 +24,7 @@ from arena_cli.notes.staging import NoteChange, Staged, StagedFile
 from arena_cli.notes.store import Folder
 from arena_cli.protocol import Message, ShownMessage, parse_seq
 from arena_cli.transcript import reader
-from arena_cli.transcript.conversation import Chain, Turn
+from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.events import (
     Deviation,
     Extracted,
@@ -94,7 +94,12 @@ async def _tell_deviations(room: Room, recollection: Recollection, chain: Chain)
     judged = {event.reply for event in turn.side_events if isinstance(event, HeedJudged)}
     living = index.own(room.scene.session_id, _HEEDED_KINDS)
     for done in turn.successes() if living else ():
-        notes = [note for note in living if _was_shown(note, done, turn, room)]
+        shown = frozenset(turn.replies[done.agent].notes)
+        notes = [
+            note
+            for note in living
+            if note.id in shown or (note.source and _was_source_shown(note, done, room))
+        ]
         if notes and done.reply not in judged:
             await _check_reply(done, notes, chain, reported, room)
 
@@ -147,10 +152,8 @@ async def _find_ignored(
     return compliance.ignored(reply, new, notes, agent, language=room.language), fields
 
 
-def _was_shown(note: Note, done: ReplyFinished, turn: Turn, room: Room) -> bool:
-    """Return True if the agent was shown the note, or the note's source message."""
-    if note.id in turn.replies[done.agent].notes:
-        return True
+def _was_source_shown(note: Note, done: ReplyFinished, room: Room) -> bool:
+    """Return True if the agent was shown the note's source message."""
     source = room.scene.history.message(note.source or "")
     if note.is_shared or source is None or source.seq > room.scene.fold.noted:
         return False

@@ -16,19 +16,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from arena_cli.errors import Fault
-from arena_cli.notes import db, embeddings, ingest, lifecycle, paraphrases, staging
+from arena_cli.notes import db, embeddings, ingest, lifecycle, staging
 from arena_cli.notes import search as search_module
 from arena_cli.notes import text as text_module
 from arena_cli.notes.embeddings import EmbeddingFailed
 from arena_cli.notes.ingest import Known, OnProgress, place_of_note
 from arena_cli.notes.listing import FolderEntry, stamps_of
 from arena_cli.notes.model import KINDS, MOST_SHOWN, Kind, Note
-from arena_cli.notes.paraphrases import AlikeNotes
 from arena_cli.notes.search import CountedWords, Hit, Scope
 from arena_cli.notes.staging import Approvals, ReadTrail
 from arena_cli.notes.store import Folder
 from arena_cli.notes.text import Stems
-from arena_cli.notes.vectors import Vectors
+from arena_cli.notes.vectors import AlikeNotes, Vectors
 from arena_cli.workspace.models import Embedding
 
 _T = TypeVar("_T")
@@ -171,8 +170,7 @@ class Index:
         """
         kinds_json = json.dumps(list(kinds))
         condition = "AND kind IN (SELECT value FROM json_each(?)) ORDER BY file"
-        notes = self._notes(condition, self._own(session), kinds_json)
-        return [note for note in notes if archived or note.is_living]
+        return self._notes(condition, self._own(session), kinds_json, is_living=not archived)
 
     def alike(self, kind: Kind, title: str) -> list[Note]:
         """Return the notes of a kind, archived ones too, with that title, or nearly that title."""
@@ -232,8 +230,8 @@ class Index:
 
         return self._asked(find) or []
 
-    def alike_in_meaning(self, notes: Sequence[Note]) -> list[AlikeNotes]:
-        """Return the pairs of notes whose titles are alike in meaning; none without vectors.
+    def alike_in_meaning(self, notes: Sequence[Note], least: float) -> list[AlikeNotes]:
+        """Return the pairs of notes whose titles have that cosine or more; none without vectors.
 
         `lack` is then why.
         """
@@ -243,7 +241,7 @@ class Index:
             if self._vectors is None:
                 return []
             titles = [note.title for note in notes]
-            pairs = self._vectors.alike(connection, titles, paraphrases.LEAST_ALIKE)
+            pairs = self._vectors.alike(connection, titles, least)
             self.lack = self._vectors.lack
             return [AlikeNotes(notes[one], notes[other], cosine) for one, other, cosine in pairs]
 
@@ -335,33 +333,48 @@ class Index:
         return nearness
 
     def _notes(
-        self, condition: str, places: Sequence[str], *values: str, has_body: bool = True
+        self,
+        condition: str,
+        places: Sequence[str],
+        *values: str,
+        has_body: bool = True,
+        is_living: bool = False,
     ) -> list[Note]:
         def select(connection: sqlite3.Connection) -> list[Note]:
             where = f"AND place IN (SELECT value FROM json_each(?)) {condition}"
-            return self._selected(connection, where, json.dumps(places), *values, has_body=has_body)
+            values_json = (json.dumps(places), *values)
+            return self._selected(
+                connection, where, *values_json, has_body=has_body, is_living=is_living
+            )
 
         return self._asked(select) or []
 
     def _selected(
-        self, connection: sqlite3.Connection, condition: str, *values: str, has_body: bool = True
+        self,
+        connection: sqlite3.Connection,
+        condition: str,
+        *values: str,
+        has_body: bool = True,
+        is_living: bool = False,
     ) -> list[Note]:
         """Return the notes that satisfy an SQL condition, with the status that counts.
 
-        They are cached until any note changes.
+        With `is_living`, none that is archived or superseded. They are cached until any note
+        changes.
         """
         state = self._state(connection)
         if self._selections_of != state:
             self._selections_of = state
             self._selections.clear()
-        cache_key = (condition, has_body, *values)
+        cache_key = (condition, has_body, is_living, *values)
         if self._follow_trail is not None:
             for folder in self._folders:  # an approval that came meanwhile empties the cache
                 self._approvals_of(connection, folder)
         if cache_key not in self._selections:
             rows = search_module.select(connection, condition, values, has_body=has_body)
+            judged = [self._judged(connection, note, sha) for note, sha in rows]
             self._selections[cache_key] = [
-                self._judged(connection, note, sha) for note, sha in rows
+                note for note in judged if note.is_living or not is_living
             ]
         return list(self._selections[cache_key])
 

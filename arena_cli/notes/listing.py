@@ -39,15 +39,18 @@ class FolderEntry(NamedTuple):
         return Path(self.place)
 
 
-NoteFile = tuple[str, tuple[int, ...]]
-"""A file of a note: its name, and the fields of its state that change with it."""
+NoteFiles = list[str | int]
+"""The files of notes in a folder: the name of each, then the stamps of its state.
+
+One list, as 10,000 tuples would take longer to make and to compare, at each call of an agent.
+"""
 
 
 class Listing(NamedTuple):
     """What a folder held: the time of each of its folders, and the files by folder and prefix."""
 
     folders: Mapping[Path, int] = MappingProxyType({})
-    files: Mapping[tuple[str, Path], list[NoteFile]] = MappingProxyType({})
+    files: Mapping[tuple[str, Path], NoteFiles] = MappingProxyType({})
     entries: list[FolderEntry] = []
     problems: Sequence[Fault] = ()
 
@@ -57,19 +60,25 @@ def read_mtimes(folders: Iterable[Path]) -> dict[Path, int]:
     return {folder: mtime_of(folder) for folder in folders}
 
 
-def make_entries(files: Mapping[tuple[str, Path], list[NoteFile]]) -> Iterable[FolderEntry]:
+def make_entries(files: Mapping[tuple[str, Path], NoteFiles]) -> Iterable[FolderEntry]:
     """Return the entry of each file; of two with the same id when composed, the composed one."""
     by_id: dict[str, FolderEntry] = {}
     for (prefix, folder), listed in files.items():
         path = f"{folder}{os.sep}"
-        spellings = {file[0] for file in listed}
-        for file in sorted(listed):
-            spelt = prefix + file[0][: -len(SUFFIX)]
+        stamps: dict[str, list[int]] = {}
+        fields: list[int] = []
+        for value in listed:
+            if isinstance(value, str):
+                fields = stamps[value] = []
+            else:
+                fields.append(value)
+        for name in sorted(stamps):
+            spelt = prefix + name[: -len(SUFFIX)]
             note = spelt if spelt.isascii() else unicodedata.normalize("NFC", spelt)
-            is_taken = note.removeprefix(prefix) + SUFFIX in spellings or note in by_id
+            is_taken = note.removeprefix(prefix) + SUFFIX in stamps or note in by_id
             if note != spelt and is_taken:
                 note = spelt
-            by_id[note] = FolderEntry(note, path + file[0], *_as_stamps(file[1]))
+            by_id[note] = FolderEntry(note, path + name, *_as_stamps(stamps[name]))
     return by_id.values()
 
 
@@ -84,7 +93,7 @@ read_stamps: Callable[[os.stat_result], tuple[int, ...]] = attrgetter(*_STAMPS)
 """Return the fields of a file's state that differ once it changed."""
 
 
-def _as_stamps(fields: tuple[int, ...]) -> tuple[int, ...]:
+def _as_stamps(fields: Iterable[int]) -> tuple[int, ...]:
     return tuple(field & _LONG for field in fields)
 
 

@@ -21,7 +21,6 @@ from typing import Literal, NamedTuple
 from arena_cli.notes import claims
 from arena_cli.notes.claims import Claim, Word
 from arena_cli.notes.contradictions import Contrast
-from arena_cli.notes.model import Note
 from arena_cli.workspace import visible_text
 from arena_cli.workspace.visible_text import CharKind
 
@@ -45,14 +44,6 @@ _DAYS = {
     "日": "sun",
     "天": "sun",
 }
-
-
-class AlikeNotes(NamedTuple):
-    """Two notes whose titles are alike in meaning, and the cosine of their vectors."""
-
-    first: Note
-    second: Note
-    cosine: float
 
 
 class Paraphrase(NamedTuple):

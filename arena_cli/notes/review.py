@@ -39,7 +39,7 @@ from arena_cli.notes import text as text_module
 from arena_cli.notes.claims import Claim
 from arena_cli.notes.contradictions import Contrast
 from arena_cli.notes.model import PINNING_KINDS, Draft, Note
-from arena_cli.notes.paraphrases import AlikeNotes
+from arena_cli.notes.vectors import AlikeNotes
 from arena_cli.protocol import Message, parse_seq
 
 STALE_AFTER = timedelta(days=30)

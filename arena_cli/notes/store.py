@@ -26,7 +26,7 @@ from arena_cli.notes.listing import (
     FolderEntry,
     Listing,
     Names,
-    NoteFile,
+    NoteFiles,
     is_folder,
     make_entries,
     mtime_of,
@@ -141,7 +141,7 @@ class Folder:
             return last.entries
         self.problems = []
         folders: dict[Path, int] = {}
-        files: dict[tuple[str, Path], list[NoteFile]] = {}
+        files: dict[tuple[str, Path], NoteFiles] = {}
         for prefix, folder in self._folders():
             folders[folder] = mtime_of(folder)
             if self._is_inside(folder):
@@ -385,9 +385,10 @@ class Folder:
         except LinkRefused as error:
             raise UsageError(escape_line(str(error.strerror)), LINK_HINT) from error
 
-    def _files(self, folder: Path) -> list[NoteFile]:
+    def _files(self, folder: Path) -> NoteFiles:
         """Return the files of notes, in the order in which the disk has them."""
-        files: list[NoteFile] = []
+        files: NoteFiles = []
+        add, extend = files.append, files.extend
         try:
             with scan_folder(folder) as scan:
                 # Each call here, too, is made for each file before each call of an agent.
@@ -403,7 +404,8 @@ class Folder:
                             continue
                         is_plain = state.st_mode & TYPE == stat.S_IFREG and not file.is_symlink()
                         if is_plain or self._can_be_read(folder / name, state):
-                            files.append((name, read_stamps(state)))
+                            add(name)
+                            extend(read_stamps(state))
         except (FileNotFoundError, NotADirectoryError):
             pass
         except OSError as error:

@@ -86,6 +86,14 @@ class AlikePair(NamedTuple):
     cosine: float
 
 
+class AlikeNotes(NamedTuple):
+    """Two notes whose titles are alike in meaning, and the cosine of their vectors."""
+
+    first: Note
+    second: Note
+    cosine: float
+
+
 _MOST_ALIKE = 5  # pairs that a text is the second of, the most similar ones
 _ROWS = 512  # texts that are compared with all others at a time
 

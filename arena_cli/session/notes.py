@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from arena_cli.adapters.base import SessionConfig
 from arena_cli.engine import after_turn
 from arena_cli.errors import DiskRefused, Fault, SessionBusy, UsageError
-from arena_cli.notes import lifecycle, markdown, review, staging
+from arena_cli.notes import lifecycle, markdown, paraphrases, review, staging
 from arena_cli.notes.lifecycle import Step
 from arena_cli.notes.model import CATEGORIES, Draft, Note
 from arena_cli.notes.review import NoteFinding
@@ -509,7 +509,8 @@ def inspect(
     ) as index:
         problems = index.sync(is_full=is_full)
         notes = index.notes_in(shelf.folder)
-        alike = index.alike_in_meaning([note for note in notes if note.is_living])
+        living = [note for note in notes if note.is_living]
+        alike = index.alike_in_meaning(living, paraphrases.LEAST_ALIKE)
         lack = index.lack
     seen = {
         event.note: parse_seq(event.message)
