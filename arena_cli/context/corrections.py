@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from arena_cli.notes.text import of_question
@@ -237,12 +238,13 @@ class Found(NamedTuple):
 def find_corrections(statements: Sequence[Statement]) -> Found:
     """Return which of the statements later ones correct; they are in the order of the talk."""
     statements = statements[-MOST_STATEMENTS:]
-    counts = Counter(word for statement in statements for word in statement.subjects)
+    counts = Counter(chain.from_iterable(statement.subjects for statement in statements))
     most = max(_COMMON_AT_LEAST, int(len(statements) * _COMMON))
     known = _EarlierStatements()
+    common = frozenset(word for word, count in counts.items() if count > most)
     found = Found({}, {})
     for later in statements:
-        subjects = [word for word in later.subjects if counts[word] <= most]
+        subjects = later.subjects - common
         displaces = later.ends or bool(later.values)  # only such a statement corrects another
         earlier = known.find_candidates(later, subjects) if displaces else {}
         for statement, shared in earlier.items():
@@ -268,20 +270,22 @@ class _EarlierStatements:
         for value in statement.values:
             self._by_value.setdefault(value, []).append(statement)
 
-    def find_candidates(self, later: Statement, subjects: Iterable[str]) -> Counter[Statement]:
+    def find_candidates(self, later: Statement, subjects: Iterable[str]) -> dict[Statement, int]:
         """Count for each earlier statement what it is about that the later one is about, too.
 
         Statements with other numbers are about other things.
         """
-        shared: Counter[Statement] = Counter()
+        shared: dict[Statement, int] = {}
         for word in subjects:
-            shared.update(self._by_subject.get(word, ()))
+            for statement in self._by_subject.get(word, ()):
+                shared[statement] = shared.get(statement, 0) + 1
         if later.changes:
             for value in later.values.union(("name", word) for word in later.words):
-                shared.update(dict.fromkeys(self._by_value.get(value, ()), 0))
+                for statement in self._by_value.get(value, ()):
+                    shared.setdefault(statement, 0)
         if later.number:
             numbers = ("", later.number)
-            return Counter({item: n for item, n in shared.items() if item.number in numbers})
+            return {item: n for item, n in shared.items() if item.number in numbers}
         return shared
 
 

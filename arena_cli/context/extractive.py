@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from arena_cli.context import corrections, tokens
@@ -219,13 +220,22 @@ def _find_corrections(candidates: Sequence[_Candidate], later: Sequence[ShownMes
     statements = [_statement(candidate) for candidate in candidates]
     order = max((candidate.order for candidate in candidates), default=0)
     for message in later:
-        before = ""
-        for piece, _ in _pieces(message.content):
-            order += 1
-            if not is_chatter(piece):
-                statements.append(corrections.read_statement(piece, order, before))
-            before = piece
+        read = _read_statements(message.content)
+        statements += (Statement(order + each.order, *each[1:]) for each in read)
+        order += len(_pieces(message.content))
     return corrections.find_corrections(statements)
+
+
+@lru_cache(maxsize=256)
+def _read_statements(content: str) -> Sequence[Statement]:
+    """Return the statements of a text, in order from 1: each summary reads the newest ones."""
+    statements = []
+    before = ""
+    for order, (piece, _) in enumerate(_pieces(content), 1):
+        if not is_chatter(piece):
+            statements.append(corrections.read_statement(piece, order, before))
+        before = piece
+    return tuple(statements)
 
 
 def _statement(candidate: _Candidate) -> Statement:
@@ -301,10 +311,10 @@ def _choose(
         ),
     ):  # fmt: skip
         # What may be out of date comes with the later statement about it, or not at all.
-        chain = [candidates[index]]
-        while following := by_order.get(found.related.get(chain[-1].order, 0)):
-            chain.append(following)
-        for candidate in reversed(chain):
+        related = [candidates[index]]
+        while following := by_order.get(found.related.get(related[-1].order, 0)):
+            related.append(following)
+        for candidate in reversed(related):
             if candidate.order in chosen:
                 continue
             if candidate.cost > most or (is_full and candidate.score < 0):
@@ -320,9 +330,14 @@ def _worn(candidates: Sequence[_Candidate]) -> list[float]:
 
     A statement that is repeated in other words has less information than one that is made once.
     """
-    terms = [frozenset(of_question(_bare(candidate.text))) for candidate in candidates]
-    counts = Counter(term for words in terms for term in words)
+    terms = [_list_terms(candidate.text) for candidate in candidates]
+    counts = Counter(chain.from_iterable(terms))
     return [sum(counts[term] for term in words) / max(len(words), 1) or 1.0 for words in terms]
+
+
+@lru_cache(maxsize=4_096)
+def _list_terms(item: str) -> frozenset[str]:
+    return frozenset(of_question(_bare(item)))
 
 
 def _worth(candidate: _Candidate, correcting: frozenset[int]) -> float:
@@ -518,6 +533,7 @@ def _by(message: ShownMessage, sentence: str) -> str:
     return f"{sentence} ({name}, {message.id})" if name else f"{sentence} ({message.id})"
 
 
+@lru_cache(maxsize=4_096)
 def _bare(item: str) -> str:
     """Return an item without its author."""
     return _AUTHOR.sub("", item)

@@ -302,12 +302,15 @@ def _facts(room: Room, messages: Sequence[ShownMessage], earlier: str) -> list[P
 
     A draft that the earlier summary leaves out stays out: something has corrected it.
     """
+    pinned = room.scene.memory("").pinned
+    if not pinned:
+        return []
     upto = max(message.seq for message in messages)
     new = {message.id for message in messages}
     words = frozenset(of_note(earlier))
     return [
         PinnedFact(entry.note.title, entry.note.kind)
-        for entry in sorted(room.scene.memory("").pinned, key=window.best_first)
+        for entry in sorted(pinned, key=window.best_first)
         if entry.message.seq <= upto
         and (
             entry.message.id in new
