@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, Protocol
 
 from arena_cli.notes import extraction
 from arena_cli.protocol import (
@@ -377,8 +377,6 @@ _canonical = json.JSONEncoder(
     ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=str
 ).encode
 
-_MESSAGE_FIELDS = ("author_id", "author_name", "author_type", "content", "role")
-
 
 def message_digest(message: ShownMessage) -> str:
     """Return the hash of one message as an agent is shown it, in hexadecimal."""
@@ -388,12 +386,18 @@ def message_digest(message: ShownMessage) -> str:
 def message_digests(message: ShownMessage) -> tuple[str, str]:
     """Return the hashes of a message as other agents, and as its author, are shown it."""
     fields = _message_fields(message)
-    return _sha256(fields), _sha256({**fields, "role": _canonical("assistant")})
+    return _sha256(fields), _sha256({**fields, "role": _canonical_name("assistant")})
 
 
 def _message_fields(message: ShownMessage) -> dict[str, str]:
     """Return the fields of a message that are hashed, in canonical form."""
-    fields = {name: _canonical(getattr(message, name)) for name in _MESSAGE_FIELDS}
+    fields = {
+        "author_id": _canonical_name(message.author_id),
+        "author_name": _canonical_name(message.author_name),
+        "author_type": _canonical_name(message.author_type),
+        "content": _canonical(message.content),
+        "role": _canonical_name(message.role),
+    }
     if message.mentions:
         fields["mentions"] = _canonical(message.mentions)
     if message.kind != "chat":
@@ -405,6 +409,22 @@ def _message_fields(message: ShownMessage) -> dict[str, str]:
     if message.structured:
         fields["structured"] = _canonical([_shape_fields(item) for item in message.structured])
     return fields
+
+
+class _Hash(Protocol):
+    """A hash as hashlib makes it."""
+
+    def update(self, data: bytes, /) -> None: ...
+    def copy(self) -> _Hash: ...
+    def hexdigest(self) -> str: ...
+
+
+class _HashedMessages(NamedTuple):
+    """The hash of an input up to its last message, and what it is the hash of."""
+
+    before: str
+    message_digests: Sequence[str]
+    hashed: _Hash
 
 
 class HeadDigest:
@@ -427,6 +447,7 @@ class HeadDigest:
             self._common["members"] = _canonical_members(team)
         if tools:
             self._common["tools"] = _canonical([_shape_fields(tool) for tool in tools])
+        self._last = _HashedMessages("", [""], hashlib.sha256())
 
     def of(
         self,
@@ -452,9 +473,29 @@ class HeadDigest:
             fields["supervision"] = _canonical(supervision.model_dump(mode="json"))
         if mentioned_by:
             fields["mentioned_by"] = _canonical(list(mentioned_by))
-        if message_digests:
-            fields["messages"] = '["' + '","'.join(message_digests) + '"]'
-        return _sha256(fields)
+        if not message_digests:
+            return _sha256(fields)
+        before = _join_fields({key: fields[key] for key in fields if key < "messages"})
+        after = _join_fields({key: fields[key] for key in fields if key > "messages"})
+        hashed = self._hash_messages(f'{{{before},"messages":["', message_digests).copy()
+        hashed.update(f'"],{after}}}'.encode("utf-8", "surrogatepass"))
+        return hashed.hexdigest()
+
+    def _hash_messages(self, before: str, message_digests: Sequence[str]) -> _Hash:
+        """Return the hash of a text and the messages after it, continued from the last input.
+
+        Most inputs are the one before and a few messages more.
+        """
+        last = self._last
+        known = len(last.message_digests)
+        if last.before == before and last.message_digests == message_digests[:known]:
+            hashed, new = last.hashed.copy(), message_digests[known:]
+            text = "".join([f'","{digest}' for digest in new])
+        else:
+            hashed, text = hashlib.sha256(), before + '","'.join(message_digests)
+        hashed.update(text.encode("utf-8", "surrogatepass"))
+        self._last = _HashedMessages(before, message_digests, hashed)
+        return hashed
 
 
 def input_digest(input: AgentInput) -> str:
@@ -473,6 +514,11 @@ def input_digest(input: AgentInput) -> str:
         brief=input.brief,
         supervision=input.supervision,
     )
+
+
+@lru_cache(maxsize=1_024)
+def _canonical_name(name: str) -> str:
+    return _canonical(name)
 
 
 @lru_cache(maxsize=16)
@@ -502,5 +548,9 @@ def _attachment(attachment: Attachment) -> Mapping[str, Any]:
 
 def _sha256(fields: Mapping[str, str]) -> str:
     """Return the hash of an object whose values are already in canonical form."""
-    text = "{" + ",".join([f'"{key}":{fields[key]}' for key in sorted(fields)]) + "}"
+    text = f"{{{_join_fields(fields)}}}"
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _join_fields(fields: Mapping[str, str]) -> str:
+    return ",".join([f'"{key}":{fields[key]}' for key in sorted(fields)])
