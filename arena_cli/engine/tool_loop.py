@@ -95,7 +95,8 @@ class Acting:
 class _Requested(NamedTuple):
     """A call that was written: what was asked, the tool, the act that people approve.
 
-    `problem` is the reason why it cannot be made.
+    `problem` is the reason why it cannot be made, `failure` why the tool would not do it: that is
+    its result, which a replay has of its own.
     """
 
     number: str
@@ -103,6 +104,7 @@ class _Requested(NamedTuple):
     tool: Tool | None
     act: PermissionRequest | None
     problem: str = ""
+    failure: ToolFailed | None = None
 
 
 async def attempt(
@@ -358,12 +360,7 @@ class ToolLoop:
             acting.invalid += 1
         problem = problem or self._find_repetition(asked, acting)
         tool = self._toolbox.find(asked.tool)
-        act: PermissionRequest | None = None
-        if tool is not None and not problem:
-            try:
-                act = tool.find_act(asked.arguments)
-            except ToolFailed as failure:
-                problem = str(failure)
+        act, failure = _find_act(tool, asked) if tool and not problem else (None, None)
         number = self._number(acting)
         self._write(
             ToolRequested,
@@ -375,7 +372,7 @@ class ToolLoop:
             approval=act.action if act else "",
             native=asked.id,
         )
-        return _Requested(number, asked, tool, act, problem)
+        return _Requested(number, asked, tool, act, problem, failure)
 
     def _find_repetition(self, asked: ToolCall, acting: Acting) -> str:
         """Return why a call is refused that was made too often in a row, "" if it was not."""
@@ -400,14 +397,15 @@ class ToolLoop:
             return self._complete(number, asked, acting)
         began = self._room.clock.monotonic()
         try:
-            await self._permit(asked, requested.act)
+            if requested.failure is None:
+                await self._permit(asked, requested.act)
             async with places:
                 began = self._room.clock.monotonic()
                 async with asyncio.timeout(max(self._seconds_left(acting), 0)):
                     request = ToolRequest(
                         self._member, self._planned.reply, number, asked.tool, asked.arguments
                     )
-                    run = partial(self._run_tool, tool)
+                    run = partial(self._run_tool, requested)
                     is_internal = getattr(tool, "internal", False)
                     call_tool = run if is_internal else partial(self._call_outside, run)
                     answer = await call_tool(request)
@@ -448,11 +446,15 @@ class ToolLoop:
         """Call a tool that acts on the outside: a replay answers in its place."""
         return await self._room.runtime.call_tool(request, run)
 
-    async def _run_tool(self, tool: Tool, request: ToolRequest) -> ToolAnswer:
+    async def _run_tool(self, requested: _Requested, request: ToolRequest) -> ToolAnswer:
         """Call a tool; what it gave is cleaned and redacted here, before anybody sees it."""
-        scope = ToolScope(request.call, self._heard.on_status, self._planned.reply)
+        if requested.failure is not None:
+            raise requested.failure
+        assert requested.tool is not None
+        permit = partial(self._permit, requested.asked)
+        scope = ToolScope(request.call, self._heard.on_status, self._planned.reply, permit)
         try:
-            output = await tool.call(request.arguments, scope)
+            output = await requested.tool.call(request.arguments, scope)
         except (ToolFailed, TimeoutError):
             raise
         except Exception as error:
@@ -601,13 +603,22 @@ class ToolLoop:
             if tool is None or problem or not tool.idempotent:
                 failure = ToolFailed(problem or _CUT_SHORT)
                 return self._end_call(request.call, request.tool, failure, 0)
-            requested = _Requested(request.call, asked, tool, tool.find_act(asked.arguments))
+            act, failed = _find_act(tool, asked)
+            requested = _Requested(request.call, asked, tool, act, failure=failed)
             return await self._answer(requested, acting, asyncio.Semaphore(1))
         complete_task = self._toolbox.complete_task
         if end.tool == COMPLETE_TASK and end.status == "ok" and complete_task:
             acting.output = (request.arguments.get(complete_task.output.name),)
         images = [file for file in end.attachments if file.type == "image"]
         return ToolResult(status=end.status, text=end.result, attachments=images)
+
+
+def _find_act(tool: Tool, asked: ToolCall) -> tuple[PermissionRequest | None, ToolFailed | None]:
+    """Return the act of a call that people approve, or why the tool would not do it."""
+    try:
+        return tool.find_act(asked.arguments), None
+    except ToolFailed as failure:
+        return None, failure
 
 
 def _with_tools(

@@ -457,12 +457,9 @@ def list_exposed(workspace: Workspace) -> dict[str, list[str]]:
     return exposed_to
 
 
-RECORDS = ".processes"
-
-
 def process_records_folder(workspace: Path) -> Path:
     """Return the folder with the records of running processes."""
-    return sessions_folder(workspace) / RECORDS
+    return cleanup.records_folder(workspace)
 
 
 def find_strays(workspace: Path) -> list[Stray]:

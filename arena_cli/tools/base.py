@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import jsonschema
@@ -49,11 +49,16 @@ class ToolOutput(NamedTuple):
 
 
 class ToolScope(NamedTuple):
-    """The call that a tool answers: its number in the `reply`, and where progress is reported."""
+    """The call that a tool answers: its number in the `reply`, and where progress is reported.
+
+    `permit` asks if another act may be done than the one that was found before; it raises
+    ToolFailed if not. Without it, no other may.
+    """
 
     call: str
     report: Callable[[StatusEvent], None]
     reply: int = 0
+    permit: Callable[[PermissionRequest], Awaitable[None]] | None = None
 
 
 class Tool(Protocol):

@@ -62,13 +62,15 @@ class RunLimits(FileShape):
     """The limits of a reply with tools.
 
     After `max_turns` turns of the model, or `max_minutes`, the agent has one last turn of at most
-    `grace_s` seconds to finish. `max_parallel_tools` calls run at once.
+    `grace_s` seconds to finish. `max_parallel_tools` calls run at once. With `shell`, `run_command`
+    also takes a text for the shell.
     """
 
     max_turns: int = Field(default=15, ge=1)
     max_minutes: float = Field(default=5, gt=0)
     grace_s: float = Field(default=60, gt=0)
     max_parallel_tools: int = Field(default=8, ge=1)
+    shell: bool = Field(default=False, exclude_if=lambda has_shell: not has_shell)
 
 
 class InlineTool(FileShape):

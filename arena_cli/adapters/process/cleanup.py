@@ -352,6 +352,11 @@ class Stray(NamedTuple):
     agent: str
 
 
+def records_folder(workspace: Path) -> Path:
+    """Return the folder with the records of a workspace's running programs."""
+    return workspace / "sessions" / ".processes"
+
+
 def write_record(folder: Path, pid: int, mark: str, agent: str = "") -> Path:
     """Write the record that this process runs `pid`, the leader of its own group; return its path.
 

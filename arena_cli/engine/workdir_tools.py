@@ -1,0 +1,65 @@
+"""The tools by which a session's agents read and change files, and run commands, in `workdir`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from arena_cli.adapters.process import cleanup, run
+from arena_cli.engine.plan import Room
+from arena_cli.errors import AgentUnavailable
+from arena_cli.tools.base import Tool
+from arena_cli.tools.command import RunCommand
+from arena_cli.tools.files import make_file_tool
+from arena_cli.tools.folder import WorkFolder
+from arena_cli.workspace.acting import InlineTool
+from arena_cli.workspace.models import Member
+
+_RUN_COMMAND = "run_command"
+_CLOSED = (".env", "sessions")
+"""Parts of a workspace that the tools do not touch: its secrets and its transcripts."""
+
+
+class ToolSource:
+    """The tools of a session for files and commands. Agents with one folder share its locks."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._folders: dict[Path, WorkFolder] = {}
+
+    async def find(self, entry: str | InlineTool, member: Member) -> list[Tool]:
+        """Return the tool of that name. Raises AgentUnavailable if its folder is not there."""
+        folder = self._open_folder(member)
+        if entry == _RUN_COMMAND:
+            limits = member.profile.run
+            return [
+                RunCommand(
+                    folder,
+                    self._room.config.environ,
+                    cleanup.records_folder(self._room.workspace),
+                    member.id,
+                    has_shell=limits is not None and limits.shell,
+                )
+            ]
+        workspace = self._room.workspace.resolve()
+        above = workspace if folder.root.is_relative_to(workspace) else folder.root
+        return [make_file_tool(str(entry), folder, above)]
+
+    def _open_folder(self, member: Member) -> WorkFolder:
+        workspace, name = self._room.workspace, member.profile.workdir
+        if name is None:
+            raise AgentUnavailable(
+                member.id, "its tools need a folder", mend="set `workdir` in its profile"
+            )
+        path = run.prepare_folder(workspace, name)
+        if not path.is_dir():
+            raise AgentUnavailable(
+                member.id, f"there is no folder {name}", mend="create it, or correct `workdir`"
+            )
+        root = path.resolve()
+        if root not in self._folders:
+            closed = [workspace / part for part in _CLOSED]
+            self._folders[root] = WorkFolder(name, root, closed)
+        return self._folders[root]
+
+    async def stop(self) -> None:
+        """End nothing: each call ends what it started."""

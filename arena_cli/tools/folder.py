@@ -1,0 +1,146 @@
+"""Find paths in the folder of an agent, and never out of it.
+
+A path of a model is relative, without `..`; links are resolved. Closed are `.git`, whose settings
+may name programs, and what `closed` lists, such as the secrets of the workspace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+import unicodedata
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path, PureWindowsPath
+
+from arena_cli.tools.base import ToolFailed
+from arena_cli.util import files
+
+GIT = ".git"
+
+_LONGEST_NAME = 255
+"""Bytes that a name may have on any usual disk."""
+
+_LONGEST_SHOWN = 80
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_DEVICES = re.compile(
+    r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])(?:\..*)?", re.IGNORECASE
+)
+_IS_WINDOWS = sys.platform == "win32"
+
+
+class WorkFolder:
+    """The folder of an agent: `name` as its profile has it, `root` its resolved path."""
+
+    def __init__(self, name: str, root: Path, closed: Sequence[Path] = ()) -> None:
+        self.name = name
+        self.root = root.resolve()
+        self._closed = [_fold(path.resolve().parts) for path in closed]
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def locate(self, name: str) -> Path:
+        """Return the resolved path of a name in the folder, which may not exist.
+
+        Raises ToolFailed if it leads out of the folder, or is closed.
+        """
+        shown = _show(name)
+        if problem := find_name_problem(name, is_windows=_IS_WINDOWS):
+            raise ToolFailed(f"{shown}: {problem}")
+        try:
+            path = (self.root / name.replace("\\", "/")).resolve()
+        except (OSError, ValueError, RuntimeError) as error:  # links in a circle
+            raise ToolFailed(f"{shown}: cannot be found: {error}") from error
+        if not path.is_relative_to(self.root):
+            raise ToolFailed(f"{shown}: is a link that leads out of your folder")
+        if self.is_closed(path):
+            raise ToolFailed(f"{shown}: is closed to your tools")
+        return path
+
+    def is_closed(self, path: Path) -> bool:
+        """Return True for a resolved path that the tools may not touch."""
+        parts = _fold(path.parts)
+        if GIT in parts[len(self.root.parts) :]:
+            return True
+        return any(parts[: len(closed)] == closed for closed in self._closed)
+
+    def holds(self, path: Path) -> bool:
+        """Return True if a path leads to an open place in the folder, by links or without."""
+        return files.is_inside(path, self.root) and not self.is_closed(path.resolve())
+
+    def name_of(self, path: Path) -> str:
+        """Return the path as a model is shown it, with `/` between folders."""
+        return path.relative_to(self.root).as_posix()
+
+    def lock(self, path: Path) -> asyncio.Lock:
+        """Return the lock that changes of a file hold, under any spelling of its name."""
+        return self._locks["/".join(_fold(path.parts))]
+
+    def read(self, path: Path, most: int) -> bytes | None:
+        """Return the content of a file, None if there is none.
+
+        Raises ToolFailed for a folder, a device, a file of more than `most` bytes and one that
+        cannot be read.
+        """
+        name = self.name_of(path)
+        try:
+            with files.open_binary(path) as file:
+                data = file.read(most + 1)
+        except FileNotFoundError:
+            return None
+        except IsADirectoryError as error:
+            raise ToolFailed(f"{name}: is a folder") from error
+        except OSError as error:
+            if path.is_dir():  # Windows opens no folder
+                raise ToolFailed(f"{name}: is a folder") from error
+            raise ToolFailed(f"{name}: {error.strerror or error}") from error
+        if len(data) > most:
+            raise ToolFailed(f"{name}: has more than {most // 1_000_000} MB")
+        return data
+
+
+def find_name_problem(name: str, *, is_windows: bool) -> str:
+    """Return why a name cannot be one of a path in a folder, "" if it can."""
+    if _CONTROL.search(name):
+        return "has a control character in it"
+    windows = PureWindowsPath(name)
+    if windows.drive or windows.root:
+        return "is not in your folder; give a path from it, such as src/app.py"
+    problems = (_find_part_problem(part, is_windows=is_windows) for part in windows.parts)
+    return next(filter(None, problems), "")
+
+
+def _find_part_problem(part: str, *, is_windows: bool) -> str:
+    try:
+        size = len(part.encode("utf-8"))
+    except UnicodeEncodeError:
+        return "is not Unicode text"
+    if part == "..":
+        return "`..` is not allowed; give a path from your folder"
+    if size > _LONGEST_NAME:
+        return f"has a name of more than {_LONGEST_NAME} bytes"
+    if is_windows and (_DEVICES.fullmatch(part.rstrip(". ")) or ":" in part):
+        return "is the name of a device"
+    if is_windows and part[-1:] in (".", " "):
+        return "has a name that ends with a dot or a blank"
+    return ""
+
+
+def _fold(parts: Sequence[str]) -> list[str]:
+    """Return the parts of a path so that names of one file on any disk are equal.
+
+    Some disks ignore case, and signs that nobody sees.
+    """
+    return [
+        "".join(
+            char
+            for char in unicodedata.normalize("NFKC", os.fspath(part)).casefold()
+            if unicodedata.category(char) != "Cf"
+        )
+        for part in parts
+    ]
+
+
+def _show(name: str) -> str:
+    return name if len(name) <= _LONGEST_SHOWN else f"{name[:_LONGEST_SHOWN]}…"

@@ -1,0 +1,235 @@
+"""List the files of a folder and find text in them, within limits on time and size."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from arena_cli.errors import UsageError
+from arena_cli.tools import text_change
+from arena_cli.tools.base import ToolFailed
+from arena_cli.tools.folder import GIT, WorkFolder
+from arena_cli.tools.globs import Glob, IgnoreFile, read_ignore_file
+from arena_cli.util import files
+from arena_cli.util.user_pattern import UserPattern
+
+MOST_BYTES = 15_000
+"""The most that is listed, in bytes of UTF-8."""
+
+MOST_SEARCHED_BYTES = 5_000_000
+"""Text is not looked for in larger files."""
+
+_MOST_SECONDS = 20.0
+_MOST_LINE = 300
+
+
+class Entry(NamedTuple):
+    """A file or folder: its resolved path, and its names from the folder where the walk began."""
+
+    path: Path
+    parts: tuple[str, ...]
+    is_folder: bool
+
+
+class Walk:
+    """A walk through a folder: sorted, without `.git`, closed files and, as a rule, ignored ones.
+
+    Links to folders are not followed, and those that lead out are left out. It ends early if `stop`
+    is set, or after 20 seconds: then `is_cut`. `above` is the folder below which `.gitignore` files
+    hold.
+    """
+
+    def __init__(
+        self, folder: WorkFolder, above: Path, stop: threading.Event, *, ignored: bool
+    ) -> None:
+        self._folder = folder
+        self._above = above
+        self._stop = stop
+        self._ignored = ignored
+        self._until = time.monotonic() + _MOST_SECONDS
+        self.is_cut = False
+        self.is_full = False
+        self.skipped = 0
+
+    def entries(self, start: Path, *, deep: bool) -> Iterator[Entry]:
+        """Yield the entries of a folder, with `deep` those of all folders below it too."""
+        rules: list[tuple[Path, IgnoreFile]] = []
+        for above in reversed(start.parents):
+            if above.is_relative_to(self._above):
+                rules += self._rules(above)
+        yield from self._below(start, (), rules, deep=deep)
+
+    def _rules(self, folder: Path) -> list[tuple[Path, IgnoreFile]]:
+        rules = None if self._ignored else read_ignore_file(folder)
+        return [] if rules is None else [(folder, rules)]
+
+    def _below(
+        self,
+        folder: Path,
+        parts: tuple[str, ...],
+        rules: Sequence[tuple[Path, IgnoreFile]],
+        *,
+        deep: bool,
+    ) -> Iterator[Entry]:
+        rules = [*rules, *self._rules(folder)]
+        try:
+            with os.scandir(folder) as scan:
+                found = sorted(scan, key=lambda item: item.name)
+        except OSError:
+            self.skipped += 1
+            return
+        for item in found:
+            if self._stop.is_set() or time.monotonic() > self._until:
+                self.is_cut = True
+                return
+            path = folder / item.name
+            is_folder = _is_folder(item)
+            if self._is_left_out(path, item, rules, is_folder=is_folder):
+                continue
+            entry = Entry(path, (*parts, item.name), is_folder)
+            yield entry
+            if deep and is_folder:
+                yield from self._below(path, entry.parts, rules, deep=True)
+
+    def _is_left_out(
+        self,
+        path: Path,
+        item: os.DirEntry[str],
+        rules: Sequence[tuple[Path, IgnoreFile]],
+        *,
+        is_folder: bool,
+    ) -> bool:
+        if item.name.casefold() == GIT or self._folder.is_closed(path):
+            return True
+        if _is_link(item) and not self._folder.holds(path):
+            return True
+        if not is_folder and not path.is_file() and not path.is_dir():
+            return True
+        for above, rule in reversed(rules):
+            decision = rule.decide(path.relative_to(above).parts, is_folder=is_folder)
+            if decision is not None:
+                return decision
+        return False
+
+
+def _is_folder(item: os.DirEntry[str]) -> bool:
+    try:
+        return item.is_dir(follow_symlinks=False) and not _is_link(item)
+    except OSError:
+        return False
+
+
+def _is_link(item: os.DirEntry[str]) -> bool:
+    is_junction: Callable[[], bool] | None = getattr(item, "is_junction", None)  # Windows, 3.12
+    return item.is_symlink() or (is_junction is not None and is_junction())
+
+
+class Lines:
+    """Lines within `MOST_BYTES`."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._size = 0
+
+    def add(self, line: str) -> bool:
+        """Add a line; return False if there is no room for it."""
+        size = len(line.encode("utf-8", "replace")) + 1
+        if self._size + size > MOST_BYTES:
+            return False
+        self._lines.append(line)
+        self._size += size
+        return True
+
+    @property
+    def joined(self) -> str:
+        """The lines as a text."""
+        return "\n".join(self._lines)
+
+    def text(self, walk: Walk, nothing: str) -> str:
+        """Return the lines, and what was left out."""
+        notes = [] if self._lines else [f"({nothing})"]
+        if walk.is_full:
+            notes.append("(there are more; narrow it by `path` or `glob`)")
+        if walk.is_cut:
+            notes.append(f"(stopped after {_MOST_SECONDS:g} s; narrow it by `path` or `glob`)")
+        if walk.skipped:
+            notes.append(f"({walk.skipped} could not be read)")
+        return "\n".join([*self._lines, *notes])
+
+
+def list_entries(walk: Walk, start: Path, prefix: str, glob: str) -> str:
+    """Return the entries of a folder, or the files below it that a glob matches."""
+    pattern = Glob(glob) if glob else None
+    lines = Lines()
+    for entry in walk.entries(start, deep=pattern is not None):
+        if pattern is not None and (entry.is_folder or not pattern.matches(entry.parts)):
+            continue
+        if not lines.add(prefix + "/".join(entry.parts) + ("/" if entry.is_folder else "")):
+            walk.is_full = True
+            break
+    return lines.text(walk, "no files")
+
+
+class TextSearch:
+    """What `find` looks for: a text, or a regular expression. Raises ToolFailed if it is none."""
+
+    def __init__(self, pattern: str, *, is_regex: bool) -> None:
+        if not pattern:
+            raise ToolFailed("`pattern` is empty")
+        self._text = pattern
+        self._regex: UserPattern | None = None
+        if is_regex:
+            try:
+                self._regex = UserPattern(pattern)
+                self._regex.search("")
+            except (re.error, UsageError) as error:
+                raise ToolFailed(f"`pattern` is not a regular expression: {error}") from error
+
+    def numbers(self, text: str) -> Iterator[tuple[int, str]]:
+        """Yield the number and text of each line that matches. Raises UsageError if it is slow."""
+        if self._regex is None and self._text not in text:
+            return
+        for number, line in enumerate(text.split("\n"), start=1):
+            if self._regex.search(line) if self._regex else self._text in line:
+                yield number, line.rstrip("\r")
+
+
+def find_lines(walk: Walk, start: Path, prefix: str, search: TextSearch, glob: str) -> str:
+    """Return the lines that match, as `file:line: text`. Raises ToolFailed."""
+    pattern = Glob(glob) if glob else None
+    lines = Lines()
+    is_one = start.is_file()
+    entries = (
+        iter([Entry(start, (), is_folder=False)]) if is_one else walk.entries(start, deep=True)
+    )
+    try:
+        for entry in entries:
+            if entry.is_folder or not (pattern is None or is_one or pattern.matches(entry.parts)):
+                continue
+            name = prefix.rstrip("/") if is_one else prefix + "/".join(entry.parts)
+            for number, line in search.numbers(_read_text(entry.path)):
+                shown = line.strip()
+                cut = f"{shown[:_MOST_LINE]}…" if len(shown) > _MOST_LINE else shown
+                if not lines.add(f"{name}:{number}: {cut}"):
+                    walk.is_full = True
+                    return lines.text(walk, "no line matches")
+    except UsageError as error:
+        raise ToolFailed(error.what) from error
+    return lines.text(walk, "no line matches")
+
+
+def _read_text(path: Path) -> str:
+    """Return the text of a file; "" for one that is binary, too large or cannot be read."""
+    try:
+        if not path.is_file() or path.stat().st_size > MOST_SEARCHED_BYTES:
+            return ""
+        with files.open_binary(path) as file:
+            decoded = text_change.decode(file.read(MOST_SEARCHED_BYTES))
+    except OSError:
+        return ""
+    return decoded.text if decoded is not None else ""

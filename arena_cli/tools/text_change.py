@@ -1,0 +1,173 @@
+"""Change a text file: its encoding and its line ends stay, and the change is a unified diff."""
+
+from __future__ import annotations
+
+import codecs
+import difflib
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from arena_cli.tools.base import ToolFailed
+
+MOST_DIFF_CHARS = 65_536
+"""A longer diff is cut."""
+
+_CONTEXT = 3
+_MOST_COMPARED = 20_000
+_NO_END = "\n\\ No newline at end of file"
+_BINARY_LOOK = 8192
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_Opcode = tuple[str, int, int, int, int]
+
+
+class TextFile(NamedTuple):
+    """The text of a file, and how it is kept: `mark` is its byte order mark."""
+
+    text: str
+    encoding: str = "utf-8"
+    mark: bytes = b""
+
+    def encode(self, text: str) -> bytes:
+        """Return another text as this file would keep it."""
+        return self.mark + text.encode(self.encoding)
+
+
+def decode(data: bytes) -> TextFile | None:
+    """Return the text of a file; None for a binary file, and for one in an unknown encoding."""
+    marks = (pair for pair in _MARKS if data.startswith(pair[0]))
+    mark, encoding = next(marks, (b"", "utf-8"))
+    if not mark and b"\0" in data[:_BINARY_LOOK]:
+        return None
+    try:
+        return TextFile(data[len(mark) :].decode(encoding), encoding, mark)
+    except UnicodeDecodeError:
+        return None
+
+
+def replace(text: str, old: str, new: str, *, everywhere: bool) -> tuple[str, int]:
+    """Return the text with `old` replaced by `new`, and how often it was.
+
+    Where the lines of the text end with CRLF, `old` may have plain ends, and `new` gets CRLF.
+    Raises ToolFailed unless `old` is there once, or `everywhere`.
+    """
+    if not old:
+        raise ToolFailed("`old` is empty; use write_file for a whole file")
+    if "\r\n" in text and (old not in text or "\n" not in text.replace("\r\n", "")):
+        old, new = (part.replace("\r\n", "\n").replace("\n", "\r\n") for part in (old, new))
+    if old == new:
+        raise ToolFailed("`old` and `new` are equal; nothing would change")
+    count = _count(text, old)
+    if count == 0:
+        raise ToolFailed("`old` is not in the file; read it, and copy the text exactly")
+    if count > 1 and not everywhere:
+        raise ToolFailed(
+            f"`old` is in the file {count} times; add more of the text around it, "
+            "or set `all` to replace each"
+        )
+    return text.replace(old, new), text.count(old)
+
+
+def _count(text: str, old: str) -> int:
+    """Return how often a text contains another one, also where they overlap."""
+    count, at = 0, text.find(old)
+    while at >= 0:
+        count, at = count + 1, text.find(old, at + 1)
+    return count
+
+
+def make_diff(name: str, before: bytes | None, after: bytes | None) -> str:
+    """Return the unified diff of a file's contents, None for no file; `git apply` can read it."""
+    end = "\t" if " " in name else ""
+    names = [
+        "--- /dev/null" if before is None else f"--- a/{name}{end}",
+        "+++ /dev/null" if after is None else f"+++ b/{name}{end}",
+    ]
+    old, new = (_text_of(data) for data in (before, after))
+    if old is None or new is None:
+        return f"Binary file {name} {_describe(before, after)}\n"
+    lines = [*names, *_hunks(_lines(old), _lines(new))]
+    if len(lines) == len(names):  # an empty file
+        return f"Empty file {name} {_describe(before, after)}\n"
+    return _cut(lines)
+
+
+def _describe(before: bytes | None, after: bytes | None) -> str:
+    if before is None:
+        return "created"
+    return "deleted" if after is None else "changed"
+
+
+def _text_of(data: bytes | None) -> str | None:
+    if data is None:
+        return ""
+    file = decode(data)
+    if file is None:
+        return None
+    return ("\ufeff" if file.mark == codecs.BOM_UTF8 else "") + file.text
+
+
+def _cut(lines: Sequence[str]) -> str:
+    size = 0
+    for number, line in enumerate(lines):
+        size += len(line) + 1
+        if size > MOST_DIFF_CHARS:
+            return "\n".join([*lines[:number], f"({len(lines) - number} more lines)", ""])
+    return "\n".join([*lines, ""])
+
+
+def _lines(text: str) -> list[str]:
+    lines = text.split("\n")
+    last = lines.pop()
+    return [*lines, last + _NO_END] if last else lines
+
+
+def _hunks(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
+    for group in _group(old, new):
+        first, last = group[0], group[-1]
+        yield f"@@ -{_range(first[1], last[2])} +{_range(first[3], last[4])} @@"
+        for tag, old_start, old_end, new_start, new_end in group:
+            if tag == "equal":
+                yield from (f" {line}" for line in old[old_start:old_end])
+                continue
+            yield from (f"-{line}" for line in old[old_start:old_end])
+            yield from (f"+{line}" for line in new[new_start:new_end])
+
+
+def _range(start: int, end: int) -> str:
+    length = end - start
+    return f"{start + 1 if length else start},{length}"
+
+
+def _group(old: Sequence[str], new: Sequence[str]) -> Iterator[list[_Opcode]]:
+    """Yield the groups of changes with the lines around them.
+
+    Equal lines at both ends are left out of the comparison, which takes long on long texts.
+    """
+    shorter = min(len(old), len(new))
+    head = 0
+    while head < shorter and old[head] == new[head]:
+        head += 1
+    tail = 0
+    while tail < shorter - head and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    old_end, new_end = len(old) - tail, len(new) - tail
+    if head == old_end and head == new_end:
+        return
+    before, after = max(head - _CONTEXT, 0), min(tail, _CONTEXT)
+    if old_end - head + new_end - head > _MOST_COMPARED:
+        yield [
+            ("equal", before, head, before, head),
+            ("replace", head, old_end, head, new_end),
+            ("equal", old_end, old_end + after, new_end, new_end + after),
+        ]
+        return
+    matcher = difflib.SequenceMatcher(
+        None, old[before : old_end + after], new[before : new_end + after]
+    )
+    for group in matcher.get_grouped_opcodes(_CONTEXT):
+        yield [(tag, *(number + before for number in numbers)) for tag, *numbers in group]  # type: ignore[misc]
