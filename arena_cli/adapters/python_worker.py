@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 TRACE_LINES = 20
 
+AnswerWith = Callable[[Callable[..., Any], bytes], Any]
+"""Returns the output for an input line, or an awaitable of it, from the user's function."""
+
 
 class TargetError(Exception):
     """The function cannot be loaded."""
@@ -39,12 +42,15 @@ class ReturnedError(Exception):
 
 
 class Caller:
-    """The user's function, called in one event loop if it is async."""
+    """The user's function, called in one event loop if it is async.
 
-    def __init__(self, target: str, *, is_plain: bool = False) -> None:
+    `answer_with` returns the output for an input line, by default the function's own answer.
+    """
+
+    def __init__(self, target: str, answer_with: AnswerWith | None = None) -> None:
         self._target = target
-        self._is_plain = is_plain
-        self._function: Callable[[Any], Any] | None = None
+        self._answer_with = answer_with or self._output
+        self._function: Callable[..., Any] | None = None
         self._runner: asyncio.Runner | None = None
 
     def answer(self, line: bytes) -> str:
@@ -55,8 +61,10 @@ class Caller:
         try:
             if self._function is None:
                 self._function = load(self._target)
-            answer = self._value if self._is_plain else self._output
-            return json.dumps({"output": answer(self._function, line)})
+            output = self._answer_with(self._function, line)
+            if inspect.isawaitable(output):
+                output = self._awaited(output)
+            return json.dumps({"output": output})
         except BaseException as error:  # noqa: BLE001 - also sys.exit in the user's code
             return json.dumps({"error": describe(error, found=self._function is not None)})
 
@@ -65,11 +73,7 @@ class Caller:
         if self._runner is not None:
             self._runner.close()
 
-    def _value(self, function: Callable[[Any], Any], line: bytes) -> Any:
-        result = function(json.loads(line))
-        return self._awaited(result) if inspect.isawaitable(result) else result
-
-    def _output(self, function: Callable[[Any], Any], line: bytes) -> dict[str, Any]:
+    def _output(self, function: Callable[..., Any], line: bytes) -> dict[str, Any]:
         result = function(AgentInput.model_validate_json(line))
         if inspect.isawaitable(result):
             result = self._awaited(result)
@@ -103,11 +107,19 @@ class Caller:
 
 
 def main() -> None:
+    """Answer as the arguments of the program say."""
+    serve(sys.argv[1], _call_plainly if sys.argv[2:] == ["json"] else None)
+
+
+def _call_plainly(function: Callable[..., Any], line: bytes) -> Any:
+    return function(json.loads(line))
+
+
+def serve(target: str, answer_with: AnswerWith | None = None) -> None:
     """Answer line by line until the input ends."""
-    target = sys.argv[1]
     lines, answers = _take_the_streams()
     _prepare_imports(target)
-    caller = Caller(target, is_plain=sys.argv[2:] == ["json"])
+    caller = Caller(target, answer_with)
     for line in lines:
         answer = caller.answer(line)
         for stream in (sys.stdout, sys.stderr):
@@ -129,7 +141,7 @@ def is_file(where: str) -> bool:
     return where.lower().endswith(".py") or "/" in where or "\\" in where
 
 
-def load(target: str) -> Callable[[Any], Any]:
+def load(target: str) -> Callable[..., Any]:
     """Return the function. Raises TargetError, or the exception of importing its module."""
     where, name = split(target)
     module = _module_of_file(Path(where)) if is_file(where) else importlib.import_module(where)
@@ -178,7 +190,7 @@ def _prepare_imports(target: str) -> None:
     """Make imports start at the user's code, without this file's folder, and find arena last."""
     where, _ = split(target)
     first = Path(where).resolve().parent if is_file(where) else Path.cwd()
-    own = Path(__file__).resolve().parent
+    own = Path(sys.argv[0]).resolve().parent
     others = [entry for entry in sys.path if not entry or Path(entry).resolve() != own]
     sys.path[:] = [str(first), *others, str(ROOT)]
 

@@ -11,6 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from arena_cli.adapters.runtime import Answer, Heard, ToolAnswer, ToolNext, ToolRequest
@@ -18,7 +19,13 @@ from arena_cli.context import render, tokens, window
 from arena_cli.engine import call
 from arena_cli.engine.plan import Planned, Room
 from arena_cli.engine.toolbox import Toolbox
-from arena_cli.errors import AgentError, AgentRefused, AgentTimeout, AgentUnfinished
+from arena_cli.errors import (
+    AgentError,
+    AgentProtocolError,
+    AgentRefused,
+    AgentTimeout,
+    AgentUnfinished,
+)
 from arena_cli.protocol import (
     AgentInput,
     AgentOutput,
@@ -42,7 +49,8 @@ from arena_cli.transcript.acting_events import (
 )
 from arena_cli.transcript.events import ReplyStatus
 from arena_cli.transcript.state import MARK
-from arena_cli.util.text import clean_text
+from arena_cli.util.text import clean_text, clean_value
+from arena_cli.util.user_pattern import PatternTimeout
 from arena_cli.workspace.acting import RunLimits
 from arena_cli.workspace.models import Member
 
@@ -195,7 +203,7 @@ class ToolLoop:
                 raise self._unfinished(acting.closing)
             if acting.output is None:
                 self._admit()
-        return self._hand_in(acting.output[0])
+        return await self._hand_in(acting.output[0])
 
     def _check_limits(self, acting: Acting) -> None:
         """Begin the last turn if a limit is reached."""
@@ -311,10 +319,33 @@ class ToolLoop:
         metadata = {key: value for key, value in answer.output.metadata.items() if key != MARK}
         return answer._replace(output=answer.output.model_copy(update={"metadata": metadata}))
 
-    def _hand_in(self, value: Any) -> Answer:
-        """Return the answer of an agent that handed in its output; its turns are counted."""
+    async def _hand_in(self, value: Any) -> Answer:
+        """Return the answer of an agent that handed in its output; its turns are counted.
+
+        Raises AgentProtocolError if the function that makes the text of it fails.
+        """
+        spec = self._member.profile.output
+        if spec is not None and spec.process is not None:
+            value = await self._process(value, spec.process)
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
         return Answer(AgentOutput(content=text, usage=Usage(cost_usd=0.0)), declined=False)
+
+    async def _process(self, value: Any, target: str) -> Any:
+        """Return what a function of the user makes of the output."""
+        functions = import_module("arena_cli.adapters.user_function")
+        function = self._room.make_function(target)
+        try:
+            made = await function.call(json.dumps(value))
+        except functions.FunctionFailed as failure:
+            raise AgentProtocolError(
+                self._member.id,
+                self._room.runtime.redactor.text_or_nothing(f"output.process: {failure}"),
+                mend="correct the function, or `output.process` in its profile",
+                again=False,
+            ) from failure
+        finally:
+            await function.stop()
+        return self._room.runtime.redactor.value_or_nothing(made)
 
     def _admit(self) -> None:
         """Check that the team's budget allows the next turn. Raises OutOfBudget."""
@@ -422,7 +453,7 @@ class ToolLoop:
     async def _permit(self, asked: ToolCall, act: PermissionRequest | None) -> None:
         """Ask the rules, and people, if the call may be made. Raises ToolFailed."""
         if act is not None:
-            permission = await self._asking.permit(act)
+            permission = await self._asking.permit(self._redact_act(act))
             if permission.verdict == "asked":
                 raise ToolFailed(
                     permission.reason
@@ -460,6 +491,14 @@ class ToolLoop:
         except Exception as error:
             raise ToolFailed(f"{type(error).__name__}: {error}") from error
         return self._redact(output)
+
+    def _redact_act(self, act: PermissionRequest) -> PermissionRequest:
+        """Return an act as people may see it. Raises ToolFailed if it cannot be redacted."""
+        try:
+            fields = self._room.runtime.redactor.value(clean_value(act.model_dump())[0])
+        except PatternTimeout as error:
+            raise ToolFailed(f"it cannot be redacted: {error.what}", "denied") from error
+        return PermissionRequest(**fields)
 
     def _redact(self, output: ToolOutput) -> ToolAnswer:
         redactor = self._room.runtime.redactor

@@ -14,6 +14,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,14 +87,19 @@ def find_contacts(
 def _add_contacts_of(
     profile: AgentProfile, by_key: dict[str, Contact], dotenv: Mapping[str, str]
 ) -> None:
-    """Add what an agent, its fallbacks and its rules would contact."""
+    """Add what an agent, its fallbacks, its rules and its tools would contact."""
     for adapter in list_adapters(profile.adapter):
         variables = list_variables(adapter)
         for endpoint in _endpoints(adapter, profile.agent_id, variables, dotenv):
             _add_contact(by_key, endpoint, {*variables, *endpoint.variables}, profile.agent_id)
-    for rule in profile.rules:
-        for target in rule.functions:
-            _add_function(by_key, target, profile.agent_id)
+    functions = [name for rule in profile.rules for name in rule.functions]
+    if profile.acts:
+        tool_entries = import_module("arena_cli.workspace.tool_entries")
+        functions += tool_entries.list_functions(profile)
+        if commands := tool_entries.describe_commands(profile):
+            _add_contact(by_key, Endpoint("program", commands), (), profile.agent_id)
+    for target in functions:
+        _add_function(by_key, target, profile.agent_id)
 
 
 def merge_contacts(*lists: Iterable[Contact]) -> list[Contact]:

@@ -417,6 +417,9 @@ def load_profile(
         )
         profile = profile.model_copy(update={"rules": rules})
         faults += rule_faults
+    if profile is not None and (profile.acts or profile.workdir is not None):
+        entries = import_module("arena_cli.workspace.tool_entries")
+        faults += entries.find_faults(profile, source, root, anywhere=anywhere)
     if profile is None or faults or not source.is_whole:
         return None, faults
     return LoadedProfile(profile, text, source), []

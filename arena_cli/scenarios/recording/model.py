@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -210,8 +211,8 @@ def hash_files(profile: AgentProfile, root: Path) -> Hashes:
     excluded = [_matcher(pattern[1:]) for pattern in profile.watch if pattern.startswith("!")]
     relative = dict.fromkeys(
         _relative(path, root)
-        for adapter in list_adapters(profile.adapter)
-        for path in _list_paths(adapter, root)
+        for settings in (*list_adapters(profile.adapter), *_list_functions(profile))
+        for path in _list_paths(settings, root)
     )
     hashes = {name: _hash(root / name) for name in relative if name is not None}
     watched: dict[str, str] = {}
@@ -221,6 +222,14 @@ def hash_files(profile: AgentProfile, root: Path) -> Hashes:
         {name: hashes[name] for name in sorted(hashes) if not _matches(excluded, name)},
         dict(sorted(watched.items())),
     )
+
+
+def _list_functions(profile: AgentProfile) -> list[dict[str, str]]:
+    """Return the functions of the user that an agent has as tools, each as a `target`."""
+    if not profile.acts:
+        return []
+    entries = import_module("arena_cli.workspace.tool_entries")
+    return [{"target": target} for target in entries.list_functions(profile)]
 
 
 def _matches(matchers: Iterable[_Matcher], name: str) -> bool:

@@ -1,0 +1,131 @@
+"""Make a tool of a Python function: the schema of its arguments, from its signature and docstring.
+
+It runs in the process of the user's function.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import typing
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import pydantic
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import to_jsonable_python
+
+_SECTION = re.compile(r"^(Args|Arguments|Parameters|Returns?|Raises|Yields?|Examples?|Notes?):\s*$")
+_ARGUMENTS = ("Args", "Arguments", "Parameters")
+_ARGUMENT = re.compile(r"^\*{0,2}(\w+)(?:\s*\([^)]*\))?:\s*(.*)$")
+
+
+class ArgumentsError(Exception):
+    """The arguments do not fit the function."""
+
+
+class _PlainSchema(GenerateJsonSchema):
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
+        return False
+
+
+class Signature:
+    """The arguments of a function. Raises TypeError, or what its annotations raise."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        parameters = inspect.signature(function).parameters.values()
+        hints = _read_hints(function)
+        self.summary, described = _read_docstring(inspect.getdoc(function) or "")
+        self._parameters: dict[str, inspect.Parameter] = {}
+        self._takes_any = False
+        fields: dict[str, Any] = {}
+        for parameter in parameters:
+            if parameter.kind is parameter.VAR_KEYWORD:
+                self._takes_any = True
+            elif parameter.kind is not parameter.VAR_POSITIONAL:
+                field = f"p{len(fields)}"
+                self._parameters[field] = parameter
+                hint = hints.get(parameter.name, Any)
+                fields[field] = _make_field(parameter, hint, described.get(parameter.name, ""))
+        config = pydantic.ConfigDict(
+            extra="allow" if self._takes_any else "forbid", arbitrary_types_allowed=True
+        )
+        self._shape = pydantic.create_model("Arguments", __config__=config, **fields)
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of the arguments."""
+        schema: dict[str, Any] = self._shape.model_json_schema(schema_generator=_PlainSchema)
+        schema.pop("title", None)
+        schema.setdefault("properties", {})
+        return schema
+
+    def call(self, arguments: Mapping[str, Any]) -> Any:
+        """Call the function with values of the types that it asks for. Raises ArgumentsError."""
+        try:
+            values = self._shape.model_validate(arguments)
+        except pydantic.ValidationError as error:
+            raise ArgumentsError(_explain(error)) from None
+        positional, named = [], dict(values.model_extra or {})
+        for field, parameter in self._parameters.items():
+            if field not in values.model_fields_set and parameter.default is not parameter.empty:
+                continue
+            if parameter.kind is parameter.POSITIONAL_ONLY:
+                positional.append(getattr(values, field))
+            else:
+                named[parameter.name] = getattr(values, field)
+        return self._function(*positional, **named)
+
+
+def to_text(value: Any) -> str | None:
+    """Return a value as the model is shown it: a text as it is, any other as JSON; None for none.
+
+    Raises ValueError for one that JSON cannot represent.
+    """
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(to_jsonable_python(value), ensure_ascii=False)
+
+
+def _read_hints(function: Callable[..., Any]) -> dict[str, Any]:
+    target = function if inspect.isroutine(function) else type(function).__call__
+    return typing.get_type_hints(target, include_extras=True)
+
+
+def _make_field(parameter: inspect.Parameter, hint: Any, described: str) -> tuple[Any, FieldInfo]:
+    texts = [part for part in getattr(hint, "__metadata__", ()) if isinstance(part, str)]
+    default = ... if parameter.default is parameter.empty else parameter.default
+    description = texts[0] if texts else described or None
+    field = pydantic.Field(default, alias=parameter.name, description=description)
+    return (Annotated[hint, field] if default is ... else hint), field
+
+
+def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
+    """Return a docstring in Google style: its text, and the descriptions of its arguments."""
+    summary: list[str] = []
+    described: dict[str, str] = {}
+    section, name, indent = "", "", 0
+    for line in text.splitlines():
+        if match := _SECTION.match(line):
+            section, name, indent = match[1], "", 0
+        elif not section:
+            summary.append(line)
+        elif section in _ARGUMENTS and line.strip():
+            depth = len(line) - len(line.lstrip())
+            indent = indent or depth
+            match = _ARGUMENT.match(line.strip()) if depth <= indent else None
+            if match:
+                name, described[match[1]] = match[1], match[2].strip()
+            elif name:
+                described[name] = f"{described[name]} {line.strip()}".strip()
+    return "\n".join(summary).strip(), described
+
+
+def _explain(error: pydantic.ValidationError) -> str:
+    problems = [
+        f"{'.'.join(map(str, problem['loc'])) or 'arguments'}: {problem['msg']}"
+        for problem in error.errors(include_url=False, include_context=False)
+    ]
+    return "; ".join(problems)
