@@ -257,7 +257,7 @@ class Message(Shape):
     """A message of a session, as the transcript keeps it. Its `id` is `m<seq>`.
 
     `corrected_by` is the person that corrected its `content` since; the transcript keeps the
-    original.
+    original. Only the agents of `shown_to` are shown it, if there are any.
     """
 
     id: Annotated[str, MessageRef]
@@ -273,6 +273,7 @@ class Message(Shape):
     timestamp: Annotated[str, Volatile]
     kind: MessageKind = "chat"
     corrected_by: str = Field(default="", exclude_if=lambda by: not by)
+    shown_to: list[str] = Field(default=[], exclude_if=lambda agents: not agents)
     metadata: Annotated[dict[str, Any], Volatile] = {}
 
     @property

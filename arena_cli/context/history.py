@@ -69,6 +69,7 @@ class History:
         self._number: dict[str, int] = {}
         self._weights: dict[str, int] = {}
         self._far: dict[tuple[str, str], tuple[ShownMessage, str]] = {}
+        self._has_private = False
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -77,6 +78,7 @@ class History:
         """Append the next message."""
         entry = shown_to_others(message)
         self._number[message.id] = self._forgotten + len(self._messages)
+        self._has_private = self._has_private or bool(message.shown_to)
         self._messages.append(entry)
         self._seqs.append(message.seq)
         self._digests.append(None)
@@ -163,6 +165,8 @@ class History:
             start = self._fitting(budget - extra, lowest)
             older = [index for index in indexes if index < start]
         messages, digests = self._newest(agent_id, start)
+        if self._has_private:
+            messages, digests = _leave_out_private(messages, digests, agent_id)
         if older:
             pairs = [self.far(self._messages[index], agent_id) for index in older]
             messages = [*(message for message, _ in pairs), *messages]
@@ -239,6 +243,18 @@ def _as_shown(message: ShownMessage, agent_id: str) -> tuple[ShownMessage, str]:
     if _is_own(message, agent_id):
         message = message.model_copy(update={"role": "assistant"})
     return message, render.message_digest(message)
+
+
+def _leave_out_private(
+    messages: Sequence[ShownMessage], digests: Sequence[str], agent_id: str
+) -> tuple[list[ShownMessage], list[str]]:
+    """Return the messages that this agent is shown, with their hashes."""
+    kept = [
+        index
+        for index, message in enumerate(messages)
+        if not message.shown_to or agent_id in message.shown_to
+    ]
+    return [messages[index] for index in kept], [digests[index] for index in kept]
 
 
 def _is_own(message: ShownMessage, agent_id: str) -> bool:

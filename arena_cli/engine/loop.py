@@ -6,8 +6,10 @@ The state of the chain is only in the transcript's fold: to continue after a cra
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from arena_cli.engine import after_turn, call, plan, rules
@@ -162,6 +164,15 @@ class Engine:
                         await after_turn.before_end(self._room)
                     return finish_chain(end, awaits, journal)
         raise ValueError("no chain is open")
+
+    def start_chain(self) -> None:
+        """Tell agents about changed files, after the message that opens a chain.
+
+        Raises DiskRefused.
+        """
+        folder = self._room.seen_folder
+        if folder is not None and os.path.lexists(folder):
+            import_module("arena_cli.engine.changed_files").report_changes(self._room, folder)
 
     def check(self) -> None:
         """Check that the team's rules can be applied. Raises UsageError."""

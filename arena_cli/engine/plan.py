@@ -225,6 +225,11 @@ class Room(NamedTuple):
     sessions: Path | None = None
 
     @property
+    def seen_folder(self) -> Path | None:
+        """The folder with the records of files that agents read or wrote, if agents are called."""
+        return self.sessions and self.sessions / self.scene.session_id / "seen"
+
+    @property
     def memory_agents(self) -> list[Member]:
         """The agents that work for the team's memory."""
         agents = (self.summarizer, self.extractor, self.memory_judge)

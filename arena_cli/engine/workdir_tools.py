@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from arena_cli.adapters.process import cleanup, run
@@ -11,6 +12,7 @@ from arena_cli.tools.base import Tool
 from arena_cli.tools.command import RunCommand
 from arena_cli.tools.files import make_file_tool
 from arena_cli.tools.folder import WorkFolder
+from arena_cli.tools.seen import SeenFiles
 from arena_cli.workspace.acting import InlineTool
 from arena_cli.workspace.models import Member
 
@@ -25,6 +27,9 @@ class ToolSource:
     def __init__(self, room: Room) -> None:
         self._room = room
         self._folders: dict[Path, WorkFolder] = {}
+        folder = room.seen_folder
+        redact = room.runtime.redactor.text_or_nothing
+        self._seen = None if folder is None else SeenFiles(folder, redact)
 
     async def find(self, entry: str | InlineTool, member: Member) -> list[Tool]:
         """Return the tool of that name. Raises AgentUnavailable if its folder is not there."""
@@ -38,11 +43,17 @@ class ToolSource:
                     cleanup.records_folder(self._room.workspace),
                     member.id,
                     has_shell=limits is not None and limits.shell,
+                    on_end=self._seen.refresh if self._seen else None,
                 )
             ]
         workspace = self._room.workspace.resolve()
         above = workspace if folder.root.is_relative_to(workspace) else folder.root
-        return [make_file_tool(str(entry), folder, above)]
+        on_seen = partial(self._note, folder, member.id)
+        return [make_file_tool(str(entry), folder, above, on_seen)]
+
+    def _note(self, folder: WorkFolder, agent: str, path: Path, content: bytes | None) -> None:
+        if self._seen is not None:
+            self._seen.note(path, folder.name_of(path), agent, content)
 
     def _open_folder(self, member: Member) -> WorkFolder:
         workspace, name = self._room.workspace, member.profile.workdir

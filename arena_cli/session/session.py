@@ -271,6 +271,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
         if self.journal.fold.open:
             loop.finish_chain("interrupted", (), self.journal)
         outgoing.open_chain(sent, self.journal, roster=self._roster, keep=self._keep)
+        self._engine.start_chain()
         return await self._engine.run()
 
     def plant(self, planted: Planted) -> MessageEvent:

@@ -10,7 +10,7 @@ import asyncio
 import base64
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ _IS_WINDOWS = sys.platform == "win32"
 class RunCommand:
     """The tool `run_command`; with `has_shell`, it also takes a text for a shell.
 
+    `on_end` is called when a command has ended: it may have changed files.
+
     `environ` are arena's variables, `records` is the folder for the records of running programs.
     """
 
@@ -47,11 +49,13 @@ class RunCommand:
         agent: str,
         *,
         has_shell: bool,
+        on_end: Callable[[], None] | None = None,
     ) -> None:
         self._folder = folder
         self._environ = run.build_environment(environ, {})
         self._records = records
         self._agent = agent
+        self._on_end = on_end or (lambda: None)
         self.spec = _make_spec(has_shell=has_shell)
 
     def find_act(self, arguments: Mapping[str, Any]) -> PermissionRequest:
@@ -99,6 +103,7 @@ class RunCommand:
             raise ToolFailed(text.strip(), "timeout") from error
         finally:
             await process.end()
+            self._on_end()
         code = process.returncode
         state = problem or f"exit code {code}"
         if not problem and code is not None and code < 0:

@@ -31,6 +31,9 @@ _MOST_LINES = 2000
 _MOST_LINE_CHARS = 2000
 _MODIFY = "modify_file"
 
+OnSeen = Callable[[Path, bytes | None], None]
+"""Gets the path and the content of a file that an agent read or changed."""
+
 _PATH = {"type": "string", "description": "Path in your folder, such as src/app.py."}
 _START = {"type": "string", "description": "Folder to begin in; by default your whole folder."}
 _GLOB = {"type": "string", "description": "Only files that match, such as *.py or src/**/*.ts."}
@@ -154,11 +157,16 @@ class ChangingTool:
     idempotent = False
 
     def __init__(
-        self, spec: ToolSpec, folder: WorkFolder, plan: Callable[[Mapping[str, Any]], Change]
+        self,
+        spec: ToolSpec,
+        folder: WorkFolder,
+        plan: Callable[[Mapping[str, Any]], Change],
+        on_seen: OnSeen,
     ) -> None:
         self.spec = spec
         self._folder = folder
         self._plan = plan
+        self._on_seen = on_seen
         self._acts: dict[str, PermissionRequest | None] = {}
 
     def find_act(self, arguments: Mapping[str, Any]) -> PermissionRequest | None:
@@ -192,13 +200,18 @@ class ChangingTool:
                 _make(change)
             except OSError as error:
                 raise ToolFailed(f"{change.name}: {error.strerror or error}") from error
+            self._on_seen(change.path, change.after)
             return ToolOutput(change.text, diff=change.diff)
 
 
-def make_file_tool(name: str, folder: WorkFolder, above: Path) -> Tool:
-    """Return the file tool of that name for a folder; `.gitignore` files hold from `above` on."""
+def make_file_tool(name: str, folder: WorkFolder, above: Path, on_seen: OnSeen) -> Tool:
+    """Return the file tool of that name for a folder.
+
+    `.gitignore` files hold from `above` on. `on_seen` is called with each file that was read or
+    changed.
+    """
     reading = {
-        "read_file": (_READ, partial(_read, folder)),
+        "read_file": (_READ, partial(_read, folder, on_seen)),
         "list_files": (_LIST, partial(_list, folder, above)),
         "find": (_FIND, partial(_find, folder, above)),
     }
@@ -211,7 +224,7 @@ def make_file_tool(name: str, folder: WorkFolder, above: Path) -> Tool:
         spec, look = reading[name]
         return ReadingTool(spec, look)
     spec, plan = changing[name]
-    return ChangingTool(spec, folder, plan)
+    return ChangingTool(spec, folder, plan, on_seen)
 
 
 def _key(arguments: Mapping[str, Any]) -> str:
@@ -226,12 +239,18 @@ def _hash(data: bytes | None) -> str:
     return hashlib.sha256(data or b"").hexdigest()
 
 
-def _read(folder: WorkFolder, arguments: Mapping[str, Any], stop: threading.Event) -> str:  # noqa: ARG001
+def _read(
+    folder: WorkFolder,
+    on_seen: OnSeen,
+    arguments: Mapping[str, Any],
+    stop: threading.Event,  # noqa: ARG001 - of all that look
+) -> str:
     path = folder.locate(arguments["path"])
     name = folder.name_of(path)
     data = folder.read(path, MOST_BYTES)
     if data is None:
         raise ToolFailed(f"{name}: there is no such file; list_files shows those that there are")
+    on_seen(path, data)
     file = text_change.decode(data)
     if file is None:
         return f"({name} is not a text in UTF-8 or UTF-16: {len(data)} bytes)"

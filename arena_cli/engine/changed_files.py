@@ -1,0 +1,42 @@
+"""Tell agents, when a chain starts, which files that they read or wrote have changed since."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from arena_cli.engine.plan import Room
+from arena_cli.protocol import Message
+from arena_cli.tools.seen import ChangedFile, SeenFiles
+from arena_cli.transcript.events import MessageEvent
+
+
+def report_changes(room: Room, folder: Path) -> None:
+    """Write a message for each file that has changed; `folder` has the records of the session.
+
+    Only the agents that read or wrote the file are shown it. Raises DiskRefused.
+    """
+    seen = SeenFiles(folder, room.runtime.redactor.text_or_nothing)
+    for change in seen.take_changes():
+        stamp = room.journal.stamp()
+        message = Message(
+            id=stamp.message_id,
+            author_id="system",
+            author_name="system",
+            author_type="system",
+            content=_describe(change, room),
+            timestamp=stamp.ts,
+            kind="file",
+            shown_to=list(change.agents),
+        )
+        room.journal.write(MessageEvent, stamp=stamp, message=message)
+
+
+def _describe(change: ChangedFile, room: Room) -> str:
+    if room.language == "zh":
+        text = f"文件 {change.name} 在你上次读写之后被改动。"
+    else:
+        text = f"The file {change.name} has changed since you last read or wrote it."
+    fence = "```"
+    while fence in change.diff:
+        fence += "`"
+    return f"{text}\n\n{fence}diff\n{change.diff}{fence}" if change.diff else text
