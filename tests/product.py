@@ -258,6 +258,13 @@ from arena_cli.session.preview import Preview
 from arena_cli.session.session import Session
 from arena_cli.session.store import find
 from arena_cli.session.trust_store import Contact
+from arena_cli.tools import text_change
+from arena_cli.tools.base import ToolFailed, ToolOutput, ToolScope
+from arena_cli.tools.command import BoundedOutput, RunCommand
+from arena_cli.tools.files import make_file_tool
+from arena_cli.tools.folder import WorkFolder, find_name_problem
+from arena_cli.tools.functions import FunctionPool
+from arena_cli.tools.globs import Glob, IgnoreFile
 from arena_cli.transcript import (
     acting_events,
     control_events,

@@ -26,7 +26,7 @@ _LONGEST_NAME = 255
 _LONGEST_SHOWN = 80
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _DEVICES = re.compile(
-    r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³])(?:\..*)?", re.IGNORECASE
+    r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³]) *(?:[.].*)?", re.IGNORECASE
 )
 _IS_WINDOWS = sys.platform == "win32"
 

@@ -91,7 +91,7 @@ class Walk:
             is_folder = _is_folder(item)
             if self._is_left_out(path, item, rules, is_folder=is_folder):
                 continue
-            entry = Entry(path, (*parts, item.name), is_folder)
+            entry = Entry(path, (*parts, item.name), is_folder or path.is_dir())
             yield entry
             if deep and is_folder:
                 yield from self._below(path, entry.parts, rules, deep=True)
@@ -194,9 +194,10 @@ class TextSearch:
         """Yield the number and text of each line that matches. Raises UsageError if it is slow."""
         if self._regex is None and self._text not in text:
             return
-        for number, line in enumerate(text.split("\n"), start=1):
+        for number, ended in enumerate(text.split("\n"), start=1):
+            line = ended.removesuffix("\r")
             if self._regex.search(line) if self._regex else self._text in line:
-                yield number, line.rstrip("\r")
+                yield number, line
 
 
 def find_lines(walk: Walk, start: Path, prefix: str, search: TextSearch, glob: str) -> str:
