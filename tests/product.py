@@ -221,7 +221,7 @@ from arena_cli.scenarios.model import Scenario, ScenarioFile
 from arena_cli.scenarios.promote import Promoted, Promotion, path_for
 from arena_cli.scenarios.recording import drift, file, recorder, steps
 from arena_cli.scenarios.recording.file import encode_recording
-from arena_cli.scenarios.recording.model import CaseRecord
+from arena_cli.scenarios.recording.model import CaseRecord, hash_files
 from arena_cli.scenarios.recording.recorder import Ignoring
 from arena_cli.scenarios.recording.steps import StepMessage
 from arena_cli.scenarios.recording.store import RecordingStore, Wanted
