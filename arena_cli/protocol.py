@@ -113,11 +113,18 @@ ToolStatus = Literal["ok", "error", "denied", "timeout"]
 
 
 class ToolSpec(Shape):
-    """A tool that an agent may call; `input_schema` is the JSON Schema of its arguments."""
+    """A tool that an agent may call; `input_schema` is the JSON Schema of its arguments.
+
+    `read_only` and `idempotent` are what an MCP server says of its tool; `problem` is the reason
+    why it cannot be called.
+    """
 
     name: str
     description: str = ""
     input_schema: dict[str, Any] = {"type": "object", "properties": {}}
+    read_only: bool = Field(default=False, exclude_if=lambda flag: not flag)
+    idempotent: bool = Field(default=False, exclude_if=lambda flag: not flag)
+    problem: str = Field(default="", exclude_if=lambda problem: not problem)
 
 
 class ToolCall(Shape):

@@ -236,6 +236,7 @@ class ToolLoop:
 
     async def _ask(self, agent_input: AgentInput, acting: Acting) -> Answer | None:
         """Ask the model once; return None if its time ended before it answered."""
+        await self._toolbox.refresh()
         specs = self._toolbox.specs
         if acting.closing:
             specs = [spec for spec in specs if spec.name == COMPLETE_TASK]
@@ -483,7 +484,7 @@ class ToolLoop:
             raise requested.failure
         assert requested.tool is not None
         permit = partial(self._permit, requested.asked)
-        scope = ToolScope(request.call, self._heard.on_status, self._planned.reply, permit)
+        scope = ToolScope(request.call, self._heard, self._planned.reply, permit)
         try:
             output = await requested.tool.call(request.arguments, scope)
         except (ToolFailed, TimeoutError):

@@ -5,7 +5,8 @@ A session without agents that act never imports this module (`ToolsHolder`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -16,6 +17,7 @@ from arena_cli.tools import base
 from arena_cli.tools.base import COMPLETE_TASK, Tool, ToolOutput, ToolScope
 from arena_cli.workspace.acting import InlineTool, OutputSpec
 from arena_cli.workspace.models import Member
+from arena_cli.workspace.tool_entries import AGENT, ARENA_TOOLS, FILE_TOOLS, PYTHON, RUN_COMMAND
 
 
 class CompleteTask:
@@ -51,8 +53,19 @@ class CompleteTask:
 class Toolbox:
     """The tools of one agent, by name."""
 
-    def __init__(self, tools: Sequence[Tool]) -> None:
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        find_changed: Callable[[], Awaitable[Sequence[Tool] | None]] | None = None,
+    ) -> None:
         self._tools = {tool.spec.name: tool for tool in tools}
+        self._find_changed = find_changed
+
+    async def refresh(self) -> None:
+        """Take the tools as they are now, if a server has changed its list."""
+        tools = await self._find_changed() if self._find_changed else None
+        if tools is not None:
+            self._tools = {tool.spec.name: tool for tool in tools}
 
     @property
     def specs(self) -> list[ToolSpec]:
@@ -84,21 +97,6 @@ class Toolbox:
         return base.find_problem(tool.spec.input_schema, dict(arguments))
 
 
-FILE_TOOLS = ("read_file", "write_file", "edit_file", "delete_file", "list_files", "find")
-RUN_COMMAND = "run_command"
-ARENA_TOOLS = (
-    "search_notes",
-    "search_history",
-    "add_note",
-    "read_attachment",
-    "list_members",
-    "check_patterns",
-    "request_approval",
-    "goals",
-)
-PYTHON, AGENT = "python:", "agent:"
-
-
 class ToolShop:
     """Makes the toolboxes of a session's agents, and ends what they started."""
 
@@ -114,21 +112,33 @@ class ToolShop:
         """
         box = self._boxes.get(member.id)
         if box is None:
-            box = self._boxes[member.id] = Toolbox(await self._find(member))
+            tools = await self._find(member)
+            box = self._boxes[member.id] = Toolbox(tools, partial(self._find_changed, member))
         return box
 
-    async def _find(self, member: Member) -> list[Tool]:
+    async def _find(self, member: Member, *, may_lack: bool = False) -> list[Tool]:
+        """Return the tools of an agent; unless it `may_lack` some, each entry must name one."""
         tools: list[Tool] = []
         if member.profile.output is not None:
             tools.append(CompleteTask(member.profile.output))
         for entry in member.profile.tools:
-            tools += await self._resolve(entry, member)
+            tools += await self._resolve(entry, member, may_lack=may_lack)
         return tools
 
-    async def _resolve(self, entry: str | InlineTool, member: Member) -> list[Tool]:
+    async def _find_changed(self, member: Member) -> list[Tool] | None:
+        """Return the tools of an agent if a source offers others than before, else None."""
+        for source in self._sources.values():
+            has_changed = getattr(source, "has_changed", None)
+            if has_changed is not None and has_changed(member):
+                return await self._find(member, may_lack=True)
+        return None
+
+    async def _resolve(
+        self, entry: str | InlineTool, member: Member, *, may_lack: bool = False
+    ) -> list[Tool]:
         """Return the tools that an entry of `tools` names; a glob may name several."""
         found: list[Tool] = await self._source(entry).find(entry, member)
-        if not found:
+        if not found and not may_lack:
             raise AgentUnavailable(
                 member.id, f"there is no tool {entry}", mend="see `tools` in its profile"
             )

@@ -457,6 +457,7 @@ def make_redactor(config: SessionConfig, profiles: Iterable[AgentProfile] = ()) 
         if profile.may_hold_secrets
         for adapter in agents.list_adapters(profile.adapter)
     ]
+    settings += [server.model_dump() for p in everyone.values() for server in p.mcp.values()]
     if config.memory.embedding is not None:
         settings.append(config.memory.embedding.model_dump())
     secrets = agents.collect_proxy_passwords(config.environ)

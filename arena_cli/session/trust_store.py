@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena_cli.adapters import base
 from arena_cli.adapters.base import Endpoint
@@ -25,6 +25,9 @@ from arena_cli.util.redaction import Redactor, is_secret_key
 from arena_cli.util.text import fill_template
 from arena_cli.workspace.agents import list_adapters, list_variables
 from arena_cli.workspace.models import AgentProfile, Embedding
+
+if TYPE_CHECKING:
+    from arena_cli.workspace.acting import McpServer
 
 EMBEDDING = "memory.embedding"
 EVERYTHING = "*"
@@ -92,6 +95,10 @@ def _add_contacts_of(
         variables = list_variables(adapter)
         for endpoint in _endpoints(adapter, profile.agent_id, variables, dotenv):
             _add_contact(by_key, endpoint, {*variables, *endpoint.variables}, profile.agent_id)
+    for server in profile.mcp.values():
+        variables = list_variables(server.model_dump())
+        for endpoint in _server_endpoints(server, dotenv):
+            _add_contact(by_key, endpoint, {*variables, *endpoint.variables}, profile.agent_id)
     functions = [name for rule in profile.rules for name in rule.functions]
     if profile.acts:
         tool_entries = import_module("arena_cli.workspace.tool_entries")
@@ -123,7 +130,14 @@ def list_untrusted(contacts: Iterable[Contact], trusted: Trusted) -> list[Contac
 def _endpoints(
     adapter: Mapping[str, Any], agent_id: str, named: set[str], dotenv: Mapping[str, str]
 ) -> list[Endpoint]:
-    kind = str(adapter["type"])
+    endpoints = _name_endpoints(str(adapter["type"]), adapter, dotenv)
+    return endpoints or ([Endpoint("agent", agent_id)] if named else [])
+
+
+def _name_endpoints(
+    kind: str, settings: Mapping[str, Any], dotenv: Mapping[str, str]
+) -> list[Endpoint]:
+    """Return the endpoints of settings of a kind, as far as they are known, without secrets."""
     shape = base.settings_type(kind)
     keys = {
         key: _filled(value, dotenv)
@@ -131,15 +145,22 @@ def _endpoints(
         else [_filled(value[0], dotenv), *value[1:]]
         if key == "command" and isinstance(value, list) and value
         else value
-        for key, value in adapter.items()
+        for key, value in settings.items()
     }
     endpoints = shape.endpoints(keys) if shape else []
-    if not endpoints and named:
-        endpoints = [Endpoint("agent", agent_id)]
-    if not endpoints:
-        return []
     plain = Redactor((), ())
     return [endpoint._replace(name=plain.text(endpoint.name)) for endpoint in endpoints]
+
+
+def _server_endpoints(server: McpServer, dotenv: Mapping[str, str]) -> list[Endpoint]:
+    """Return the program or the host of an MCP server."""
+    if server.url:
+        http = import_module("arena_cli.adapters.http")  # most agents have no server
+        endpoint: Endpoint = http.endpoint(_filled(server.url, dotenv))
+        return [endpoint]
+    return _name_endpoints(
+        "cli", {"command": server.command, "env": server.env, "cwd": server.cwd or ""}, dotenv
+    )
 
 
 def _filled(value: object, dotenv: Mapping[str, str]) -> object:

@@ -91,6 +91,16 @@ class Tool(Protocol):
         ...
 
 
+def find_schema_problem(schema: Mapping[str, Any]) -> str:
+    """Return why a text is no JSON Schema, "" if it is one."""
+    try:
+        jsonschema.Draft202012Validator.check_schema(schema)
+    except Exception as failure:  # noqa: BLE001 - as below
+        message = getattr(failure, "message", "") or str(failure)
+        return f"its input schema is invalid: {cut_text(message, _LONGEST_PROBLEM)}"
+    return ""
+
+
 def find_problem(schema: Mapping[str, Any], value: Any, name: str = "arguments") -> str:
     """Return why a value does not fit a JSON Schema, "" if it does."""
     try:

@@ -102,15 +102,17 @@ def fill_settings(
     agent_id: str,
     is_template: Callable[[Loc], bool] = lambda _: False,
     sources: Mapping[str, str] | None = None,
+    place: str = "adapter",
 ) -> tuple[dict[str, Any], set[str]]:
     """Return the settings with every `${env:NAME}` replaced, and the values that are secrets.
 
     A secret has 8 or more characters and is in `api_key`, a header, `env` or an argument of a
     program, or its variable's name ends like a secret's (`_SECRET_NAMES`). `$${` becomes `${`,
     unless the text `is_template`, which its adapter fills once more (`Settings.is_template`). Raise
-    AgentUnavailable for a variable that is not set; `sources` says where to get its value.
+    AgentUnavailable for a variable that is not set; `sources` says where to get its value, `place`
+    is the key of the settings.
     """
-    filler = _Filler(environ, agent_id, is_template, sources)
+    filler = _Filler(environ, agent_id, is_template, sources, place)
     return map_texts(settings, filler.text), filler.secrets
 
 
@@ -198,7 +200,9 @@ class _Filler:
         agent_id: str = "",
         is_template: Callable[[Loc], bool] = lambda _: False,
         sources: Mapping[str, str] | None = None,
+        place: str = "adapter",
     ) -> None:
+        self._place = place
         self.secrets: set[str] = set()
         self._environ = environ
         self._agent_id = agent_id
@@ -218,7 +222,7 @@ class _Filler:
         return fill_template(text, value_of, literal="$${" if filled_later else "${")
 
     def _variable(self, name: str, loc: Loc) -> str:
-        field = ".".join(str(step) for step in ("adapter", *loc))
+        field = ".".join(str(step) for step in (self._place, *loc))
         if not _NAME.fullmatch(name):
             problem = f"{field}: `${{env:{name}}}` names no variable"
             raise AgentUnavailable(self._agent_id, problem, mend="write ${env:NAME}")

@@ -180,7 +180,9 @@ class AgentProfile(FileShape):
 
     @cached_property
     def may_hold_secrets(self) -> bool:
-        """True if its adapter's settings may hold secrets."""
+        """True if its adapter's settings, or those of its MCP servers, may hold secrets."""
+        if self.mcp:
+            return True
         settings = repr(self.adapter)
         marks = ("${env:", "api_key", "'env'", "'headers'", "://", "'python'")
         return any(mark in settings for mark in marks)
@@ -429,9 +431,12 @@ class Lanes(FileShape):
 
 
 class WorkspaceFile(FileShape):
-    """`arena.yaml`. `models` go by their names."""
+    """`arena.yaml`. `models` go by their names.
 
-    not_built: ClassVar[frozenset[str]] = _LATER | {"limits", "mcp"}
+    `mcp` are MCP servers that every agent may name in its `tools`.
+    """
+
+    not_built: ClassVar[frozenset[str]] = _LATER | {"limits"}
 
     team: str | None = None
     durability: Durability | None = None
@@ -441,6 +446,7 @@ class WorkspaceFile(FileShape):
     models: dict[str, ModelFacts] = {}
     retention: Retention = Field(default_factory=Retention)
     lanes: Lanes = Field(default_factory=Lanes)
+    mcp: dict[str, McpServer] = {}
     defaults: dict[str, Any] = {}
 
 

@@ -1,21 +1,142 @@
-"""Check the entries of `tools` that need the workspace: functions of the user, and `workdir`."""
+"""Check the entries of `tools:` in profiles: a tool, a function, an agent or tools of a server.
+
+Profiles without `tools` and `mcp` never import this module.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
+from typing import Any
 
+from pydantic import ValidationError
+
+from arena_cli import errors
 from arena_cli.errors import Fault
 from arena_cli.util import files
-from arena_cli.workspace import control
-from arena_cli.workspace.agents import ProfileSource
+from arena_cli.workspace import control, models
+from arena_cli.workspace.acting import InlineTool, McpServer
+from arena_cli.workspace.agents import LoadedProfile, ProfileSource
 from arena_cli.workspace.models import AgentProfile
 from arena_cli.workspace.workspace import WORK_FOLDER
+from arena_cli.yamlio.loader import Fragment
 from arena_cli.yamlio.nodes import Loc
 
-PYTHON = "python:"
 FILE_TOOLS = ("read_file", "write_file", "edit_file", "delete_file", "list_files", "find")
 RUN_COMMAND = "run_command"
+ARENA_TOOLS = (
+    "search_notes",
+    "search_history",
+    "add_note",
+    "read_attachment",
+    "list_members",
+    "check_patterns",
+    "request_approval",
+    "goals",
+)
+PYTHON, AGENT = "python:", "agent:"
+OWN_TOOLS = (*FILE_TOOLS, RUN_COMMAND, *ARENA_TOOLS)
+
+_SERVER_NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_NAME_HINT = "use letters, digits, `-` and `_`, at most 32 characters"
+
+
+def is_server_entry(entry: str | InlineTool) -> bool:
+    """Return True if an entry of `tools` names tools of MCP servers."""
+    return (
+        isinstance(entry, str) and entry not in OWN_TOOLS and not entry.startswith((PYTHON, AGENT))
+    )
+
+
+def names_server(entry: str | InlineTool, server: str) -> bool:
+    """Return True if an entry of `tools`, such as `git*.read_*`, names tools of a server."""
+    return (
+        isinstance(entry, str)
+        and is_server_entry(entry)
+        and fnmatchcase(server, entry.partition(".")[0])
+    )
+
+
+def list_named_servers(
+    entries: Iterable[str | InlineTool], servers: Mapping[str, McpServer]
+) -> dict[str, McpServer]:
+    """Return the servers of which the entries of `tools` name tools."""
+    entries = list(entries)
+    return {
+        name: server
+        for name, server in servers.items()
+        if any(names_server(entry, name) for entry in entries)
+    }
+
+
+def read_shared_servers(servers: Fragment) -> dict[str, McpServer]:
+    """Return the servers of `arena.yaml` (`mcp`); those with errors are left out."""
+    valid: dict[str, McpServer] = {}
+    for name, settings in servers.data.items() if isinstance(servers.data, dict) else ():
+        try:
+            valid[name] = McpServer.model_validate(settings)
+        except ValidationError:  # reported with the file
+            continue
+    return valid
+
+
+def add_shared_servers(agent: LoadedProfile, shared: Mapping[str, McpServer]) -> LoadedProfile:
+    """Return the agent with the shared servers that its `tools` name; its own take precedence."""
+    profile = agent.profile
+    missing = {name: server for name, server in shared.items() if name not in profile.mcp}
+    added = list_named_servers(profile.tools, missing)
+    if not added:
+        return agent
+    return agent._replace(profile=profile.model_copy(update={"mcp": {**added, **profile.mcp}}))
+
+
+def find_server_faults(servers: Fragment) -> list[Fault]:
+    """Return the errors of the names of the servers of `arena.yaml`."""
+    names = servers.data if isinstance(servers.data, dict) else ()
+    return [
+        servers.fault((name,), f"`{name}` cannot be the name of a server", _NAME_HINT)
+        for name in names
+        if not _SERVER_NAME.fullmatch(str(name))
+    ]
+
+
+def find_tool_faults(agent: LoadedProfile, agents: Collection[str]) -> list[Fault]:
+    """Return the errors of an agent's `tools` and `mcp`; `agents` are the ids of all agents."""
+    profile, faults = agent.profile, []
+    own = agent.source.data.get("mcp")
+    for name in own if isinstance(own, dict) else ():
+        if not _SERVER_NAME.fullmatch(str(name)):
+            problem = f"`{name}` cannot be the name of a server"
+            faults.append(agent.source.fault(("mcp", name), problem, _NAME_HINT))
+    for index, entry in enumerate(profile.tools):
+        problem, hint = _find_problem(entry, profile.mcp, agents)
+        if problem:
+            faults.append(agent.source.fault(("tools", index), problem, hint))
+    return faults
+
+
+def _find_problem(
+    entry: str | InlineTool, servers: Mapping[str, Any], agents: Collection[str]
+) -> tuple[str, str]:
+    """Return why an entry of `tools` names nothing, and a hint; "" twice if it does."""
+    if not isinstance(entry, str) or entry.startswith(PYTHON):
+        return "", ""  # `find_faults` looks at functions
+    if entry.startswith(AGENT):
+        agent = models.normalize_id(entry.removeprefix(AGENT))
+        problem, hint = f"there is no agent `{agent}`", errors.suggest_nearest(agent, agents)
+        return ("", "") if agent in agents else (problem, hint)
+    server, dot, _ = entry.partition(".")
+    if entry in OWN_TOOLS or (dot and any(names_server(entry, name) for name in servers)):
+        return "", ""
+    if not dot:
+        known = [*OWN_TOOLS, *(f"{name}.*" for name in servers)]
+        return f"there is no tool `{entry}`", errors.suggest_nearest(entry, known)
+    hint = errors.suggest_nearest(server, servers) or (
+        f"describe the server under `mcp`: `mcp: {{{server}: {{command: [...]}}}}`"
+    )
+    return f"there is no MCP server `{server}`", hint
 
 
 def list_functions(profile: AgentProfile) -> list[str]:

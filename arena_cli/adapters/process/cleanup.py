@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 
 MARK_VARIABLE = "ARENA_PROCESS"
+RECORDS = ".processes"
 
 # The programs of arena: the marks of those that are being started, whose pid is not known yet, and
 # the pids of the others until they are reaped.
@@ -344,17 +345,17 @@ _RECORD_SLACK_S = 2.0
 _KILL_WAIT_S = 5.0
 
 
+def records_folder(workspace: Path) -> Path:
+    """Return the folder with the records of a workspace's running programs."""
+    return workspace / "sessions" / RECORDS
+
+
 class Stray(NamedTuple):
     """A process that a killed arena left behind: its pid, its program and its agent."""
 
     pid: int
     program: str
     agent: str
-
-
-def records_folder(workspace: Path) -> Path:
-    """Return the folder with the records of a workspace's running programs."""
-    return workspace / "sessions" / ".processes"
 
 
 def write_record(folder: Path, pid: int, mark: str, agent: str = "") -> Path:
