@@ -161,6 +161,22 @@ class ToolStep(Shape):
     native: Any = Field(default=None, exclude=True)
 
 
+class ExampleTurn(Shape):
+    """A message of an example conversation, which shows an agent how to answer."""
+
+    role: Literal["user", "agent"]
+    text: str
+
+    @classmethod
+    def of(cls, user: str, agent: str) -> "ExampleTurn":
+        """Return the turn of the one that says something."""
+        return cls(role="user", text=user) if user else cls(role="agent", text=agent)
+
+
+COMPLETE_TASK = "complete_task"
+"""The name of the tool by which an agent hands in its output."""
+
+
 class Attachment(Shape):
     """A file that goes with a message.
 
@@ -360,8 +376,8 @@ class AgentInput(Shape):
     continue; None if it
     must begin a new one. `input_hash` is the hash of the complete input
     (`context.render.input_digest`). `tools` are those that the agent may call, `steps` its turns
-    within this reply so far. All from `memory_stable` on are excluded from dumps, and so from
-    hashes and recordings.
+    within this reply so far; `examples` are shown before the first message. All from
+    `memory_stable` on are excluded from dumps, and so from hashes and recordings.
     """
 
     session_id: str
@@ -382,6 +398,7 @@ class AgentInput(Shape):
     brief: str = Field(default="", exclude_if=lambda brief: not brief)
     supervision: Supervision | None = Field(default=None, exclude_if=lambda state: state is None)
     tools: list[ToolSpec] = Field(default=[], exclude_if=lambda tools: not tools)
+    examples: list[ExampleTurn] = Field(default=[], exclude_if=lambda turns: not turns)
     memory_stable: int = Field(default=0, exclude=True)
     steps: list[ToolStep] = Field(default=[], exclude=True)
     own_session: AgentSession | None = Field(default=None, exclude=True)

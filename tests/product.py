@@ -19,7 +19,8 @@ from arena_cli.adapters import (
 from arena_cli.adapters.acp import adapter, client, turn
 from arena_cli.adapters.acp.adapter import AcpAdapter, AcpSettings
 from arena_cli.adapters.acp.turn import RemoteError
-from arena_cli.adapters.anthropic import AnthropicAdapter, AnthropicSettings
+from arena_cli.adapters.anthropic.adapter import AnthropicAdapter
+from arena_cli.adapters.anthropic.request import AnthropicSettings
 from arena_cli.adapters.base import (
     Adapter,
     Health,

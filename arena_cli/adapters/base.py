@@ -175,7 +175,7 @@ _BUILT_IN = {
     "scripted": "arena_cli.adapters.scripted:ScriptedAdapter",
     "cli": "arena_cli.adapters.command:CliAdapter",
     "python": "arena_cli.adapters.python:PythonAdapter",
-    "anthropic": "arena_cli.adapters.anthropic:AnthropicAdapter",
+    "anthropic": "arena_cli.adapters.anthropic.adapter:AnthropicAdapter",
     "openai": "arena_cli.adapters.openai.adapter:OpenAIAdapter",
     "claude_code": "arena_cli.adapters.claude_code:ClaudeCodeAdapter",
     "codex": "arena_cli.adapters.coding_clis.kinds:CodexAdapter",

@@ -46,11 +46,11 @@ def read(output: AgentOutput, invocation: Invocation) -> Reading:
     and means silence if nothing else is left. Tags count in visible text only
     (`visible_text.find_hidden_spans`).
     """
-    answer, error = _without_thinking(_cleaned(output))
+    answer, error = move_thinking(_cleaned(output))
     decision = _decision(answer.content)
     if decision is not None and error is None:
         try:
-            answer, error = _without_thinking(_cleaned(_merged(answer, decision)))
+            answer, error = move_thinking(_cleaned(_merged(answer, decision)))
         except ValidationError as fault:
             return Reading(
                 answer, declined=False, error=f"its decision cannot be read: {explain_first(fault)}"
@@ -75,7 +75,10 @@ def _cleaned(output: AgentOutput) -> AgentOutput:
     """Return the output as valid Unicode and plain JSON, flagged if anything was replaced."""
     update: dict[str, Any] = {}
     replaced = False
-    for name in ("content", "next_mentions", "status_updates", "attachments", "structured"):
+    for name in (
+        *("content", "next_mentions", "status_updates", "attachments", "structured"),
+        "tool_calls",
+    ):
         before = getattr(output, name)
         if before:
             after, changed = _cleaned_part(before)
@@ -102,7 +105,7 @@ def _cleaned_part(part: Any) -> tuple[Any, bool]:
     return clean_value(part)
 
 
-def _without_thinking(output: AgentOutput) -> tuple[AgentOutput, str | None]:
+def move_thinking(output: AgentOutput) -> tuple[AgentOutput, str | None]:
     """Return the output with its thinking in `metadata`, and an error if that never ends."""
     if ">" not in output.content or not _THINKING.search(output.content):
         return output, None

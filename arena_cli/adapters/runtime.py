@@ -401,7 +401,12 @@ class Runtime:
             ]
         if output.tool_calls:
             changed["tool_calls"] = [
-                call.model_copy(update={"arguments": redact.value(call.arguments)})
+                call.model_copy(
+                    update={
+                        "arguments": redact.value(call.arguments),
+                        "problem": redact.text(call.problem),
+                    }
+                )
                 for call in output.tool_calls
             ]
         if output.usage is not None:

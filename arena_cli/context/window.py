@@ -17,6 +17,7 @@ from arena_cli.context.tokens import estimate
 from arena_cli.notes.model import Note
 from arena_cli.protocol import (
     AgentInput,
+    ExampleTurn,
     Invocation,
     MemberInfo,
     Message,
@@ -356,6 +357,10 @@ _PROMPT_TOKENS = 120
 _FRAME_TOKENS = 4
 
 
+def _estimate_turn(turn: ExampleTurn) -> int:
+    return estimate(turn.text) + _FRAME_TOKENS
+
+
 class Head(NamedTuple):
     """The part of the input that all calls of one member in one team have in common.
 
@@ -370,6 +375,7 @@ class Head(NamedTuple):
     tokens: int
     room: int
     digest: render.HeadDigest
+    examples: Sequence[ExampleTurn] = ()
 
     @classmethod
     def of(cls, team: Team, member: Member, model_window: int | None = None) -> Head:
@@ -378,22 +384,24 @@ class Head(NamedTuple):
         settings = member.profile.context
         takes, reserved = sizes(settings, model_window)
         system = render.system_text(member.id, member.role_prompt, members)
+        most = settings.max_output_tokens
+        examples = [ExampleTurn.of(turn.user, turn.agent) for turn in member.profile.examples]
         return cls(
             agent_id=member.id,
             role_prompt=member.role_prompt,
             members=members,
-            max_output_tokens=settings.max_output_tokens,
-            tokens=estimate(system) + _PROMPT_TOKENS,
+            max_output_tokens=most,
+            tokens=estimate(system) + _PROMPT_TOKENS + sum(map(_estimate_turn, examples)),
             room=takes - reserved,
-            digest=render.HeadDigest(
-                member.id, member.role_prompt, members, settings.max_output_tokens
-            ),
+            digest=render.HeadDigest(member.id, member.role_prompt, members, most, (), examples),
+            examples=examples,
         )
 
     def halve_output(self) -> Head:
         """Return the head for an answer of half the length."""
         most = max(self.max_output_tokens // 2, 1)
-        digest = render.HeadDigest(self.agent_id, self.role_prompt, self.members, most)
+        common = (self.agent_id, self.role_prompt, self.members, most, (), self.examples)
+        digest = render.HeadDigest(*common)
         return self._replace(max_output_tokens=most, digest=digest)
 
 
@@ -515,6 +523,7 @@ def build(
         deadline_s=call.deadline_s,
         brief=call.brief,
         supervision=call.supervision,
+        examples=list(head.examples),
         memory_stable=len(chosen.stable),
         input_hash=input_hash,
     )

@@ -284,7 +284,10 @@ def usable(
 
 def _head(input: AgentInput, member: Member) -> str:
     members = [info.model_dump() for info in input.members]
-    return _hash([dict(member.profile.adapter), input.role_prompt, members])
+    head = [dict(member.profile.adapter), input.role_prompt, members]
+    return _hash(
+        [*head, [turn.model_dump() for turn in input.examples]] if input.examples else head
+    )
 
 
 def _hash_shown(input: AgentInput, digests: Sequence[str], first: int, last: int) -> str:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import jsonschema
 
+from arena_cli.protocol import COMPLETE_TASK as COMPLETE_TASK  # noqa: PLC0414 - tools know it here
 from arena_cli.protocol import (
     Attachment,
     PermissionRequest,
@@ -16,9 +17,6 @@ from arena_cli.protocol import (
     Usage,
 )
 from arena_cli.util.text import cut_text
-
-COMPLETE_TASK = "complete_task"
-"""The name of the tool by which an agent hands in its output."""
 
 _LONGEST_PROBLEM = 500
 

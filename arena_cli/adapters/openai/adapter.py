@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from arena_cli import __version__
 from arena_cli.adapters import http, pricing
 from arena_cli.adapters.base import Health, Settings, Setup
-from arena_cli.adapters.openai import presets, request
+from arena_cli.adapters.openai import presets, request, tools
 from arena_cli.adapters.openai.request import OpenAISettings
 from arena_cli.adapters.openai.response import (
     GrowingAnswer,
@@ -29,7 +29,8 @@ from arena_cli.adapters.openai.response import (
     server_failure,
     text_of,
 )
-from arena_cli.errors import AgentError, AgentUnavailable
+from arena_cli.adapters.tool_calls import ToolNames, describe_tools
+from arena_cli.errors import AgentError, AgentRefused, AgentUnavailable
 from arena_cli.protocol import AgentInput, AgentOutput, CallNote, Chat, Emit, StatusEvent, Usage
 from arena_cli.util import process_signals
 
@@ -40,6 +41,11 @@ if TYPE_CHECKING:
 HEALTH_LIMIT_S = 3.0
 # Some servers count only what was not in their cache: so few tokens say nothing.
 FEWEST_READ = 500
+
+
+def _acts(input: AgentInput) -> bool:
+    """Return True for a turn of an agent with tools; the last one may have none left."""
+    return bool(input.tools or input.steps)
 
 
 class OpenAIAdapter:
@@ -82,18 +88,18 @@ class OpenAIAdapter:
         tried = [body]
         spent: list[Usage | None] = []
         while True:
-            call = RequestAnswer(emit, shown=self._settings.response_format is None)
+            call = RequestAnswer(emit, shown=self._is_shown(input))
             try:
                 await self._ask(body, call)
                 self._server.saw(thinking=call.thought())
                 is_done = call.said() or not is_cut(call.answer)
                 if is_done or (again := self._body(chat, input)) in tried:
-                    return self._output(body, call, spent)
+                    return self._output(body, call, spent, input)
                 spent.append(self._usage(call.answer))
             except ServerSaidError as error:
                 learned = not call.said() and self._server.learn(error.status, error.body, body)
                 if not learned or (again := self._body(chat, input)) in tried:
-                    raise self._refused(error, call.notes()) from error
+                    raise self._refused(error, body, call.notes()) from error
             except NoAnswerError as error:
                 raise no_answer(self._asked, error, call.notes()) from error
             except asyncio.CancelledError:
@@ -105,22 +111,58 @@ class OpenAIAdapter:
             body = again
             tried.append(body)
 
+    def _is_shown(self, input: AgentInput) -> bool:
+        """Return True if the text of an answer may be shown as it comes: it is no JSON."""
+        return self._settings.response_format is None and not (
+            _acts(input) and self._settings.tools_mode == "json"
+        )
+
     def _body(self, chat: Chat, input: AgentInput) -> dict[str, Any]:
         settings = self._settings
-        form, asked = request.response_format(settings.response_format, self._server)
-        messages = request.messages(chat, self._server, self._setup.workspace, asked=asked)
+        wanted = settings.response_format
+        if wanted == "decision" and _acts(input):
+            wanted = None  # an answer of that form cannot call tools
+        form, asked = request.response_format(wanted, self._server)
+        messages, offered = self._messages(chat, input, asked)
         body: dict[str, Any] = {
             "model": settings.model,
             "messages": messages,
+            **offered,
             **self._server.length(input.max_output_tokens),
             "stream": self._server.stream,
             **form,
         }
         if self._server.stream and self._server.stream_options:
             body["stream_options"] = {"include_usage": True}
-        if settings.temperature is not None:
-            body["temperature"] = settings.temperature
+        for key in ("temperature", "top_p"):
+            if (value := getattr(settings, key)) is not None:
+                body[key] = value
         return {**body, **settings.extra_body}
+
+    def _messages(
+        self, chat: Chat, input: AgentInput, asked: str
+    ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """Return the messages of a request, with the steps so far, and the keys that offer tools.
+
+        `asked` is added to the system text.
+        """
+        server, workspace = self._server, self._setup.workspace
+        offered: dict[str, Any] = {}
+        steps: list[dict[str, Any]] = []
+        if self._settings.tools_mode == "json":
+            asked = "\n\n".join(filter(None, (asked, describe_tools(input.tools))))
+            steps = tools.messages_in_text(input.steps, server, workspace)
+        elif _acts(input):
+            names = ToolNames.of(input)
+            offered = tools.offer(input, names)
+            source = self._source
+            steps = tools.messages_of_steps(input.steps, names, source, server, workspace)
+        messages = request.messages(chat, server, workspace, asked=asked)
+        return tools.join_users([*messages, *steps]) if steps else messages, offered
+
+    @property
+    def _source(self) -> str:
+        return f"{self._base_url} {self._settings.model}"
 
     async def _ask(self, body: dict[str, Any], call: RequestAnswer) -> None:
         import httpx  # noqa: PLC0415  # it takes a fifth of a second
@@ -158,7 +200,15 @@ class OpenAIAdapter:
         )
         return client
 
-    def _refused(self, error: ServerSaidError, notes: dict[str, Any]) -> AgentError:
+    def _refused(
+        self, error: ServerSaidError, body: dict[str, Any], notes: dict[str, Any]
+    ) -> AgentError:
+        said = http.said_in(error.body)
+        if tools.lacks_tools(error.status, said, body):
+            problem = "its server or its model cannot call tools"
+            metadata = {**notes, "raw": error.body}
+            mend = tools.SET_JSON_MODE
+            return http.failure(AgentRefused, self._asked, problem, said, mend, metadata)
         failure = server_failure(self._asked, error, notes)
         if error.status == HTTPStatus.NOT_FOUND and self._preset.model:
             failure.mend = f"try `{self._preset.model.format(self._settings.model)}`"
@@ -173,9 +223,14 @@ class OpenAIAdapter:
         return failure
 
     def _output(
-        self, body: dict[str, Any], call: RequestAnswer, spent: Sequence[Usage | None]
+        self,
+        body: dict[str, Any],
+        call: RequestAnswer,
+        spent: Sequence[Usage | None],
+        input: AgentInput,
     ) -> AgentOutput:
-        check(self._asked, call.answer, body, call.notes())
+        acts = _acts(input)
+        check(self._asked, call.answer, body, call.notes(), acts=acts)
         metadata = call.answer_notes()
         cut = self._cut_prompt(body, call.answer)
         if cut:
@@ -183,11 +238,14 @@ class OpenAIAdapter:
                 call.emit(StatusEvent(status="generating", detail=cut))
             self._told_of_cut = True
             metadata["prompt_cut"] = cut
-        elif not spent and is_all_text(body["messages"]):
+        elif not (spent or acts) and is_all_text(body["messages"]):
             metadata["input_counted"] = True
         content = "".join(call.answer.text).strip()
         usage = self._spent(call.answer, spent)
-        return AgentOutput(content=content, usage=usage, metadata=metadata)
+        output = AgentOutput(content=content, usage=usage, metadata=metadata)
+        if acts and self._settings.tools_mode == "json":
+            return tools.add_calls_in_text(output, input)
+        return tools.add_calls(output, call.answer, input, self._source) if acts else output
 
     def _cut_prompt(self, body: dict[str, Any], answer: GrowingAnswer) -> str:
         """Return a warning where the server read far less than it was sent."""

@@ -50,7 +50,8 @@ _TELLING = frozenset({0, 400, 415, 422, 500, 501})
 
 # OpenAI streams some models to verified organizations only; some of Qwen's know nothing else.
 _NO_STREAM = re.compile(
-    r"verified to stream|'stream' does not support true|streaming[^.]{0,20} not supported",
+    r"verified to stream|tools with stream|'stream' does not support true"
+    r"|streaming[^.]{0,20} not supported",
     re.IGNORECASE,
 )
 _NO_STREAM_OPTIONS = re.compile("stream_options")
@@ -70,6 +71,12 @@ _NO_IMAGES = re.compile(
     re.IGNORECASE,
 )
 _TOO_LARGE = re.compile(r"max_(?:completion_)?tokens|maximum context length", re.IGNORECASE)
+# Servers differ: some refuse the thinking of earlier answers, some refuse a call without it.
+_NEEDS_THINKING = re.compile(
+    r"reasoning_content.{0,80}(?:passed back|required)|missing.{0,20}reasoning_content",
+    re.IGNORECASE | re.DOTALL,
+)
+_NO_THINKING = re.compile(r"reasoning_content", re.IGNORECASE)
 _NO_SCHEMA = re.compile(r"response_format|json_schema", re.IGNORECASE)
 
 
@@ -78,7 +85,8 @@ class OpenAISettings(Settings):
 
     `base_url` is the address before `/chat/completions`, by default the preset's, else OpenAI's.
     `extra_body` is added to every request and overrides other keys. `response_format: decision`
-    requests JSON of a fixed shape; a mapping is sent unchanged.
+    requests JSON of a fixed shape; a mapping is sent unchanged. With `tools_mode: json` tools are
+    described in the prompt and called by JSON in the answer.
     """
 
     sources: ClassVar[Mapping[str, str]] = presets.KEYS_AT
@@ -92,6 +100,8 @@ class OpenAISettings(Settings):
     preset: presets.PresetName | None = None
     stream: bool = True
     temperature: float | None = None
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    tools_mode: Literal["native", "json"] = "native"
     extra_body: dict[str, Any] = {}
     pricing: Pricing | None = None
     response_format: Literal["decision"] | dict[str, Any] | None = None
@@ -130,7 +140,8 @@ class Server:
     """The features of a server; `learn` removes those that it reports to lack.
 
     `thinks`: its model has been seen to think, which counts towards the length of the answer; None
-    if there is no room for thinking.
+    if there is no room for thinking. `thinking_back`: the thinking of earlier answers in a reply is
+    sent back where it came, always (even if there was none), or never.
     """
 
     stream: bool
@@ -139,6 +150,7 @@ class Server:
     images: bool = True
     stream_options: bool = True
     schema: bool = True
+    thinking_back: Literal["given", "always", "never"] = "given"
     length_key: str = "max_tokens"
 
     def length(self, answer: int) -> dict[str, int]:
@@ -156,7 +168,11 @@ class Server:
             return False
         roles = {message["role"] for message in body["messages"]}
         stream_words = _NO_STREAM if body["stream"] else _ONLY_STREAM
+        answers = [message for message in body["messages"] if "tool_calls" in message]
+        thoughts = any("reasoning_content" in message for message in answers)
         lessons: list[tuple[bool, re.Pattern[str], str, object]] = [
+            (bool(answers), _NEEDS_THINKING, "thinking_back", "always"),
+            (thoughts, _NO_THINKING, "thinking_back", "never"),
             (bool(self.thinks), _TOO_LARGE, "thinks", None),
             ("stream_options" in body, _NO_STREAM_OPTIONS, "stream_options", False),
             (True, stream_words, "stream", not body["stream"]),
@@ -186,14 +202,15 @@ def messages(
         first = turns[0]
         turns = [ChatTurn(first.role, [system, *first.parts]), *turns[1:]]
     made = [
-        {"role": turn.role, "content": _content(turn.parts, server, workspace)} for turn in turns
+        {"role": turn.role, "content": content_of(turn.parts, server, workspace)} for turn in turns
     ]
     return [{"role": "system", "content": system}, *made] if system and server.system_role else made
 
 
-def _content(
+def content_of(
     chat_parts: list[ChatPart], server: Server, workspace: Path
 ) -> str | list[dict[str, Any]]:
+    """Return the content of a message: a single text if possible, else its parts."""
     pieces: list[str | dict[str, Any]] = []
     for part in chat_parts:
         piece = part if isinstance(part, str) else _attached(part, server, workspace)

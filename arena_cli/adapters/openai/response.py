@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from arena_cli.adapters import http
 from arena_cli.adapters.http import HttpRequest
+from arena_cli.adapters.openai.calls import GrowingCalls
 from arena_cli.errors import (
     AgentError,
     AgentOverloaded,
@@ -76,12 +77,16 @@ _STATUS_OF = {
 
 @dataclass
 class GrowingAnswer:
-    """An answer as it arrives. `finish_reason` is None until the server sends it."""
+    """An answer as it arrives. `finish_reason` is None until the server sends it.
+
+    `sendable` is the thinking that came in the field in which servers may want it back.
+    """
 
     text: list[str] = field(default_factory=list)
     thinking: list[str] = field(default_factory=list)
+    sendable: list[str] = field(default_factory=list)
     refusal: list[str] = field(default_factory=list)
-    tools: list[str] = field(default_factory=list)
+    calls: GrowingCalls = field(default_factory=GrowingCalls)
     finish_reason: str | None = None
     head: dict[str, Any] = field(default_factory=dict)
     reported: dict[str, Any] = field(default_factory=dict)
@@ -116,6 +121,8 @@ class GrowingAnswer:
 
     def _add_message(self, message: dict[str, Any]) -> tuple[str, str]:
         text, thinking = _pieces(message.get("content"))
+        if own := _text(message.get("reasoning_content")):
+            self.sendable.append(own)
         # Some servers send both names with the same text.
         thinking += _text(message.get("reasoning_content")) or _text(message.get("reasoning"))
         if text:
@@ -124,10 +131,7 @@ class GrowingAnswer:
             self.thinking.append(thinking)
         if _text(message.get("refusal")):
             self.refusal.append(message["refusal"])
-        for call in message.get("tool_calls") or []:
-            function = call.get("function") if isinstance(call, dict) else None
-            if isinstance(function, dict) and function.get("name"):
-                self.tools.append(str(function["name"]))
+        self.calls.add(message.get("tool_calls"), streamed=self.body is None)
         return text, thinking
 
     def raw(self) -> dict[str, Any]:
@@ -139,7 +143,7 @@ class GrowingAnswer:
             "content": "".join(self.text),
             **({"reasoning_content": "".join(self.thinking)} if self.thinking else {}),
             **({"refusal": "".join(self.refusal)} if self.refusal else {}),
-            **({"tool_calls": self.tools} if self.tools else {}),
+            **({"tool_calls": self.calls.raw()} if self.calls else {}),
         }
         choice = {"index": 0, "message": message, "finish_reason": self.finish_reason}
         whole = {**self.head, "choices": [choice]}
@@ -212,11 +216,17 @@ def _dumped(data: object) -> str:
 
 
 def check(
-    asked: HttpRequest, answer: GrowingAnswer, body: dict[str, Any], notes: dict[str, Any]
+    asked: HttpRequest,
+    answer: GrowingAnswer,
+    body: dict[str, Any],
+    notes: dict[str, Any],
+    *,
+    acts: bool = False,
 ) -> None:
     """Raise AgentError if the answer is incomplete or unusable.
 
-    `body` is the request; `notes` are kept with the error, with the received text as `partial`.
+    `body` is the request; `notes` are kept with the error, with the received text as `partial`. An
+    agent that `acts` may call tools.
     """
     reason = answer.finish_reason
     if answer.refusal:
@@ -245,10 +255,9 @@ def check(
         problem = "the stream ended before the answer did"
         came = "no finish_reason" if answer.head else "no part of an answer"
         raise http.failure(AgentProtocolError, asked, problem, came, "try again", notes)
-    if answer.tools and "partial" not in notes:
-        problem = (
-            f"it called {', '.join(answer.tools)}, a tool that it was not given, and wrote no text"
-        )
+    if answer.calls and not acts and "partial" not in notes:
+        called = ", ".join(answer.calls.names)
+        problem = f"it called {called}, a tool that it was not given, and wrote no text"
         mend = "tell it in its role_prompt to answer in text"
         raise http.failure(
             AgentProtocolError, asked, problem, _describe_reason(reason), mend, notes

@@ -1,0 +1,1 @@
+"""The adapter of Anthropic's API."""

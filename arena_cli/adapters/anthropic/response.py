@@ -1,0 +1,255 @@
+"""Read the streamed answers of Anthropic's Messages API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from arena_cli.adapters.anthropic.request import PASS, AnthropicSettings, NativeAnswer
+from arena_cli.adapters.http import HttpRequest
+from arena_cli.adapters.pricing import cost_usd
+from arena_cli.adapters.tool_calls import ToolNames, read_arguments
+from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused
+from arena_cli.protocol import (
+    AgentOutput,
+    Emit,
+    Status,
+    StatusEvent,
+    TextDelta,
+    ToolCall,
+    Usage,
+)
+
+Answer = dict[str, Any]
+
+_DOING: dict[str, Status] = {
+    "text": "generating",
+    "thinking": "analyzing",
+    "redacted_thinking": "analyzing",
+}
+_GROWS = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "signature",
+    "input_json_delta": "partial_json",
+}
+
+
+class StreamProgress:
+    """The progress of a call's streams: the emitted text, and the current answer so far.
+
+    `answer` is the message as far as it was received; `request_id` is the provider's id of the
+    request.
+    """
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self.has_spoken = False
+        self.answer: Answer | None = None
+        self.request_id: str | None = None
+        self._doing: Status | None = None
+        self._pieces: dict[str, list[str]] = {}
+
+    def hear(self, event: Answer) -> None:
+        """Add an event; emit the status and the text in it.
+
+        Raises ValueError, TypeError or LookupError if the event has an unexpected shape.
+        """
+        kind = event["type"]
+        if kind == "message_start":
+            self.answer = {**event["message"], "content": []}
+            self._pieces = {}
+        elif self.answer is None:
+            return
+        elif kind == "content_block_start":
+            self.end_block()
+            self._begin(event["content_block"])
+        elif kind == "content_block_delta":
+            self._grow(event["delta"])
+        elif kind == "content_block_stop":
+            self.end_block()
+        elif kind == "message_delta":
+            usage = {name: n for name, n in (event.get("usage") or {}).items() if n is not None}
+            self.answer |= event["delta"]
+            self.answer["usage"] = {**(self.answer.get("usage") or {}), **usage}
+
+    def end_block(self) -> None:
+        """Join the received pieces of the current block."""
+        pieces, self._pieces = self._pieces, {}
+        if self.answer is None or not pieces:
+            return
+        block = self.answer["content"][-1]
+        for name, piece in pieces.items():
+            block[name] = (block.get(name) or "") + "".join(piece)
+        try:
+            block["input"] = json.loads(block["partial_json"])
+            del block["partial_json"]
+        except (KeyError, ValueError):
+            return
+
+    def _begin(self, block: Answer) -> None:
+        assert self.answer is not None
+        self.answer["content"].append(dict(block))
+        doing = _DOING.get(block["type"])
+        if doing is not None and doing != self._doing:
+            self._doing = doing
+            self._emit(StatusEvent(status=doing))
+        self._say(block.get("text"))
+
+    def _grow(self, delta: Answer) -> None:
+        assert self.answer is not None
+        block = self.answer["content"][-1]
+        name = _GROWS.get(delta["type"])
+        if name is not None:
+            self._pieces.setdefault(name, []).append(delta[name])
+        elif delta["type"] == "citations_delta":
+            block.setdefault("citations", []).append(delta["citation"])
+        if name == "text":
+            self._say(delta[name])
+
+    def _say(self, text: str | None) -> None:
+        if text:
+            self.has_spoken = True
+            self._emit(TextDelta(text))
+
+
+def build_output(
+    answers: Sequence[Answer],
+    progress: StreamProgress,
+    asked: HttpRequest,
+    settings: AnthropicSettings,
+    names: ToolNames | None,
+) -> AgentOutput:
+    """Return the output of a call by the stop reason of its last answer.
+
+    `names` are those of the agent's tools, None if it has none. Raises AgentError if the answer is
+    incomplete or missing.
+    """
+    last = answers[-1]
+    reason = last["stop_reason"]
+    if reason == "refusal":
+        raise _refusal(last, progress, asked)
+    if reason == "max_tokens":
+        came = f"{_counted(last, 'output_tokens')} tokens"
+        problem = f"its answer was cut off at max_tokens ({came}, thinking included)"
+        mend = "raise `context.max_output_tokens`, or `max_tokens` of its adapter"
+        raise not_whole(problem, mend, answers, progress, asked)
+    if reason == "model_context_window_exceeded":
+        problem = "its answer was cut off at the end of the model's context window"
+        mend = "lower `context.window_tokens` in its profile"
+        raise not_whole(problem, mend, answers, progress, asked)
+    if reason not in ("end_turn", "stop_sequence", "tool_use"):
+        problem = f"it stopped for an unknown reason: {reason}"
+        raise not_whole(problem, "check for a newer version of arena", answers, progress, asked)
+    blocks = [block for part in answers for block in part["content"]]
+    used = [block for block in blocks if block["type"] == "tool_use"]
+    others = [block for block in used if block.get("name") != PASS]
+    if others and names is None:
+        called = ", ".join(sorted({str(block.get("name")) for block in others}))
+        problem = f"it called a tool that it was not given: {called}"
+        raise not_whole(problem, "ask again, or use another model", answers, progress, asked)
+    content = "".join(block.get("text") or "" for block in blocks if block["type"] == "text")
+    output = AgentOutput(
+        content=content.strip(),
+        should_respond=bool(others) or not used or bool(content.strip()),
+        tool_calls=[_read_call(block, names) for block in others] if names else [],
+        usage=usage_of(answers, settings),
+        metadata=metadata(answers, progress),
+    )
+    if names is None:
+        return output
+    native = [_to_send_back(block) for block in blocks if not _is_empty(block)]
+    return output.with_native(NativeAnswer(settings.model, native))
+
+
+def _read_call(block: Answer, names: ToolNames) -> ToolCall:
+    """Return a call; a block keeps `partial_json` if its arguments are no JSON."""
+    arguments, problem = read_arguments(block.get("partial_json", block.get("input")))
+    tool = names.own(str(block.get("name")))
+    return ToolCall(id=str(block.get("id")), tool=tool, arguments=arguments, problem=problem)
+
+
+def _to_send_back(block: Answer) -> Answer:
+    """Return a block as the API takes it: what came, with an object as the input of a call."""
+    if block["type"] != "tool_use":
+        return block
+    given = block.get("input")
+    kept = {name: value for name, value in block.items() if name != "partial_json"}
+    return {**kept, "input": given if isinstance(given, dict) else {}}
+
+
+def _is_empty(block: Answer) -> bool:
+    """Return True for a text without a word, which the API sends and does not take back."""
+    return block["type"] == "text" and not (block.get("text") or "").strip()
+
+
+def is_all_text(request: Answer) -> bool:
+    """Return True if a request contains nothing but text, whose tokens can be estimated."""
+    blocks = (block for turn in request["messages"] for block in turn["content"])
+    return all(block["type"] == "text" for block in blocks)
+
+
+def not_whole(
+    problem: str, mend: str, answers: Sequence[Answer], progress: StreamProgress, asked: HttpRequest
+) -> AgentError:
+    """Return the error for an unusable answer; a retry would give the same result."""
+    kept = metadata(answers, progress)
+    return AgentProtocolError(
+        asked.agent_id, problem, asked=asked.url, mend=mend, metadata=kept, again=False
+    )
+
+
+def metadata(answers: Sequence[Answer], progress: StreamProgress) -> dict[str, Any]:
+    """Return the metadata of an answer: its thinking, and the API's response.
+
+    The signatures of the thinking are omitted: they only serve to send it back at once.
+    """
+    blocks = [block for part in answers for block in part["content"]]
+    thoughts = [block["thinking"] for block in blocks if block.get("thinking")]
+    raw = [{**part, "content": [_unsigned(block) for block in part["content"]]} for part in answers]
+    kept: dict[str, Any] = {}
+    if raw:
+        kept["raw"] = raw[0] if len(raw) == 1 else raw
+    if thoughts:
+        kept["thinking"] = "\n\n".join(thoughts)
+    if progress.request_id:
+        kept["request_id"] = progress.request_id
+    return kept
+
+
+def _unsigned(block: Answer) -> Answer:
+    return {name: value for name, value in block.items() if name != "signature"}
+
+
+def _refusal(last: Answer, progress: StreamProgress, asked: HttpRequest) -> AgentError:
+    """Return the error for the model's refusal, with the reason that it gives."""
+    details = last.get("stop_details") or {}
+    reason = [details.get("category"), details.get("explanation")]
+    return AgentRefused(
+        asked.agent_id,
+        "it refuses to answer this",
+        asked=asked.url,
+        came=": ".join(text for text in reason if text),
+        mend="rephrase the message, or use another model",
+        metadata=metadata([last], progress),
+    )
+
+
+def usage_of(answers: Sequence[Answer], settings: AnthropicSettings) -> Usage | None:
+    """Return the usage and cost of all answers; None if the server reports no tokens."""
+    usage = Usage(
+        input_tokens=sum(_counted(part, "input_tokens") for part in answers),
+        output_tokens=sum(_counted(part, "output_tokens") for part in answers),
+        cache_read_tokens=sum(_counted(part, "cache_read_input_tokens") for part in answers),
+        cache_write_tokens=sum(_counted(part, "cache_creation_input_tokens") for part in answers),
+    )
+    if usage == Usage():
+        return None
+    cost = cost_usd(usage, model=settings.model, provider="anthropic", pricing=settings.pricing)
+    return usage.model_copy(update={"cost_usd": cost})
+
+
+def _counted(answer: Answer, name: str) -> int:
+    count = (answer.get("usage") or {}).get(name)
+    return count if isinstance(count, int) else 0

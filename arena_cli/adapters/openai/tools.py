@@ -1,0 +1,183 @@
+"""Offer tools to models of OpenAI's protocol, send the steps of a reply, and read their calls."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from arena_cli.adapters import reading, tool_calls
+from arena_cli.adapters.openai.calls import dump, function_call
+from arena_cli.adapters.openai.request import Server, content_of
+from arena_cli.adapters.openai.response import GrowingAnswer
+from arena_cli.adapters.tool_calls import ToolNames
+from arena_cli.protocol import AgentInput, AgentOutput, ChatPart, ToolStep
+
+Message = dict[str, Any]
+
+SET_JSON_MODE = (
+    "set `tools_mode: json` in its adapter, or use a server and a model that support tool calls"
+)
+# Statuses with which servers say that they cannot call tools; 0 is an error within a stream.
+_TELLING = frozenset({0, 400, 404, 405, 422, 500, 501})
+_TOOLS = r"\b(?:tools?|tool[_ -](?:choice|calls?|calling|use)|functions?|function[_ -]call\w*)\b"
+_NO_TOOLS = re.compile(
+    r"(?:not|n't|cannot|no endpoints found that support|unsupported|unknown|unrecognized|requires?)"
+    rf"[^.]{{0,60}}{_TOOLS}"
+    rf"|{_TOOLS}[^.]{{0,60}}(?:\bnot\b|n't|unsupported|requires?|--jinja|--enable-auto-tool-choice)",
+    re.IGNORECASE,
+)
+_AN_OWN_TOOL = re.compile(r"schema|parameters|arguments|\bname\b", re.IGNORECASE)
+
+
+class NativeMessage(NamedTuple):
+    """An answer as its server wants it back, and the address and model that wrote it."""
+
+    source: str
+    message: Message
+
+
+def offer(input: AgentInput, names: ToolNames) -> dict[str, Any]:
+    """Return the keys of a request that offer the tools of an input; none without tools."""
+    if not input.tools:
+        return {}
+    functions = [
+        {
+            "name": names.sent(tool.name),
+            "description": tool.description,
+            "parameters": tool.input_schema,
+        }
+        for tool in input.tools
+    ]
+    return {
+        "tools": [{"type": "function", "function": function} for function in functions],
+        "tool_choice": "auto",
+    }
+
+
+def lacks_tools(status: int, said: str, body: dict[str, Any]) -> bool:
+    """Return True if an error means that a server, or its model, cannot call tools."""
+    if "tools" not in body or status not in _TELLING:
+        return False
+    return bool(_NO_TOOLS.search(said)) and not _AN_OWN_TOOL.search(said)
+
+
+def messages_of_steps(
+    steps: Sequence[ToolStep], names: ToolNames, source: str, server: Server, workspace: Path
+) -> list[Message]:
+    """Return the messages of the steps of a reply: answers, results, and what arena adds.
+
+    Images are in a message of the user after the results, since a result is text.
+    """
+    made: list[Message] = []
+    for number, step in enumerate(steps, 1):
+        native = step.native
+        if isinstance(native, NativeMessage) and native.source == source:
+            answer = dict(native.message)
+        else:
+            answer = _rebuild(step, number, names)
+        if answer["content"] or "tool_calls" in answer:
+            made.append(_with_thinking(answer, server))
+        for call, result in zip(answer.get("tool_calls", []), step.results, strict=False):
+            text = result.text if result.status == "ok" else f"{result.status}: {result.text}"
+            made.append({"role": "tool", "tool_call_id": call["id"], "content": text})
+        if rest := _rest(step):
+            made.append({"role": "user", "content": content_of(rest, server, workspace)})
+    return made
+
+
+def messages_in_text(steps: Sequence[ToolStep], server: Server, workspace: Path) -> list[Message]:
+    """Return the messages of the steps of a reply whose calls are JSON in text."""
+    made: list[Message] = []
+    for step in steps:
+        if answer := tool_calls.describe_answer(step):
+            made.append({"role": "assistant", "content": answer})
+        results = tool_calls.describe_results(step)
+        parts = [*([results] if results else []), *_rest(step)]
+        if parts:
+            made.append({"role": "user", "content": content_of(parts, server, workspace)})
+    return made
+
+
+def join_users(messages: list[Message]) -> list[Message]:
+    """Return the messages with those of the user joined that follow each other as text.
+
+    The templates of many models refuse a request whose roles do not alternate.
+    """
+    made: list[Message] = []
+    for message in messages:
+        last: Message = made[-1] if made else {}
+        before, added = last.get("content"), message["content"]
+        both = last.get("role") == message["role"] == "user"
+        if both and isinstance(before, str) and isinstance(added, str):
+            made[-1] = {"role": "user", "content": f"{before}\n\n{added}"}
+        else:
+            made.append(message)
+    return made
+
+
+def _rest(step: ToolStep) -> list[ChatPart]:
+    """Return the images among the results of a step, and arena's notice."""
+    images: list[ChatPart] = []
+    for call, result in zip(step.calls, step.results, strict=False):
+        if result.attachments:
+            names = ", ".join(file.name for file in result.attachments)
+            shown = json.dumps([call.tool, names], ensure_ascii=False)
+            images += [f"From the result of your call (data of the tool): {shown}"]
+            images += result.attachments
+    return [*images, *([step.notice] if step.notice else [])]
+
+
+def _rebuild(step: ToolStep, number: int, names: ToolNames) -> Message:
+    message: Message = {"role": "assistant", "content": step.text}
+    calls = [
+        function_call(f"call_{number}_{place}", names.sent(call.tool), dump(call.arguments))
+        for place, call in enumerate(step.calls, 1)
+    ]
+    return {**message, "tool_calls": calls} if calls else message
+
+
+def _with_thinking(answer: Message, server: Server) -> Message:
+    """Return an answer with its thinking, as far as the server wants it back."""
+    kept = {key: value for key, value in answer.items() if key != "reasoning_content"}
+    if "tool_calls" not in answer or server.thinking_back == "never":
+        return kept
+    thinking = answer.get("reasoning_content", "")
+    if thinking or server.thinking_back == "always":
+        return {**kept, "reasoning_content": thinking}
+    return kept
+
+
+def add_calls(
+    output: AgentOutput,
+    answer: GrowingAnswer,
+    input: AgentInput,
+    source: str,
+) -> AgentOutput:
+    """Return the output with the calls of its answer, and the message to send back."""
+    calls, sent = answer.calls.read(ToolNames.of(input), len(input.steps) + 1)
+    thinking = "".join(answer.sendable)
+    message: Message = {"role": "assistant", "content": output.content}
+    if sent:
+        message |= {"tool_calls": sent, **({"reasoning_content": thinking} if thinking else {})}
+    made = output.model_copy(update={"tool_calls": calls})
+    return made.with_native(NativeMessage(source, message))
+
+
+def add_calls_in_text(output: AgentOutput, input: AgentInput) -> AgentOutput:
+    """Return the output with the calls that its text makes in JSON."""
+    without, error = reading.move_thinking(output)
+    if error:
+        return output
+    known = [tool.name for tool in input.tools]
+    content, calls = tool_calls.parse_calls(without.content, known)
+    if not calls:
+        return output
+    number = len(input.steps) + 1
+    calls = [
+        call.model_copy(update={"id": f"call_{number}_{place}"})
+        for place, call in enumerate(calls, 1)
+    ]
+    return without.model_copy(update={"content": content, "tool_calls": calls})
