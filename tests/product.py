@@ -14,6 +14,7 @@ from arena_cli.adapters import (
     permission_requests,
     pricing,
     runtime,
+    tool_calls,
     user_function,
 )
 from arena_cli.adapters.acp import adapter, client, turn
@@ -45,6 +46,7 @@ from arena_cli.adapters.coding_clis.kinds import (
 )
 from arena_cli.adapters.command import CliAdapter, CliSettings
 from arena_cli.adapters.http import HttpRequest
+from arena_cli.adapters.openai import calls as openai_calls
 from arena_cli.adapters.openai import presets, request, response
 from arena_cli.adapters.openai.adapter import OpenAIAdapter
 from arena_cli.adapters.openai.presets import PRESETS as presets_PRESETS
@@ -146,6 +148,7 @@ from arena_cli.protocol import (
     CallNote,
     Chat,
     Emit,
+    ExampleTurn,
     Invocation,
     MemberInfo,
     MemberState,
@@ -161,6 +164,10 @@ from arena_cli.protocol import (
     StructuredContent,
     Supervision,
     TextDelta,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    ToolStep,
     Usage,
     Volatile,
 )

@@ -312,7 +312,7 @@ def _system(input: AgentInput, language: Language) -> str:
 
 
 def _tools_text(tools: Sequence[ToolSpec], say: Texts) -> str:
-    """Return what an agent is told about its tools; those of its kind describe them."""
+    """Return the rules for an agent with tools; its adapter describes the tools themselves."""
     if any(tool.name == COMPLETE_TASK for tool in tools):
         return f"{say(TOOLS)}\n{say(FINISH_BY_TOOL, tool=COMPLETE_TASK)}"
     return f"{say(TOOLS)}\n{say(FINISH_BY_TEXT)}"

@@ -193,9 +193,9 @@ def _messages(chat: Chat, workspace: Path, steps: int) -> list[Block]:
 class _Steps:
     """Adds the steps of a reply to the turns of its request; the last two have a cache mark.
 
-    With thinking, the API wants back each answer of a reply as it came, with its signed thinking.
-    After a restart of arena, or if another model wrote it, that is gone; its step is then told as
-    text (https://platform.claude.com/docs/en/build-with-claude/thinking-tool-workflows).
+    With thinking, the API expects each answer of a reply unchanged, with its signed thinking.
+    After a restart of arena, or if another model wrote it, it is not available; the step is then
+    sent as text (https://platform.claude.com/docs/en/build-with-claude/thinking-tool-workflows).
     """
 
     def __init__(
@@ -235,7 +235,7 @@ class _Steps:
             self._turns.append({"role": role, "content": added})
 
     def _rebuild(self, step: ToolStep, number: int) -> list[Block]:
-        """Return the answer of a step as blocks, made anew."""
+        """Return the answer of a step as blocks, built from its text and calls."""
         said: list[Block] = []
         if step.text.strip():
             said.append({"type": "text", "text": step.text.strip()})

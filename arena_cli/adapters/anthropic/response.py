@@ -171,7 +171,7 @@ def _read_call(block: Answer, names: ToolNames) -> ToolCall:
 
 
 def _to_send_back(block: Answer) -> Answer:
-    """Return a block as the API takes it: what came, with an object as the input of a call."""
+    """Return a block as the API accepts it: unchanged, but the input of a call is an object."""
     if block["type"] != "tool_use":
         return block
     given = block.get("input")
@@ -180,7 +180,7 @@ def _to_send_back(block: Answer) -> Answer:
 
 
 def _is_empty(block: Answer) -> bool:
-    """Return True for a text without a word, which the API sends and does not take back."""
+    """Return True for a text block without text, which the API sends but does not accept."""
     return block["type"] == "text" and not (block.get("text") or "").strip()
 
 
