@@ -154,6 +154,40 @@ def test_any_text_can_be_searched_for_calls(text: str) -> None:
     assert found or content == text
 
 
+LYING = ToolSpec(
+    name="update",
+    description="Update it.",
+    input_schema={
+        "type": ["object", "null"],
+        "required": ["id"],
+        "anyOf": [{"required": ["title"]}, {"required": ["text"]}],
+    },
+)
+
+
+def test_a_schema_that_apis_refuse_is_sent_as_they_accept_it(tmp_path: Path) -> None:
+    changes = {"tools": [LYING]}
+    with ScriptedApi(events(*wire.whole("Done."))).running() as api:
+        ask_anthropic(api, tmp_path, changes=changes)
+        tool = api.sent[0].body["tools"][-1]
+    _, (body,), _ = ask_openai(tmp_path, DONE, inputs=[an_input(**changes)])
+    assert tool["input_schema"] == {"type": "object", "required": ["id"], "properties": {}}
+    assert tool["description"].startswith("Update it.\n")
+    assert '{"anyOf": [{"required": ["title"]}' in tool["description"]
+    function = body["tools"][0]["function"]
+    assert function["parameters"] == tool["input_schema"]
+    assert function["description"] == tool["description"]
+
+
+def test_openai_descriptions_are_cut_only_if_the_server_refuses_them(tmp_path: Path) -> None:
+    long = an_input(tools=[ToolSpec(name="a", description="x" * 3000)])
+    said = "Invalid 'tools[0].function.description': string too long. Expected at most 1024"
+    refusal = whole({"error": {"message": said}}, 400)
+    _, bodies, _ = ask_openai(tmp_path, refusal, DONE, inputs=[long])
+    lengths = [len(body["tools"][0]["function"]["description"]) for body in bodies]
+    assert lengths == [3000, 1024]
+
+
 # Anthropic's API
 
 

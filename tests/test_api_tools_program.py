@@ -9,7 +9,7 @@ from typing import Any
 import anthropic_events as wire
 import llmock_server
 import pytest
-from program import Done, Program
+from program import Done, Program, until
 from scripted_api import Answer, ScriptedApi, events, failure
 
 KEY = "sk-test-of-arena-4711"
@@ -136,6 +136,27 @@ def test_an_overloaded_turn_is_tried_again_with_the_same_steps(
     (reply,) = of(program, "reply_finished")
     assert (reply["status"], reply["attempts"]) == ("success", 2)
     assert reply["usage"]["output_tokens"] == (30 if way == "anthropic" else 20)
+
+
+def test_after_a_kill_the_reply_continues_with_the_steps_so_far(program: Program) -> None:
+    held = CALLING["anthropic"]._replace(body=b"", hold=True)
+    with ScriptedApi(CALLING["anthropic"], held, DONE["anthropic"]).running() as api:
+        add_bot(program, "anthropic", api.url, adapter={"thinking": "adaptive"})
+        running = program.start("send", "-s", "s", "@bot who is here?")
+        until(lambda: len(api.sent) == 2)
+        running.kill()
+        program.finish(running)
+        done = program.run("resume", "s")
+        before, after = (sent.body["messages"] for sent in api.sent[1:])
+    assert done.code == 0, done.stdout + done.stderr
+    assert [turn["role"] for turn in before] == ["user", "assistant", "user"]
+    assert [turn["role"] for turn in after] == ["user"]
+    told = after[0]["content"][-1]["text"]
+    (result,) = of(program, "tool_finished")
+    assert told.endswith(f"\n> {result['result']}")
+    assert "> Who is here?" in told
+    (reply,) = of(program, "reply_finished")
+    assert reply["message"]["content"] == "It is bot and peer."
 
 
 @pytest.mark.parametrize("way", ["anthropic", "openai"])

@@ -11,6 +11,12 @@ from arena_cli.protocol import AgentInput, ToolCall, ToolSpec, ToolStep
 from arena_cli.util.text import cut_text
 
 LONGEST_NAME = 64
+SHORT_DESCRIPTION = 1024
+"""The longest description of a tool, in characters, that every server accepts."""
+
+# APIs refuse these at the top of a schema; arena itself checks the arguments by the whole schema.
+_NOT_AT_TOP = ("anyOf", "oneOf", "allOf", "not", "enum", "if", "then", "else")
+_LONGEST_RULE = 2000
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 _SHOWN = 300
@@ -64,6 +70,20 @@ class ToolNames:
     def own(self, sent: str) -> str:
         """Return the tool's own name; a name that the model made up stays as it is."""
         return self._own.get(sent, sent)
+
+
+def describe_for_api(tool: ToolSpec) -> tuple[str, dict[str, Any]]:
+    """Return the description and the schema of a tool as APIs accept them.
+
+    Parts of the schema that they refuse are in the description.
+    """
+    schema = {key: value for key, value in tool.input_schema.items() if key not in _NOT_AT_TOP}
+    rules = {key: value for key, value in tool.input_schema.items() if key in _NOT_AT_TOP}
+    description = tool.description
+    if rules:
+        rule = cut_text(_dump(rules), _LONGEST_RULE)
+        description = f"{description}\nThe arguments must also fit this JSON Schema: {rule}".strip()
+    return description, {"properties": {}, **schema, "type": "object"}
 
 
 def read_arguments(given: object) -> tuple[dict[str, Any], str]:

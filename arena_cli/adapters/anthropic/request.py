@@ -143,14 +143,11 @@ def build_request(
 
     All blocks but the last are those of the agent's request before, for the provider's cache.
     """
-    tools = [
-        {
-            "name": names.sent(tool.name),
-            "description": tool.description,
-            "input_schema": tool.input_schema,
-        }
-        for tool in input.tools
-    ]
+    tools: list[Block] = []
+    for tool in input.tools:
+        description, schema = tool_calls.describe_for_api(tool)
+        name = names.sent(tool.name)
+        tools.append({"name": name, "description": description, "input_schema": schema})
     request: dict[str, Any] = {
         "model": settings.model,
         "max_tokens": settings.most_tokens(input.max_output_tokens),

@@ -154,7 +154,7 @@ class OpenAIAdapter:
             steps = tools.messages_in_text(input.steps, server, workspace)
         elif _acts(input):
             names = ToolNames.of(input)
-            offered = tools.offer(input, names)
+            offered = tools.offer(input, names, server)
             source = self._source
             steps = tools.messages_of_steps(input.steps, names, source, server, workspace)
         messages = request.messages(chat, server, workspace, asked=asked)

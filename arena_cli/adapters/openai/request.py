@@ -77,6 +77,7 @@ _NEEDS_THINKING = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _NO_THINKING = re.compile(r"reasoning_content", re.IGNORECASE)
+_LONG_DESCRIPTION = re.compile(r"description.{0,10}(?:string )?too long", re.IGNORECASE)
 _NO_SCHEMA = re.compile(r"response_format|json_schema", re.IGNORECASE)
 
 
@@ -141,7 +142,8 @@ class Server:
 
     `thinks`: its model has been seen to think, which counts towards the length of the answer; None
     if there is no room for thinking. `thinking_back`: the thinking of earlier answers in a reply is
-    sent back where it came, always (even if there was none), or never.
+    sent back where it came, always (even if there was none), or never. `short_descriptions`: it
+    refuses long descriptions of tools.
     """
 
     stream: bool
@@ -150,6 +152,7 @@ class Server:
     images: bool = True
     stream_options: bool = True
     schema: bool = True
+    short_descriptions: bool = False
     thinking_back: Literal["given", "always", "never"] = "given"
     length_key: str = "max_tokens"
 
@@ -173,6 +176,7 @@ class Server:
         lessons: list[tuple[bool, re.Pattern[str], str, object]] = [
             (bool(answers), _NEEDS_THINKING, "thinking_back", "always"),
             (thoughts, _NO_THINKING, "thinking_back", "never"),
+            ("tools" in body, _LONG_DESCRIPTION, "short_descriptions", True),
             (bool(self.thinks), _TOO_LARGE, "thinks", None),
             ("stream_options" in body, _NO_STREAM_OPTIONS, "stream_options", False),
             (True, stream_words, "stream", not body["stream"]),

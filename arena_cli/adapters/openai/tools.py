@@ -14,6 +14,7 @@ from arena_cli.adapters.openai.request import Server, content_of
 from arena_cli.adapters.openai.response import GrowingAnswer
 from arena_cli.adapters.tool_calls import ToolNames
 from arena_cli.protocol import AgentInput, AgentOutput, ChatPart, ToolStep
+from arena_cli.util.text import cut_text
 
 Message = dict[str, Any]
 
@@ -39,22 +40,17 @@ class NativeMessage(NamedTuple):
     message: Message
 
 
-def offer(input: AgentInput, names: ToolNames) -> dict[str, Any]:
+def offer(input: AgentInput, names: ToolNames, server: Server) -> dict[str, Any]:
     """Return the keys of a request that offer the tools of an input; none without tools."""
-    if not input.tools:
-        return {}
-    functions = [
-        {
-            "name": names.sent(tool.name),
-            "description": tool.description,
-            "parameters": tool.input_schema,
-        }
-        for tool in input.tools
-    ]
-    return {
-        "tools": [{"type": "function", "function": function} for function in functions],
-        "tool_choice": "auto",
-    }
+    offered: list[Message] = []
+    for tool in input.tools:
+        description, schema = tool_calls.describe_for_api(tool)
+        if server.short_descriptions:
+            description = cut_text(description, tool_calls.SHORT_DESCRIPTION)
+        name = names.sent(tool.name)
+        function = {"name": name, "description": description, "parameters": schema}
+        offered.append({"type": "function", "function": function})
+    return {"tools": offered, "tool_choice": "auto"} if offered else {}
 
 
 def lacks_tools(status: int, said: str, body: dict[str, Any]) -> bool:
