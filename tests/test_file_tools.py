@@ -342,7 +342,7 @@ def test_a_change_that_was_not_asked_about_is_asked_about(tools: Tools) -> None:
         with pytest.raises(ToolFailed, match="has changed meanwhile"):
             await tool.call(arguments, ToolScope("1", lambda _: None))
         assert path.read_text() == "one\nmore\n"
-        output: ToolOutput = await tool.call(arguments, ToolScope("1", lambda _: None, permit))
+        output: ToolOutput = await tool.call(arguments, ToolScope("1", lambda _: None, permit=permit))
         return output
 
     output = asyncio.run(run())
@@ -363,7 +363,7 @@ def test_changes_of_one_file_side_by_side_are_made_one_after_the_other(tools: To
             tool = tools.tool("edit_file")
             arguments = {"path": "x.txt", "old": letter, "new": letter.upper()}
             tool.find_act(arguments)
-            await tool.call(arguments, ToolScope("1", lambda _: None, permit))
+            await tool.call(arguments, ToolScope("1", lambda _: None, permit=permit))
 
         await asyncio.gather(*map(edit, letters))
 
