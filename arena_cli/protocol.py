@@ -112,6 +112,10 @@ class Permission(NamedTuple):
 ToolStatus = Literal["ok", "error", "denied", "timeout"]
 
 
+HANDED_IN = "handed_in"
+"""The note on a call of a program with the output that it handed in by `complete_task`."""
+
+
 class ToolSpec(Shape):
     """A tool that an agent may call; `input_schema` is the JSON Schema of its arguments.
 

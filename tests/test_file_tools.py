@@ -342,7 +342,9 @@ def test_a_change_that_was_not_asked_about_is_asked_about(tools: Tools) -> None:
         with pytest.raises(ToolFailed, match="has changed meanwhile"):
             await tool.call(arguments, ToolScope("1", lambda _: None))
         assert path.read_text() == "one\nmore\n"
-        output: ToolOutput = await tool.call(arguments, ToolScope("1", lambda _: None, permit=permit))
+        output: ToolOutput = await tool.call(
+            arguments, ToolScope("1", lambda _: None, permit=permit)
+        )
         return output
 
     output = asyncio.run(run())

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict
@@ -29,6 +30,9 @@ from arena_cli.workspace.models import (
     WorkspaceMemory,
 )
 from arena_cli.yamlio.nodes import Loc
+
+ToolWay = Literal["loop", "mcp", ""]
+"""How an agent is given tools: in arena's loop, by MCP servers that its program calls, or not."""
 
 
 class Endpoint(NamedTuple):
@@ -96,6 +100,11 @@ class Settings(BaseModel):
         return ""
 
     @classmethod
+    def takes_tools(cls, keys: Mapping[str, Any]) -> ToolWay:  # noqa: ARG003 - for some kinds
+        """Return how an agent with these keys, not filled, is given tools."""
+        return "loop"
+
+    @classmethod
     def suggested(cls, environ: Mapping[str, str]) -> dict[str, Any]:
         """Return keys for a new profile (`arena agents add`) that the environment gives reason for.
 
@@ -109,6 +118,24 @@ class Settings(BaseModel):
         return {"base_url": base_url, "api_key": f"${{env:{key}}}"}
 
 
+class McpServer(NamedTuple):
+    """An MCP server as it is handed to a program: a `command`, or a `url`, all texts filled.
+
+    `cwd` is absolute. `tools` are patterns of the names of the tools that may be called.
+    `is_own`: it is arena's, which itself asks people for approval.
+    """
+
+    name: str
+    command: Sequence[str] = ()
+    env: Mapping[str, str] = MappingProxyType({})
+    cwd: str = ""
+    url: str = ""
+    headers: Mapping[str, str] = MappingProxyType({})
+    timeout_s: float = 60
+    tools: Sequence[str] = ("*",)
+    is_own: bool = False
+
+
 @dataclass(frozen=True)
 class Setup:
     """The context of an adapter, passed to its constructor.
@@ -120,6 +147,7 @@ class Setup:
     agent's earlier replies in the session used up. `environ` is the process environment, which
     overrides `.env`. `models` are the entries of `arena.yaml` for models, by name. If `connects` is
     False, `health` only looks at files, and placeholders of the environment are not filled.
+    `servers` are the MCP servers that its program calls (`mcp_servers`).
     """
 
     agent_id: str
@@ -133,6 +161,7 @@ class Setup:
     environ: Mapping[str, str] = field(default_factory=dict)
     models: Mapping[str, ModelFacts] = field(default_factory=dict)
     connects: bool = True
+    servers: Sequence[McpServer] = ()
 
 
 class Health(NamedTuple):
@@ -202,6 +231,12 @@ def settings_type(kind: str) -> type[Settings] | None:
     """Return the settings class of a kind, or None if there is no such kind."""
     found = _find_type(kind)
     return None if found is None else found.settings_type
+
+
+def find_tool_way(profile: AgentProfile) -> ToolWay:
+    """Return how an agent is given tools; a kind that is not known has arena's loop."""
+    shape = settings_type(str(profile.adapter["type"]))
+    return "loop" if shape is None else shape.takes_tools(profile.adapter)
 
 
 def implied(kind: str, given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import importlib.util
 import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, model_validator
 
 from arena_cli.adapters import http
-from arena_cli.adapters.base import Health, Settings, Setup
+from arena_cli.adapters.base import Health, McpServer, Settings, Setup, ToolWay
 from arena_cli.adapters.claude_turn import (
     EDITING_TOOLS,
     LOGIN_HINT,
@@ -41,6 +42,11 @@ from arena_cli.adapters.coding_agents import (
     report_lost_session,
 )
 from arena_cli.adapters.coding_clis import adapter
+from arena_cli.adapters.mcp_servers import (
+    WAIT_FOR_SERVERS,
+    describe_for_claude,
+    list_claude_rules,
+)
 from arena_cli.adapters.pricing import given_pricing
 from arena_cli.adapters.process import run
 from arena_cli.adapters.process.run import KeptProgram, ProgramSettings
@@ -74,23 +80,31 @@ ASK = "ask"
 
 
 def permission_options(
-    tools: Sequence[str], mode: str | None, args: Sequence[str], readable: Path
+    tools: Sequence[str],
+    mode: str | None,
+    args: Sequence[str],
+    readable: Path,
+    servers: Sequence[McpServer] = (),
 ) -> list[str]:
     """Return the options that let it use `tools` as they are written, unless the profile decides.
 
     A profile decides by a permission `mode`, or by options of its own in `args`. Tools for files
     are not allowed by name, which would allow them everywhere: in `cwd`, Claude Code lets it read
     in any mode, and edit in the mode `acceptEdits`. It may also read the files in `readable`, those
-    of messages. In the mode `ask`, it asks arena for all else.
+    of messages. In the mode `ask`, it asks arena for all else. It may call the tools of the MCP
+    servers; in the mode `ask`, those of arena's own.
     """
+    attached = [f"Read(/{readable.as_posix()}/**)"] if "Read" in tools else []
     if mode == ASK:
-        attached = [f"Read(/{readable.as_posix()}/**)"] if "Read" in tools else []
-        asks = ["--permission-prompt-tool", "stdio"] if tools else []
+        asks = ["--permission-prompt-tool", "stdio"] if tools or servers else []
+        attached += list_claude_rules([server for server in servers if server.is_own])
         rules = ["--allowedTools", *attached] if attached else []
         return ["--permission-mode", "default", *asks, *rules]
+    called = list_claude_rules(servers)
     if _decides_permissions(args):
-        return ["--permission-mode", mode] if mode else []
-    attached = [f"Read(/{readable.as_posix()}/**)"] if "Read" in tools else []
+        rules = ["--allowedTools", *called] if called else []
+        return [*(("--permission-mode", mode) if mode else ()), *rules]
+    attached += called
     if mode:
         return ["--permission-mode", mode, *(("--allowedTools", *attached) if attached else ())]
     allowed = [tool for tool in tools if tool not in _READING_TOOLS | EDITING_TOOLS] + attached
@@ -163,6 +177,11 @@ class ClaudeCodeSettings(ProgramSettings):
             if word.partition("=")[0] in _MODE_OPTIONS:
                 raise ValueError(f"permission_mode: ask does not work with {word} in args")
         return self
+
+    @classmethod
+    def takes_tools(cls, keys: Mapping[str, Any]) -> ToolWay:  # noqa: ARG003 - it is always so
+        """Return that its program calls MCP servers."""
+        return "mcp"
 
     @classmethod
     def command_line(cls, keys: Mapping[str, Any]) -> list[str]:
@@ -279,11 +298,14 @@ class ClaudeCodeAdapter:
         self, turn: ClaudeTurn, system: str, content: list[Any], *, is_resumed: bool
     ) -> AgentOutput:
         path = self._find_program()
-        with adapter.write_system_file(self._setup, path, system) as system_file:
+        with (
+            adapter.write_system_file(self._setup, path, system) as system_file,
+            self._write_servers(path) as server_options,
+        ):
             session = ("--resume" if is_resumed else "--session-id", self._session.id)
             program = Program(
                 argv=[
-                    *(str(path), *_JSON_OPTIONS, *self._options(), *session),
+                    *(str(path), *_JSON_OPTIONS, *self._options(), *server_options, *session),
                     *("--system-prompt-file", system_file, *self._settings.args),
                 ],
                 cwd=run.prepare_folder(self._setup.workspace, self._settings.cwd),
@@ -322,11 +344,26 @@ class ClaudeCodeAdapter:
                 settings.permission_mode,
                 settings.args,
                 readable=(self._setup.scratch.parent / "attachments").resolve(),
+                servers=self._setup.servers,
             ),
         ]
 
+    @contextlib.contextmanager
+    def _write_servers(self, program: Path) -> Iterator[list[str]]:
+        """Yield the options that name the file with the MCP servers, which may hold secrets."""
+        servers = self._setup.servers
+        if not servers:
+            yield []
+            return
+        folder = self._setup.workspace / self._settings.cwd
+        text = describe_for_claude(servers, folder)
+        with adapter.write_system_file(self._setup, program, text) as path:
+            yield ["--mcp-config", path]
+
     def _environment(self) -> dict[str, str]:
-        return run.build_environment(self._setup.environ, {**_ENVIRONMENT, **self._settings.env})
+        waits = WAIT_FOR_SERVERS if self._setup.servers else {}
+        variables = {**_ENVIRONMENT, **waits, **self._settings.env}
+        return run.build_environment(self._setup.environ, variables)
 
 
 def _content(prompt: str, files: Sequence[AttachedFile], emit: Emit) -> list[dict[str, Any]]:

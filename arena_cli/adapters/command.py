@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from arena_cli.adapters import http
-from arena_cli.adapters.base import Health, Settings, Setup
+from arena_cli.adapters.base import Health, Settings, Setup, ToolWay
 from arena_cli.adapters.process import diagnosis, run
 from arena_cli.adapters.process.output import (
     AnswerFormat,
@@ -51,6 +51,12 @@ class CliSettings(ProgramSettings):
     where: dict[str, Any] = {}
     max_output_mb: float = Field(default=32, gt=0)
     keep_alive: bool = False
+
+    @classmethod
+    def takes_tools(cls, keys: Mapping[str, Any]) -> ToolWay:
+        """Return the loop for a program that reads and writes JSON whole, as it calls tools."""
+        is_json = keys.get("prompt") == "json" and keys.get("output") in ("json", "jsonl")
+        return "loop" if is_json and keys.get("answer") is None else ""
 
     @model_validator(mode="after")
     def _fits_together(self) -> CliSettings:

@@ -12,12 +12,20 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from pydantic import ValidationError
 
-from arena_cli.adapters.base import Adapter, Health, SessionConfig, Setup
+from arena_cli.adapters.base import (
+    Adapter,
+    Health,
+    McpServer,
+    SessionConfig,
+    Setup,
+    find_tool_way,
+)
 from arena_cli.adapters.reading import read
 from arena_cli.errors import (
     AgentError,
@@ -215,7 +223,10 @@ class Calls(Protocol):
 
 
 class Runtime:
-    """The adapters of a session by agent; `used` returns the scripted entries an agent used up."""
+    """The adapters of a session by agent; `used` returns the scripted entries an agent used up.
+
+    Programs reach arena's own tools by the name of the `session`, if it has one.
+    """
 
     def __init__(
         self,
@@ -226,8 +237,10 @@ class Runtime:
         renderer: Renderer,
         redactor: Redactor,
         used: Callable[[str], frozenset[int]] = lambda _: frozenset(),
+        session: str = "",
     ) -> None:
         self.redactor = redactor
+        self._session = session
         self._config = config
         self._scratch = scratch
         self._records = records
@@ -359,8 +372,21 @@ class Runtime:
             environ=config.environ,
             models=config.models,
             connects=config.connects,
+            servers=self._servers(member, variables) if member.profile.acts else (),
         )
         return adapter_type(setup)
+
+    def _servers(self, member: Member, variables: Mapping[str, str]) -> Sequence[McpServer]:
+        """Return the MCP servers that are handed to the agent's program, if it is one."""
+        if find_tool_way(member.profile) != "mcp":
+            return ()
+        handing: Any = import_module("arena_cli.adapters.mcp_servers")
+        config = self._config
+        servers: list[McpServer] = handing.list_servers(member.profile, variables, config.workspace)
+        if self._session and (member.profile.tools or member.profile.output):
+            own = handing.own_server(config.workspace, self._session, member.id, config.environ)
+            servers.insert(0, own)
+        return servers
 
     def _failure(self, member: Member, error: Exception) -> AgentError:
         """Return an adapter's exception as a redacted AgentError."""

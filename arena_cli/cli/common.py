@@ -80,7 +80,7 @@ LastSession = Annotated[
 ]
 
 # These call agents; before they do, what a killed arena left running is ended.
-_CALLING = frozenset({"send", "resume", "run", "promote", "test"})
+_CALLING = frozenset({"send", "resume", "run", "promote", "test", "mcp"})
 
 
 def find_root(context: typer.Context) -> Path:

@@ -55,6 +55,7 @@ _COMMANDS = {
     "path": ("arena_cli.cli.sessions", "path", ""),
     "knowledge": ("arena_cli.cli.knowledge", "knowledge_app", ""),
     "agents": ("arena_cli.cli.agents", "agents_app", ""),
+    "mcp": ("arena_cli.cli.mcp", "mcp", ""),
 }
 _SECTIONS = {
     "Set up": ("init", "agents", "teams", "trust", "doctor"),
@@ -66,6 +67,7 @@ _SECTIONS = {
     ),
     "Test": ("run", "promote", "diff"),
     "Remember": ("knowledge", "context"),
+    "Connect": ("mcp",),
     "Files": ("schema", "path"),
 }
 

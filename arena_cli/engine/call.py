@@ -11,6 +11,7 @@ from importlib import import_module
 from threading import ThreadError
 from typing import TYPE_CHECKING
 
+from arena_cli.adapters.base import find_tool_way
 from arena_cli.adapters.runtime import Answer, Heard
 from arena_cli.context import tokens
 from arena_cli.engine import plan, rules
@@ -303,8 +304,9 @@ async def _attempt(
     planned: Planned, member: Member, room: Room, heard: Heard, seconds_left: float
 ) -> Answer:
     if member.profile.acts:
-        tool_loop = import_module("arena_cli.engine.tool_loop")
-        acted: Answer = await tool_loop.attempt(planned, member, room, heard, seconds_left)
+        is_loop = find_tool_way(member.profile) == "loop"
+        acting = import_module(f"arena_cli.engine.{'tool_loop' if is_loop else 'served_tools'}")
+        acted: Answer = await acting.attempt(planned, member, room, heard, seconds_left)
         return acted
     limit = plan.attempt_limit_s(seconds_left, room.scene.team)
     agent_input = count_failed(planned.sent, planned.failed, limit)

@@ -8,11 +8,13 @@ takes the lock and does it itself. Both files are gone when the answer was read.
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import re
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
 from pydantic import ValidationError
@@ -23,9 +25,11 @@ from arena_cli.util import files
 from arena_cli.util.text import escape_line
 
 FOLDER = "control"
+_CLAIMED = ".claimed"
 _DONE = ".done"
 _REQUEST = ".json"
 _MOST = 1e12
+_MOST_TRIES = 100
 _KEPT_S = 3_600.0
 """Answers that no command has read by then are removed."""
 
@@ -39,6 +43,8 @@ Act = Literal[
     "checkpoint",
     "edit",
     "reassign",
+    "tool_list",
+    "tool_call",
 ]
 
 
@@ -60,6 +66,8 @@ class ControlRequest(Shape):
     state: Literal["running", "paused", "terminated"] = "running"
     tokens: int = 0
     usd: float = 0.0
+    tool: str = ""
+    arguments: dict[str, Any] = {}
 
 
 _ALLOWANCE = re.compile(r"\+(\d+(?:\.\d+)?)\s*(usd|tokens)", re.IGNORECASE)
@@ -111,18 +119,26 @@ class Waiting(NamedTuple):
 
 
 class Inbox:
-    """The requests to one session, by its folder."""
+    """The requests to one session, by its folder; calls of tools have a `folder` for each agent."""
 
-    def __init__(self, session: Path) -> None:
-        self._folder = session / FOLDER
+    def __init__(self, session: Path, folder: str = FOLDER) -> None:
+        self._folder = session / folder
+
+    @classmethod
+    def of_calls(cls, session: Path, agent: str) -> Inbox:
+        """Return the calls of tools by an agent, which the process with its reply carries out."""
+        return cls(session, f"calls-{agent}")
 
     def put(self, request: ControlRequest) -> Path:
         """Write a request; return its file. Raises OSError."""
         workspace = self._folder.parents[2]
-        files.make_own_folder(self._folder, below=workspace)
         path = self._folder / f"{time.time_ns():020}-{uuid4().hex[:8]}{_REQUEST}"
-        _write(path, request)
-        return path
+        for _ in range(_MOST_TRIES):
+            files.make_own_folder(self._folder, below=workspace)
+            with contextlib.suppress(FileNotFoundError):  # who took the last request removed it
+                _write(path, request)
+                return path
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._folder))
 
     def take(self) -> list[Waiting]:
         """Return the requests that wait, the first come first."""
@@ -136,6 +152,13 @@ class Inbox:
                         path.unlink()
         self._tidy()
         return waiting
+
+    def claim(self, path: Path) -> Path:
+        """Mark a request as begun; return its file from now on, which its command may remove."""
+        claimed = path.with_suffix(_CLAIMED)
+        with contextlib.suppress(OSError):
+            path.replace(claimed)
+        return claimed
 
     def answer(self, path: Path, outcome: Outcome) -> None:
         """Answer a request. A disk that refuses the answer only lets its command wait."""
@@ -159,12 +182,12 @@ class Inbox:
 
     def withdraw(self, path: Path) -> bool:
         """Remove a request; return False if it was carried out."""
-        try:
-            path.unlink()
-        except OSError:
-            return False
-        self._tidy()
-        return True
+        for file in (path, path.with_suffix(_CLAIMED)):
+            with contextlib.suppress(OSError):
+                file.unlink()
+                self._tidy()
+                return True
+        return False
 
     def _list(self) -> list[Path]:
         try:

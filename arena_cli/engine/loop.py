@@ -28,10 +28,10 @@ from arena_cli.transcript.events import (
     import_control_events,
 )
 from arena_cli.transcript.log import Journal
-from arena_cli.workspace.models import Language, Team
+from arena_cli.workspace.models import Language, Member, Team
 
 if TYPE_CHECKING:
-    from arena_cli.engine.inbox import ControlRequest
+    from arena_cli.engine.inbox import ControlRequest, Outcome
     from arena_cli.transcript.control_events import ChainPaused
 
 WATCH_S = 0.2
@@ -213,6 +213,12 @@ class Engine:
     async def ask_again(self, chain: Chain, pause: ChainPaused) -> bool:
         """Ask at the terminal what a paused chain waits for; return False if it still waits."""
         return await self._ask_person(rules.Pause(pause.reason, pause.detail), chain)
+
+    async def serve_tool(self, member: Member, request: ControlRequest) -> Outcome:
+        """Carry out a request for the tools of an agent, while no chain runs."""
+        served = import_module("arena_cli.engine.served_tools")
+        outcome: Outcome = await served.carry_out_alone(member, self._room, request)
+        return outcome
 
     def _settle(self) -> None:
         """Pause or end the chain that no process runs, if a person asked for it."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from arena_cli.adapters.base import SessionConfig
+from arena_cli.adapters.base import SessionConfig, find_tool_way
 from arena_cli.adapters.runtime import Calls
 from arena_cli.context import render, tokens, window
 from arena_cli.context.history import NOTHING, History, Memory
@@ -515,7 +515,7 @@ def _said(trigger: Sequence[str], chain: Chain) -> str:
 
 def limit_s(member: Member | None, team: Team) -> float:
     """Return the time limit of a reply in seconds, for all attempts; the member's setting wins."""
-    if member is not None and member.profile.acts:
+    if member is not None and member.profile.acts and find_tool_way(member.profile) == "loop":
         return _limit_acting_s(member.profile)
     return (member.profile.timeout_s if member else None) or team.config.turn_timeout_s
 

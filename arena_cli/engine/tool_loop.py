@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -30,6 +30,7 @@ from arena_cli.protocol import (
     AgentInput,
     AgentOutput,
     Attachment,
+    Permission,
     PermissionRequest,
     StatusEvent,
     ToolCall,
@@ -69,7 +70,7 @@ _SQUEEZED = 0.5
 _SHORT_TOKENS = 100
 
 _REMOVED = "(This result was removed to save room. Call the tool again if you need it.)"
-_CUT_SHORT = (
+CUT_SHORT = (
     "arena was interrupted while this tool ran; nobody knows if it had an effect. "
     "Check before you call it again."
 )
@@ -85,7 +86,8 @@ class Acting:
     """The state of a reply with tools: its steps, its counts, its output.
 
     `ends_at` is the end of its time, as the clock has it, without what people took to decide.
-    `closing` is why its last turn came; `output` is what was handed in, in a tuple.
+    `closing` is why its last turn came; `output` is what was handed in, in a tuple. `is_short`: it
+    ended with a text in place of the output that it has.
     """
 
     ends_at: float
@@ -98,6 +100,7 @@ class Acting:
     closing: EndMode | None = None
     output: tuple[Any] | None = None
     squeezed: bool = False
+    is_short: bool = False
 
 
 class _Requested(NamedTuple):
@@ -146,7 +149,7 @@ def write_end(planned: Planned, status: ReplyStatus, by: str, room: Room) -> Non
     if status == "cancelled":
         mode = "aborted"
     elif status in ("success", "declined"):
-        mode = "goal"
+        mode = "error_no_complete_task" if acting.is_short else "goal"
     output = acting.output[0] if acting.output else None
     room.journal.write(
         AgentEnded,
@@ -170,6 +173,7 @@ class ToolLoop:
         toolbox: Toolbox,
         *,
         within: str = "",
+        permit: Callable[[PermissionRequest], Awaitable[Permission]] | None = None,
     ) -> None:
         self._member = member
         self._room = room
@@ -177,7 +181,7 @@ class ToolLoop:
         self._heard = heard
         self._toolbox = toolbox
         self._within = within
-        self._asking = call.Asking(planned, room, heard, None)
+        self._permitted = permit or call.Asking(planned, room, heard, None).permit
         self._limits = member.profile.run or RunLimits()
 
     async def run(self, agent_input: AgentInput, acting: Acting) -> Answer:
@@ -454,7 +458,7 @@ class ToolLoop:
     async def _permit(self, asked: ToolCall, act: PermissionRequest | None) -> None:
         """Ask the rules, and people, if the call may be made. Raises ToolFailed."""
         if act is not None:
-            permission = await self._asking.permit(self._redact_act(act))
+            permission = await self._permitted(self._redact_act(act))
             if permission.verdict == "asked":
                 raise ToolFailed(
                     permission.reason
@@ -596,13 +600,7 @@ class ToolLoop:
 
         A call without a result is made again if its tool is idempotent; else it is an error.
         """
-        chain = self._room.scene.fold.open
-        turn = chain.turns[-1] if chain and chain.turns else None
-        events = [
-            event
-            for event in (turn.side_events if turn else ())
-            if isinstance(event, ActingEvent) and event.reply == self._planned.reply
-        ]
+        events = self._list_events()
         if not events:
             return
         texts = {
@@ -633,6 +631,16 @@ class ToolLoop:
             ]
             acting.steps.append(ToolStep(text=texts.get(number, ""), calls=calls, results=results))
 
+    def _list_events(self) -> list[ActingEvent]:
+        """Return what is written of the reply so far."""
+        chain = self._room.scene.fold.open
+        turn = chain.turns[-1] if chain and chain.turns else None
+        return [
+            event
+            for event in (turn.side_events if turn else ())
+            if isinstance(event, ActingEvent) and event.reply == self._planned.reply
+        ]
+
     async def _restore_result(
         self, request: ToolRequested, end: ToolFinished | None, acting: Acting
     ) -> ToolResult:
@@ -641,7 +649,7 @@ class ToolLoop:
             tool = self._toolbox.find(request.tool)
             problem = request.problem or self._toolbox.find_problem(asked.tool, asked.arguments)
             if tool is None or problem or not tool.idempotent:
-                failure = ToolFailed(problem or _CUT_SHORT)
+                failure = ToolFailed(problem or CUT_SHORT)
                 return self._end_call(request.call, request.tool, failure, 0)
             act, failed = _find_act(tool, asked)
             requested = _Requested(request.call, asked, tool, act, failure=failed)

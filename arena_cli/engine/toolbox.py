@@ -10,6 +10,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
+from arena_cli.adapters.base import find_tool_way
 from arena_cli.engine.plan import Room
 from arena_cli.errors import AgentUnavailable
 from arena_cli.protocol import PermissionRequest, ToolSpec
@@ -17,7 +18,14 @@ from arena_cli.tools import base
 from arena_cli.tools.base import COMPLETE_TASK, Tool, ToolOutput, ToolScope
 from arena_cli.workspace.acting import InlineTool, OutputSpec
 from arena_cli.workspace.models import Member
-from arena_cli.workspace.tool_entries import AGENT, ARENA_TOOLS, FILE_TOOLS, PYTHON, RUN_COMMAND
+from arena_cli.workspace.tool_entries import (
+    AGENT,
+    ARENA_TOOLS,
+    FILE_TOOLS,
+    PYTHON,
+    RUN_COMMAND,
+    is_server_entry,
+)
 
 
 class CompleteTask:
@@ -97,40 +105,52 @@ class Toolbox:
         return base.find_problem(tool.spec.input_schema, dict(arguments))
 
 
+SERVED_ALWAYS = ("search_notes", "search_history", "list_members", "read_attachment")
+"""The tools of an agent that is a program, in addition to those that its profile names."""
+
+
 class ToolShop:
     """Makes the toolboxes of a session's agents, and ends what they started."""
 
     def __init__(self, room: Room) -> None:
         self._room = room
-        self._boxes: dict[str, Toolbox] = {}
+        self._boxes: dict[tuple[str, bool], Toolbox] = {}
         self._sources: dict[str, Any] = {}
 
-    async def open(self, member: Member) -> Toolbox:
+    async def open(self, member: Member, *, is_served: bool = False) -> Toolbox:
         """Return the tools of an agent, which are started if they were not.
 
-        Raises AgentUnavailable if one of them is not there.
+        `is_served`: they are for a program, by `arena mcp`. Raises AgentUnavailable if one of them
+        is not there.
         """
-        box = self._boxes.get(member.id)
+        key = (member.id, is_served)
+        box = self._boxes.get(key)
         if box is None:
-            tools = await self._find(member)
-            box = self._boxes[member.id] = Toolbox(tools, partial(self._find_changed, member))
+            tools = await self._find(member, is_served=is_served)
+            changed = partial(self._find_changed, member, is_served=is_served)
+            box = self._boxes[key] = Toolbox(tools, changed)
         return box
 
-    async def _find(self, member: Member, *, may_lack: bool = False) -> list[Tool]:
+    async def _find(self, member: Member, *, is_served: bool, may_lack: bool = False) -> list[Tool]:
         """Return the tools of an agent; unless it `may_lack` some, each entry must name one."""
         tools: list[Tool] = []
         if member.profile.output is not None:
             tools.append(CompleteTask(member.profile.output))
+        has_servers = find_tool_way(member.profile) == "mcp"  # its program has them itself
         for entry in member.profile.tools:
-            tools += await self._resolve(entry, member, may_lack=may_lack)
+            if not (has_servers and is_server_entry(entry)):
+                tools += await self._resolve(entry, member, may_lack=may_lack)
+        for name in SERVED_ALWAYS if is_served else ():
+            if name not in member.profile.tools:
+                tools += await self._source(name).find(name, member)
         return tools
 
-    async def _find_changed(self, member: Member) -> list[Tool] | None:
+    async def _find_changed(self, member: Member, *, is_served: bool) -> list[Tool] | None:
         """Return the tools of an agent if a source offers others than before, else None."""
         for source in self._sources.values():
             has_changed = getattr(source, "has_changed", None)
             if has_changed is not None and has_changed(member):
-                return await self._find(member, may_lack=True)
+                return await self._find(member, is_served=is_served, may_lack=True)
         return None
 
     async def _resolve(

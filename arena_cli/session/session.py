@@ -51,7 +51,7 @@ from arena_cli.workspace.models import (
 
 if TYPE_CHECKING:
     from arena_cli.adapters.user_function import UserFunction
-    from arena_cli.engine.inbox import ControlRequest
+    from arena_cli.engine.inbox import ControlRequest, Outcome
     from arena_cli.notes.index import Index
     from arena_cli.transcript.control_events import ChainPaused
 
@@ -190,6 +190,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
             config,
             self._redactor,
             scratch=self.folder / "scratch",
+            session=self.name,
             used=lambda agent: frozenset(fold.scripted_used.get(agent, ())),
         )
         self._runtime = CallPipeline(runtime, middlewares)
@@ -333,6 +334,10 @@ class Session(contextlib.AbstractContextManager["Session"]):
         """
         return self._engine.carry_out(request)
 
+    async def serve_tool(self, member: Member, request: ControlRequest) -> Outcome:
+        """Carry out a request for the tools of an agent while no chain runs; `stop` follows."""
+        return await self._engine.serve_tool(member, request)
+
     def post(self, request: ControlRequest) -> None:
         """Carry out a person's request at the next safe point of the open chain.
 
@@ -418,8 +423,12 @@ def make_runtime(
     *,
     scratch: Path,
     used: Callable[[str], frozenset[int]] = lambda _: frozenset(),
+    session: str = "",
 ) -> Runtime:
-    """Make the runtime that calls agents; `used` returns the used entries of an agent's script."""
+    """Make the runtime that calls agents; `used` returns the used entries of an agent's script.
+
+    `session` is the name of the session, if it is one of the workspace.
+    """
     return Runtime(
         config,
         scratch=scratch,
@@ -430,6 +439,7 @@ def make_runtime(
         ),
         redactor=redactor,
         used=used,
+        session=session,
     )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from arena_cli.adapters import http
-from arena_cli.adapters.base import Health, Settings, Setup
+from arena_cli.adapters.base import Health, Settings, Setup, ToolWay
 from arena_cli.adapters.coding_agents import is_dead_session, report_lost_session
 from arena_cli.adapters.coding_clis.kinds import PRESETS, AcpPreset
 from arena_cli.adapters.process import diagnosis, run
@@ -47,6 +47,11 @@ class AcpSettings(ProgramSettings):
     preset: Literal["claude", "codex", "gemini", "cursor", "opencode"] | None = None
     permissions: Literal["deny", "read", "ask", "allow"] = "deny"
     model: Annotated[str, Field(min_length=1)] | None = None
+
+    @classmethod
+    def takes_tools(cls, keys: Mapping[str, Any]) -> ToolWay:  # noqa: ARG003 - it is always so
+        """Return that its program calls MCP servers."""
+        return "mcp"
 
     @classmethod
     def command_line(cls, given: Mapping[str, Any]) -> list[str]:
@@ -158,6 +163,7 @@ class AcpAdapter:
             model=self._settings.model,
             careful=self._settings.permissions != "allow",
             render=self._setup.render,
+            servers=self._setup.servers,
         )
         if self._link is not None and not await self._link.is_well():
             await self._end()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from arena_cli.adapters import http, permission_requests
 from arena_cli.adapters.acp import turn as turn_module
 from arena_cli.adapters.acp.client import AgentLink
 from arena_cli.adapters.acp.turn import AUTH_REQUIRED, PromptTurn, RemoteError
+from arena_cli.adapters.base import McpServer
 from arena_cli.adapters.coding_agents import (
     AttachedFile,
     describe_paths,
@@ -29,7 +31,8 @@ from arena_cli.adapters.coding_agents import (
     report_lost_session,
 )
 from arena_cli.adapters.coding_clis.kinds import AcpPreset
-from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused
+from arena_cli.adapters.mcp_servers import list_words
+from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused, AgentUnavailable
 from arena_cli.protocol import (
     AgentInput,
     AgentOutput,
@@ -88,7 +91,8 @@ _Opened = schema.NewSessionResponse | schema.ResumeSessionResponse | schema.Load
 class Agent:
     """The agent of a call: `folder` is where it works, `careful` that not all is allowed.
 
-    `workspace` is the folder that paths of attachments start from.
+    `workspace` is the folder that paths of attachments start from. `servers` are the MCP servers
+    that it connects to in its session.
     """
 
     agent_id: str
@@ -99,6 +103,18 @@ class Agent:
     model: str | None
     careful: bool
     render: Render
+    servers: Sequence[McpServer] = ()
+
+
+def describe_acp_server(server: McpServer, folder: Path) -> schema.McpServerStdio:
+    """Return a server with a command as the protocol takes it: the command is a whole path."""
+    program, *args = list_words(server, folder)
+    return schema.McpServerStdio(
+        name=server.name,
+        command=shutil.which(program, path=server.env.get("PATH")) or program,
+        args=args,
+        env=[schema.EnvVariable(name=name, value=value) for name, value in server.env.items()],
+    )
 
 
 async def answer(link: AgentLink, agent: Agent, input: AgentInput, emit: Emit) -> AgentOutput:
@@ -185,7 +201,7 @@ class _PromptCall:
         self._link.is_untried = False
         system, _ = self._agent.render(input)
         made = await self._link.ask("session/new").new_session(
-            cwd=str(self._agent.folder), **self._meta(system)
+            cwd=str(self._agent.folder), mcp_servers=self._servers(), **self._meta(system)
         )
         self._link.session, self._link.spent_usd = made.session_id, 0.0
         await self._set_up(made)
@@ -296,7 +312,11 @@ class _PromptCall:
         """Resume the session of an earlier process; return False if the agent cannot."""
         self._link.is_untried = True
         system, _ = self._agent.render(input)
-        where: dict[str, Any] = {"cwd": str(self._agent.folder), "session_id": session_id}
+        where: dict[str, Any] = {
+            "cwd": str(self._agent.folder),
+            "session_id": session_id,
+            "mcp_servers": self._servers(),
+        }
         try:
             if self._link.sessions.resume is not None:
                 link = self._link.ask("session/resume")
@@ -317,6 +337,23 @@ class _PromptCall:
         self._link.session, self._link.spent_usd = session_id, None
         await self._set_up(taken_up)
         return True
+
+    def _servers(self) -> list[Any]:
+        """Return the MCP servers for a session. Raises AgentUnavailable for one it cannot take."""
+        capabilities = getattr(self._link.answer.agent_capabilities, "mcp_capabilities", None)
+        described: list[Any] = []
+        for server in self._agent.servers:
+            if not server.url:
+                described.append(describe_acp_server(server, self._agent.folder))
+                continue
+            if capabilities is None or not capabilities.http:
+                problem = f"it takes no MCP server with a url, as {server.name} is"
+                raise self.error(AgentUnavailable, problem, "name its `command`, or another agent")
+            headers = [schema.HttpHeader(name=name, value=v) for name, v in server.headers.items()]
+            described.append(
+                schema.HttpMcpServer(type="http", name=server.name, url=server.url, headers=headers)
+            )
+        return described
 
     async def _closed(self) -> None:
         """Close the open session if the agent supports it: it may hold a process of its own."""

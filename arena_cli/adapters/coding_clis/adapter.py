@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 from pydantic import create_model
 
 from arena_cli.adapters import http
-from arena_cli.adapters.base import Health, Settings, Setup
+from arena_cli.adapters.base import Health, Settings, Setup, ToolWay
 from arena_cli.adapters.coding_agents import (
     AttachedFile,
     describe_paths,
@@ -145,6 +145,11 @@ class CodingSettings(ProgramSettings):
     model: str | None = None
 
     @classmethod
+    def takes_tools(cls, keys: Mapping[str, Any]) -> ToolWay:  # noqa: ARG003 - by the program
+        """Return that its program calls MCP servers, if it takes them for a call."""
+        return "mcp" if cls.adapter.takes_servers else ""
+
+    @classmethod
     def command_line(cls, keys: Mapping[str, Any]) -> list[str]:
         """Return the program, by default that of the adapter."""
         return super().command_line({"program": cls.adapter.program, **keys})
@@ -237,7 +242,8 @@ class ProgramAdapter:
     a login. environ: variables for it, unless `env` sets them. powers: what it may do by arena's
     options, unless the profile has one of the powers_options, in `args` or `env`.
     takes_system_file: it gets the system text in a file; the others get it before the prompt of a
-    session's first call. reports_session_usage: its usage is the whole session's.
+    session's first call. takes_servers: it takes MCP servers for a call. reports_session_usage:
+    its usage is the whole session's.
     """
 
     settings_type: ClassVar[type[Settings]]
@@ -253,6 +259,7 @@ class ProgramAdapter:
     powers: ClassVar[str]
     powers_options: ClassVar[tuple[str, ...]]
     takes_system_file: ClassVar[bool] = False
+    takes_servers: ClassVar[bool] = False
     reports_session_usage: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
@@ -277,6 +284,14 @@ class ProgramAdapter:
 
     def system_environ(self, system_file: str) -> dict[str, str]:  # noqa: ARG002 - for subclasses
         """Return the variables for the program that name the file with the system text."""
+        return {}
+
+    def settings_text(self) -> str:
+        """Return the content of a file with settings for a call, "" for none."""
+        return ""
+
+    def settings_environ(self, settings_file: str) -> dict[str, str]:  # noqa: ARG002 - as above
+        """Return the variables for the program that name the file with settings for a call."""
         return {}
 
     def escape_prompt(self, prompt: str) -> str:
@@ -361,6 +376,10 @@ class ProgramAdapter:
                 system_file = stack.enter_context(manager)
             elif session is None and system:
                 prompt = f"{system}\n\n{prompt}"
+            environ = self._environ(system_file)
+            if settings := self.settings_text():
+                manager = write_system_file(self._setup, path, settings)
+                environ |= self.settings_environ(stack.enter_context(manager))
             files = list_new_files(input, self._setup.workspace)
             session_id = session.id if session else ""
             arguments = self.arguments(RunInput(session_id, system_file, files))
@@ -372,7 +391,7 @@ class ProgramAdapter:
                 ),
                 asked=shlex.join([self._settings.program, *arguments]),
                 cwd=run_module.prepare_folder(self._setup.workspace, self._settings.cwd),
-                environ=self._environ(system_file),
+                environ=environ,
                 records=self._setup.records,
             )
 

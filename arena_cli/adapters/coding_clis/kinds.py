@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import tomllib
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from arena_cli.adapters import mcp_servers
 from arena_cli.adapters.coding_agents import AttachedFile
 from arena_cli.adapters.coding_clis.adapter import (
     ProgramAdapter,
@@ -73,6 +75,7 @@ class CodexAdapter(ProgramAdapter):
     powers = "may read files; it runs commands in a read-only sandbox"
     powers_options = ("sandbox_mode", "--sandbox", "-s", "--full-auto")
     reports_session_usage = True
+    takes_servers = True
 
     def arguments(self, run: RunInput) -> list[str]:
         images = [f"--image={file.path}" for file in run.files if self.takes_file(file)]
@@ -82,6 +85,7 @@ class CodexAdapter(ProgramAdapter):
             *("-c", "analytics.enabled=false"),
             *("-c", "check_for_update_on_startup=false"),
             *self._retry_options(),
+            *mcp_servers.list_codex_options(self._setup.servers, self._setup.agent_id),
             *self._profile_arguments(),
             *(("resume", *images, run.session_id) if run.session_id else ()),
             "-",
@@ -89,6 +93,9 @@ class CodexAdapter(ProgramAdapter):
 
     def takes_file(self, file: AttachedFile) -> bool:
         return file.is_image and "," not in str(file.path)  # a comma would separate two paths
+
+    def system_environ(self, system_file: str) -> dict[str, str]:  # noqa: ARG002 - it takes none
+        return mcp_servers.list_codex_variables(self._setup.servers)
 
     def escape_prompt(self, prompt: str) -> str:
         return escape_codex_skills(prompt)
@@ -102,6 +109,19 @@ class CodexAdapter(ProgramAdapter):
             return []
         keys = (f"model_providers.{name}.{key}=0" for key in _CODEX_RETRIES)
         return [word for key in keys for word in ("-c", key)]
+
+
+_GEMINI_SETTINGS = "GEMINI_CLI_SYSTEM_SETTINGS_PATH"
+_GEMINI_FOLDERS = {
+    "win32": "C:/ProgramData/gemini-cli",
+    "darwin": "/Library/Application Support/GeminiCli",
+}
+
+
+def find_gemini_settings(environ: Mapping[str, str]) -> Path:
+    """Return the file with the system settings of Gemini CLI, which need not exist."""
+    folder = _GEMINI_FOLDERS.get(sys.platform, "/etc/gemini-cli")
+    return Path(environ.get(_GEMINI_SETTINGS) or f"{folder}/settings.json")
 
 
 class GeminiAdapter(ProgramAdapter):
@@ -118,6 +138,7 @@ class GeminiAdapter(ProgramAdapter):
     environ: ClassVar[Mapping[str, str]] = {"GEMINI_CLI_TRUST_WORKSPACE": "true"}
     powers = "may read files"
     powers_options = ("--approval-mode", "--yolo", "-y")
+    takes_servers = True
 
     def arguments(self, run: RunInput) -> list[str]:
         return [
@@ -136,10 +157,23 @@ class GeminiAdapter(ProgramAdapter):
             ),
         ]
 
+    def settings_text(self) -> str:
+        servers, agent_id = self._setup.servers, self._setup.agent_id
+        if not servers:
+            return ""
+        before = find_gemini_settings(self._environ())
+        return mcp_servers.describe_for_gemini(servers, agent_id, before)
+
+    def settings_environ(self, settings_file: str) -> dict[str, str]:
+        return {_GEMINI_SETTINGS: settings_file}
+
     def escape_prompt(self, prompt: str) -> str:
         """Put a backslash before each `@`, which names a file or a subagent without one."""
         prompt = re.sub(r"(?<!\\)@", r"\\@", prompt)
         return f"\n{prompt}" if prompt.startswith("/") else prompt
+
+
+_OPENCODE_PERMISSION = "OPENCODE_PERMISSION"
 
 
 class OpencodeAdapter(ProgramAdapter):
@@ -152,12 +186,13 @@ class OpencodeAdapter(ProgramAdapter):
     login = "`opencode auth login`, or its provider's key, as in env: {OPENAI_API_KEY: inherit}"
     login_files = (".local/share/opencode/auth.json", ".config/opencode/opencode.json")
     environ: ClassVar[Mapping[str, str]] = {
-        "OPENCODE_PERMISSION": '{"*": "deny"}',
+        _OPENCODE_PERMISSION: '{"*": "deny"}',
         "OPENCODE_DISABLE_AUTOUPDATE": "1",
     }
     powers = "may use no tools"
-    powers_options = ("OPENCODE_PERMISSION",)
+    powers_options = (_OPENCODE_PERMISSION,)
     takes_system_file = True
+    takes_servers = True
 
     def arguments(self, run: RunInput) -> list[str]:
         return [
@@ -174,8 +209,19 @@ class OpencodeAdapter(ProgramAdapter):
 
     def system_environ(self, system_file: str) -> dict[str, str]:
         path = Path(system_file).as_posix()
-        agent = f'{{"mode": "primary", "prompt": "{{file:{path}}}"}}'
-        return {"OPENCODE_CONFIG_CONTENT": f'{{"agent": {{"arena": {agent}}}}}'}
+        config: dict[str, Any] = {
+            "agent": {"arena": {"mode": "primary", "prompt": f"{{file:{path}}}"}}
+        }
+        servers = self._setup.servers
+        if not servers:
+            return {"OPENCODE_CONFIG_CONTENT": json.dumps(config, ensure_ascii=False)}
+        folder = self._setup.workspace / self._settings.cwd
+        config["mcp"] = mcp_servers.describe_for_opencode(servers, folder)
+        variables = {"OPENCODE_CONFIG_CONTENT": json.dumps(config, ensure_ascii=False)}
+        if _OPENCODE_PERMISSION not in self._settings.env:
+            allowed = {"*": "deny", **mcp_servers.list_opencode_permissions(servers)}
+            variables[_OPENCODE_PERMISSION] = json.dumps(allowed)
+        return variables
 
 
 class PiAdapter(ProgramAdapter):

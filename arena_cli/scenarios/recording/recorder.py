@@ -24,6 +24,7 @@ from arena_cli.context import render
 from arena_cli.engine.side_calls import ASIDE
 from arena_cli.errors import AgentError, AgentOverloaded, AgentRefused, AgentUnavailable
 from arena_cli.protocol import (
+    HANDED_IN,
     AgentInput,
     AgentOutput,
     Attachment,
@@ -46,7 +47,7 @@ from arena_cli.workspace.models import Member
 DEADLINE = "deadline"
 
 # What of a call's metadata the session goes by later.
-_NOTED = ("scripted", "model", "input_counted", "prompt_cut", FALLBACK)
+_NOTED = ("scripted", "model", "input_counted", "prompt_cut", HANDED_IN, FALLBACK)
 _BYTES = "data_base64"
 _REFUSED = "refused_actions"
 _PERMITS = "permits"

@@ -1,0 +1,231 @@
+"""Serve tools to an agent that is a program (`arena mcp`), and take the output that it hands in.
+
+Its program has a loop of its own. Its calls come as files (`engine.inbox`), since the MCP server
+that the program starts is another process; they are carried out here, with the approvals, rules
+and events of a reply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from arena_cli.adapters.runtime import Answer, Heard
+from arena_cli.engine import call, plan
+from arena_cli.engine.inbox import ControlRequest, Inbox, Outcome
+from arena_cli.engine.plan import Planned, Room
+from arena_cli.engine.tool_loop import CUT_SHORT, MOST_SHOWN_BYTES, Acting, ToolLoop
+from arena_cli.engine.toolbox import Toolbox
+from arena_cli.errors import AgentError, ArenaError, DiskRefused
+from arena_cli.protocol import HANDED_IN, ToolCall, ToolResult
+from arena_cli.tools.base import COMPLETE_TASK, ToolFailed, ToolScope
+from arena_cli.transcript.acting_events import ToolFinished, ToolRequested
+from arena_cli.util.text import clean_text, clean_value
+from arena_cli.workspace.acting import RunLimits
+from arena_cli.workspace.models import Member
+from arena_cli.workspace.tool_entries import AGENT
+
+POLL_S = 0.05
+_NO_REPLY = "no reply of {} is running; only one can {}"
+_WITHDRAWN = "the program withdrew this call before it ended"
+
+
+async def attempt(
+    planned: Planned, member: Member, room: Room, heard: Heard, seconds_left: float
+) -> Answer:
+    """Call an agent that is a program, and carry out its calls meanwhile.
+
+    Raises AgentError and DiskRefused. A program that has handed in its output has done its task,
+    even if it fails after that.
+    """
+    loop = ServedLoop(member, room, planned, heard, await _open(member, room))
+    acting = planned.acting
+    if acting is None:
+        acting = planned.acting = Acting(0)
+        loop.settle(acting)
+    acting.ends_at = room.clock.monotonic() + seconds_left - planned.waited_s
+    if acting.output is not None:
+        return loop.finish(acting, None)
+    limit = plan.attempt_limit_s(seconds_left, room.scene.team)
+    agent_input = call.count_failed(planned.sent, planned.failed, limit)
+    invoked = call.invoke(member, agent_input, room, heard, limit, planned)
+    try:
+        if room.sessions is None:  # nothing is called, as in a replay
+            answer = await invoked
+        else:
+            folder = room.sessions / room.scene.session_id
+            desk = CallDesk(loop, acting, Inbox.of_calls(folder, member.id))
+            answer = await desk.serve(invoked)
+    except AgentError:
+        if acting.output is None:
+            raise
+        answer = None
+    if HANDED_IN in heard.notes and acting.output is None:  # as it was recorded
+        acting.output = (heard.notes[HANDED_IN],)
+    return await loop.finish(acting, answer)
+
+
+async def _open(member: Member, room: Room) -> Toolbox:
+    if room.sessions is None:
+        return Toolbox([])
+    return await room.tools.get(room).open(member, is_served=True)
+
+
+class ServedLoop(ToolLoop):
+    """The calls of a program in its reply; each is a step of its own."""
+
+    def __init__(
+        self, member: Member, room: Room, planned: Planned, heard: Heard, toolbox: Toolbox
+    ) -> None:
+        super().__init__(member, room, planned, heard, toolbox, permit=heard.permit)
+        self._places = asyncio.Semaphore(self._limits.max_parallel_tools)
+
+    def settle(self, acting: Acting) -> None:
+        """Continue the counts after a restart; calls that were interrupted are errors."""
+        events = self._list_events()
+        ends = {event.call: event for event in events if isinstance(event, ToolFinished)}
+        for request in events:
+            if not isinstance(request, ToolRequested) or "." in request.call:
+                continue
+            acting.calls = acting.turns = max(acting.calls, int(request.call))
+            end = ends.get(request.call)
+            if end is None:
+                self._end_call(request.call, request.tool, ToolFailed(CUT_SHORT), 0)
+            elif (end.tool, end.status) == (COMPLETE_TASK, "ok"):
+                complete_task = self._toolbox.complete_task
+                assert complete_task is not None
+                acting.output = (request.arguments.get(complete_task.output.name),)
+
+    def list_tools(self) -> str:
+        """Return the tools, as JSON."""
+        return json.dumps([spec.model_dump() for spec in self._toolbox.specs])
+
+    async def carry_out(self, request: ControlRequest, acting: Acting) -> ToolResult:
+        """Carry out a call and write it; if cancelled, its end is written, too."""
+        acting.turns += 1
+        arguments = self._room.runtime.redactor.value(clean_value(request.arguments)[0])
+        asked = ToolCall(tool=request.tool, arguments=arguments, problem=self._find_excess())
+        requested = self._request(asked, acting)
+        try:
+            result = await self._answer(requested, acting, self._places)
+        except asyncio.CancelledError:
+            with suppress(DiskRefused):
+                failure = ToolFailed(_WITHDRAWN, "timeout")
+                self._end_call(requested.number, asked.tool, failure, 0)
+            raise
+        if acting.output is not None and request.tool == COMPLETE_TASK:
+            self._heard.notes[HANDED_IN] = acting.output[0]
+        return result
+
+    def _find_excess(self) -> str:
+        """Return why the team's budget allows no call, "" if it does."""
+        budget = self._room.control.budget
+        if budget is None or budget.admit(self._planned, self._heard.list_usage()):
+            return ""
+        return "the budget is used up; end your reply"
+
+    async def finish(self, acting: Acting, answer: Answer | None) -> Answer:
+        """Return the answer with the output that was handed in; else the answer itself."""
+        self._heard.notes.pop(HANDED_IN, None)
+        if acting.output is not None:
+            handed_in = await self._hand_in(acting.output[0])
+            if answer is None:
+                usage = {"usage": self._heard.usage or handed_in.output.usage}
+                return Answer(handed_in.output.model_copy(update=usage), declined=False)
+            changed = {"content": handed_in.output.content}
+            return Answer(answer.output.model_copy(update=changed), declined=False)
+        assert answer is not None
+        acting.is_short = self._member.profile.output is not None and not answer.declined
+        return answer
+
+
+class CallDesk:
+    """Carries out the calls in the inbox of an agent while its program works."""
+
+    def __init__(self, loop: ServedLoop, acting: Acting, inbox: Inbox) -> None:
+        self._loop = loop
+        self._acting = acting
+        self._inbox = inbox
+        self._running: dict[Path, asyncio.Task[None]] = {}
+
+    async def serve(self, invoked: Coroutine[Any, Any, Answer]) -> Answer:
+        """Await the answer of the program; meanwhile carry out its calls."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                watching = group.create_task(self._watch(group))
+                answer = await invoked
+                for task in (watching, *self._running.values()):
+                    task.cancel()
+        except BaseExceptionGroup as failures:
+            refused = failures.subgroup(DiskRefused)
+            raise (refused or failures).exceptions[0] from None
+        return answer
+
+    async def _watch(self, group: asyncio.TaskGroup) -> None:
+        while True:
+            for waiting in self._inbox.take():
+                path = self._inbox.claim(waiting.path)
+                self._running[path] = group.create_task(self._answer(path, waiting.request))
+            for path, task in self._running.items():
+                if not os.path.lexists(path):  # the program no longer waits for it
+                    task.cancel()
+            self._running = {p: task for p, task in self._running.items() if not task.done()}
+            await asyncio.sleep(POLL_S)
+
+    async def _answer(self, path: Path, request: ControlRequest | None) -> None:
+        if request is None:
+            self._inbox.answer(path, Outcome(text=f"{path.name} is not a request", is_error=True))
+        elif request.act == "tool_list":
+            self._inbox.answer(path, Outcome(text=self._loop.list_tools()))
+        else:
+            result = await self._loop.carry_out(request, self._acting)
+            self._inbox.answer(path, Outcome(text=result.model_dump_json()))
+
+
+async def carry_out_alone(member: Member, room: Room, request: ControlRequest) -> Outcome:
+    """Carry out a request for tools while no reply runs, so that nobody can approve anything."""
+    try:
+        box = await room.tools.get(room).open(member, is_served=True)
+    except ArenaError as error:
+        return Outcome.of_error(error)
+    if request.act == "tool_list":
+        return Outcome(text=json.dumps([spec.model_dump() for spec in box.specs]))
+    result = await _call_alone(member, room, box, request)
+    return Outcome(text=result.model_dump_json())
+
+
+async def _call_alone(
+    member: Member, room: Room, box: Toolbox, request: ControlRequest
+) -> ToolResult:
+    limits = member.profile.run or RunLimits()
+    redactor = room.runtime.redactor
+    arguments = clean_value(request.arguments)[0]
+    try:
+        tool = box.find(request.tool)
+        problem = box.find_problem(request.tool, arguments)
+        if tool is None or problem:
+            raise ToolFailed(problem)
+        if request.tool == COMPLETE_TASK or request.tool.startswith(AGENT):
+            raise ToolFailed(_NO_REPLY.format(member.id, f"call {request.tool}"))
+        if tool.find_act(arguments) is not None:
+            raise ToolFailed(_NO_REPLY.format(member.id, "ask for approval"), "denied")
+        async with asyncio.timeout(limits.max_minutes * 60):
+            output = await tool.call(arguments, ToolScope("0", lambda _: None))
+    except ToolFailed as failure:
+        text = redactor.text_or_nothing(clean_text(str(failure))[0])
+        return ToolResult(status=failure.status, text=text)
+    except TimeoutError:
+        return ToolResult(status="timeout", text="it did not end in time, and was ended")
+    text, _ = clean_text(output.text[:MOST_SHOWN_BYTES])
+    return ToolResult(
+        status="error" if output.is_error else "ok",
+        text=redactor.text_or_nothing(text),
+        attachments=[
+            redactor.attachment(file) for file in output.attachments if file.type == "image"
+        ],
+    )
