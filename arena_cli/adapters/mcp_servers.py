@@ -11,7 +11,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,13 @@ WAIT_FOR_SERVERS = {
 }
 """The variables by which Claude Code asks its model only when it has the servers' tools."""
 
-_PYTHON_VARIABLES = ("PYTHONPATH", "PYTHONHOME")
+_GEMINI, _SETTINGS = ".gemini", "settings.json"
+_GEMINI_SESSIONS = ("history", "tmp")
+
+_FROM_FOLDERS = (
+    "import os, sys; sys.path[:0] = sys.argv.pop(1).split(os.pathsep); "
+    "from arena_cli.__main__ import main; main()"
+)
 _IN_FOLDER = (
     "import os, subprocess, sys; os.chdir(sys.argv[1]); sys.exit(subprocess.call(sys.argv[2:]))"
 )
@@ -78,16 +85,18 @@ def _list_allowed(server: str, profile: AgentProfile) -> tuple[str, ...]:
 
 
 def own_server(workspace: Path, session: str, agent: str, environ: Mapping[str, str]) -> McpServer:
-    """Return arena's own server for an agent in a session."""
-    command = [sys.executable, "-m", "arena_cli", "--workspace", str(workspace)]
-    paths = {name: environ[name] for name in _PYTHON_VARIABLES if environ.get(name)}
+    """Return arena's own server for an agent in a session.
+
+    Gemini CLI passes no PYTHONPATH on, so its folders are an argument.
+    """
+    start = ["-m", "arena_cli"]
+    if paths := environ.get("PYTHONPATH"):
+        folders = map(os.path.abspath, paths.split(os.pathsep))
+        start = ["-c", _FROM_FOLDERS, os.pathsep.join(folders)]
+    options = ["--workspace", str(workspace.resolve()), "mcp"]
     return McpServer(
         name=OWN,
-        command=(*command, "mcp", "--session", session, "--agent", agent),
-        env={
-            name: os.pathsep.join(map(os.path.abspath, value.split(os.pathsep)))
-            for name, value in paths.items()
-        },
+        command=(sys.executable, *start, *options, "--session", session, "--agent", agent),
         cwd=str(workspace.resolve()),
         timeout_s=LONGEST_CALL_S,
         is_own=True,
@@ -178,14 +187,14 @@ def _write_toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def describe_for_gemini(servers: Sequence[McpServer], agent_id: str, settings: Path | None) -> str:
-    """Return the system settings of Gemini CLI for a call: the servers, over those of a file.
+def describe_for_gemini(servers: Sequence[McpServer], agent_id: str) -> dict[str, Any]:
+    """Return the key `mcpServers` of Gemini CLI's settings.
 
     Raises AgentUnavailable for a pattern of tools, which it does not take.
     """
     described: dict[str, Any] = {}
     for server in servers:
-        place = {"httpUrl": server.url, "headers": {**server.headers}}
+        place: dict[str, Any] = {"httpUrl": server.url, "headers": {**server.headers}}
         if not server.url:
             program, *args = server.command
             env = {**server.env}
@@ -193,11 +202,47 @@ def describe_for_gemini(servers: Sequence[McpServer], agent_id: str, settings: P
         described[server.name] = {**place, "timeout": round(server.timeout_s * 1000), "trust": True}
         if names := list_exact_tools(server, "Gemini CLI", agent_id):
             described[server.name]["includeTools"] = names
-    before: Any = {}
+    return described
+
+
+def _allow_in_plan_mode(server: str) -> str:
+    """Return the rule of Gemini CLI that lets it call a server's tools in its careful mode."""
+    rule = {"mcpName": server, "toolName": "*", "decision": "allow", "priority": 500}
+    lines = [f"{key} = {_write_toml(value)}\n" for key, value in rule.items()]
+    return "".join(["[[rule]]\n", *lines, 'modes = ["plan"]\n'])
+
+
+@contextlib.contextmanager
+def make_gemini_home(scratch: Path, home: Path, servers: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a home folder of a call whose settings are those of the user and these servers.
+
+    Gemini CLI takes no settings file of a call: that of the system must be root's. All else in the
+    folder is the user's, by links. Raises OSError.
+    """
+    real = home / _GEMINI
+    for name in _GEMINI_SESSIONS:
+        (real / name).mkdir(parents=True, exist_ok=True)
+    settings: Any = {}
     with contextlib.suppress(OSError, ValueError):
-        before = json.loads(settings.read_text(encoding="utf-8")) if settings else {}
-    before = before if isinstance(before, dict) else {}
-    return json.dumps({**before, "mcpServers": {**before.get("mcpServers", {}), **described}})
+        settings = json.loads((real / _SETTINGS).read_text(encoding="utf-8"))
+    settings = settings if isinstance(settings, dict) else {}
+    scratch.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="gemini-", dir=scratch.absolute()) as folder:
+        own = Path(folder) / _GEMINI
+        own.mkdir()
+        for entry in real.iterdir():
+            if entry.name != _SETTINGS:
+                (own / entry.name).symlink_to(entry.absolute(), entry.is_dir())
+        policy = own / "arena.toml"
+        policy.write_text("".join(map(_allow_in_plan_mode, servers)), encoding="utf-8")
+        policies = settings.get("policyPaths") or [str(own / "policies")]
+        merged = {
+            **settings,
+            "mcpServers": {**settings.get("mcpServers", {}), **servers},
+            "policyPaths": [*policies, str(policy)],
+        }
+        (own / _SETTINGS).write_text(json.dumps(merged), encoding="utf-8")
+        yield folder
 
 
 def describe_for_opencode(servers: Sequence[McpServer], folder: Path) -> dict[str, Any]:

@@ -286,13 +286,13 @@ class ProgramAdapter:
         """Return the variables for the program that name the file with the system text."""
         return {}
 
-    def settings_text(self) -> str:
-        """Return the content of a file with settings for a call, "" for none."""
-        return ""
+    @contextlib.contextmanager
+    def write_settings(self) -> Iterator[dict[str, str]]:
+        """Write the settings of a call, if there are any; yield the variables that name them.
 
-    def settings_environ(self, settings_file: str) -> dict[str, str]:  # noqa: ARG002 - as above
-        """Return the variables for the program that name the file with settings for a call."""
-        return {}
+        Raises OSError.
+        """
+        yield {}
 
     def escape_prompt(self, prompt: str) -> str:
         """Return the prompt, escaped so that the program finds no command or path in it."""
@@ -377,9 +377,14 @@ class ProgramAdapter:
             elif session is None and system:
                 prompt = f"{system}\n\n{prompt}"
             environ = self._environ(system_file)
-            if settings := self.settings_text():
-                manager = write_system_file(self._setup, path, settings)
-                environ |= self.settings_environ(stack.enter_context(manager))
+            try:
+                environ |= stack.enter_context(self.write_settings())
+            except OSError as error:
+                raise AgentUnavailable(
+                    self._setup.agent_id,
+                    f"the settings with its MCP servers could not be written: {error}",
+                    mend="free disk space, or correct the permissions",
+                ) from error
             files = list_new_files(input, self._setup.workspace)
             session_id = session.id if session else ""
             arguments = self.arguments(RunInput(session_id, system_file, files))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
 import tomllib
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -111,17 +112,7 @@ class CodexAdapter(ProgramAdapter):
         return [word for key in keys for word in ("-c", key)]
 
 
-_GEMINI_SETTINGS = "GEMINI_CLI_SYSTEM_SETTINGS_PATH"
-_GEMINI_FOLDERS = {
-    "win32": "C:/ProgramData/gemini-cli",
-    "darwin": "/Library/Application Support/GeminiCli",
-}
-
-
-def find_gemini_settings(environ: Mapping[str, str]) -> Path:
-    """Return the file with the system settings of Gemini CLI, which need not exist."""
-    folder = _GEMINI_FOLDERS.get(sys.platform, "/etc/gemini-cli")
-    return Path(environ.get(_GEMINI_SETTINGS) or f"{folder}/settings.json")
+_GEMINI_HOMES = ("GEMINI_CLI_HOME", "USERPROFILE" if sys.platform == "win32" else "HOME")
 
 
 class GeminiAdapter(ProgramAdapter):
@@ -157,15 +148,18 @@ class GeminiAdapter(ProgramAdapter):
             ),
         ]
 
-    def settings_text(self) -> str:
-        servers, agent_id = self._setup.servers, self._setup.agent_id
-        if not servers:
-            return ""
-        before = find_gemini_settings(self._environ())
-        return mcp_servers.describe_for_gemini(servers, agent_id, before)
-
-    def settings_environ(self, settings_file: str) -> dict[str, str]:
-        return {_GEMINI_SETTINGS: settings_file}
+    @contextlib.contextmanager
+    def write_settings(self) -> Iterator[dict[str, str]]:
+        setup = self._setup
+        if not setup.servers:
+            yield {}
+            return
+        environ = self._environ()
+        name = next((name for name in _GEMINI_HOMES if environ.get(name)), "")
+        home = Path(environ.get(name) or Path.home())
+        servers = mcp_servers.describe_for_gemini(setup.servers, setup.agent_id)
+        with mcp_servers.make_gemini_home(setup.scratch, home, servers) as folder:
+            yield {_GEMINI_HOMES[0]: folder}
 
     def escape_prompt(self, prompt: str) -> str:
         """Put a backslash before each `@`, which names a file or a subagent without one."""
