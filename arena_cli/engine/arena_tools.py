@@ -308,7 +308,7 @@ class _Desk:
 
 
 def _as_json(value: Any) -> ToolOutput:
-    return ToolOutput(json.dumps(value, ensure_ascii=False, indent=1))
+    return ToolOutput(json.dumps(value, ensure_ascii=False))
 
 
 def _read_piece(path: Path, name: str, offset: int) -> ToolOutput:

@@ -50,7 +50,7 @@ async def attempt(
         loop.settle(acting)
     acting.ends_at = room.clock.monotonic() + seconds_left - planned.waited_s
     if acting.output is not None:
-        return loop.finish(acting, None)
+        return await loop.finish(acting, None)
     limit = plan.attempt_limit_s(seconds_left, room.scene.team)
     agent_input = call.count_failed(planned.sent, planned.failed, limit)
     invoked = call.invoke(member, agent_input, room, heard, limit, planned)
