@@ -131,6 +131,7 @@ COMMANDS = (
     "agents check",
     "agents find",
     "agents test",
+    "agents run",
     "teams",
     "doctor",
     "schema",

@@ -100,7 +100,7 @@ CALLS: list[list[str]] = [
     ["knowledge", "search", "canary", "--connect"],
     ["knowledge", "inspect", "--connect"],
 ]
-NEEDS_TRUST = {"send", "resume", "run", "agents test"}
+NEEDS_TRUST = {"send", "resume", "run", "agents run", "agents test"}
 
 
 class Server:

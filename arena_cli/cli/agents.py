@@ -15,7 +15,7 @@ from arena_cli import errors
 from arena_cli.adapters import base, pricing
 from arena_cli.adapters.http import without_login
 from arena_cli.adapters.process.run import ProgramSettings
-from arena_cli.cli import command_line, common, trust
+from arena_cli.cli import agent_run, command_line, common, trust
 from arena_cli.context import tokens
 from arena_cli.context.window import sizes
 from arena_cli.errors import FileFaults, UsageError
@@ -492,6 +492,26 @@ def try_out(context: typer.Context, agent_id: OneAgent, as_json: TriedAsJson = F
         common.print_line(line)
     if not trial.works:
         raise typer.Exit(errors.EXIT_FAILED)
+
+
+@agents_app.command("run")
+def run(
+    context: typer.Context,
+    agent_id: OneAgent,
+    inputs: agent_run.GivenInputs = None,
+    message: agent_run.GivenMessage = None,
+    session: agent_run.SessionName = None,
+    as_json: TriedAsJson = False,
+    quiet: agent_run.Quiet = False,
+) -> None:
+    """Call one agent by itself, in a session of its own, and print its output.
+
+    Its message is the `query` of its profile, filled with the inputs; without one, --message or
+    standard input. Exits 3 if it does not reach its goal, 4 if it waits for an approval.
+    """
+    loaded = common.load_workspace(context)
+    call = agent_run.AgentRun(loaded, find_member(loaded, agent_id), session)
+    call.run(inputs or [], message, as_json=as_json, quiet=quiet)
 
 
 def find_member(loaded: Workspace, called: str) -> Member:

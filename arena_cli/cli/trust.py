@@ -16,7 +16,7 @@ from arena_cli.reports.lines import user_words
 from arena_cli.session import trust_store
 from arena_cli.session.trust_store import Contact, find_contacts, list_untrusted, merge_contacts
 from arena_cli.util.text import escape_line
-from arena_cli.workspace.agents import read_dotenv
+from arena_cli.workspace.agents import add_subagents, read_dotenv
 
 if TYPE_CHECKING:
     from arena_cli.adapters.base import SessionConfig
@@ -82,14 +82,16 @@ def live_place(
     """
     helpers = [member.profile for member in loaded.memory_agents]
     embedding = loaded.file.memory.embedding
-    everyone, rules = [*profiles, *helpers], loaded.list_rule_functions()
+    everyone = add_subagents([*profiles, *helpers], loaded.loaded)
+    rules = loaded.list_rule_functions()
     require(loaded, lambda env: find_contacts(everyone, embedding, rules=rules, dotenv=env))
     return common.make_config(loaded, wait_s=wait_s, connects=True)
 
 
 def require_agents(loaded: Workspace, *agents: str) -> None:
     """Ask about these agents, or all of the workspace. Raises UsageError if not trusted."""
-    profiles = [loaded.profiles[agent] for agent in agents or loaded.profiles]
+    named = [loaded.profiles[agent] for agent in agents or loaded.profiles]
+    profiles = add_subagents(named, loaded.loaded)
     require(loaded, lambda env: find_contacts(profiles, dotenv=env))
 
 

@@ -121,7 +121,7 @@ class BudgetGuard:
         """Return the cost of what an agent used; where it was not reported, by its settings."""
         if usage.cost_usd is not None:
             return usage.cost_usd
-        member = self._members.get(agent)
+        member = self._members.get(agent) or self._room.config.find_agent(agent)
         if member is None or not self._limits.has_unit("usd"):
             return 0.0
         return self._highest_cost(member, usage)

@@ -141,7 +141,7 @@ async def _run(planned: Planned, room: Room, place: Ticket | None = None) -> Non
     control = room.control.current
     review = control.begin_review(planned) if control else None
     try:
-        if place is not None and await _wait_for(place, planned, room):
+        if place is not None and await wait_for_place(place, planned, room):
             began = room.clock.monotonic()
         ending = await _attempts(planned, room, heard, began, review)
     except asyncio.CancelledError:
@@ -159,7 +159,7 @@ async def _run(planned: Planned, room: Room, place: Ticket | None = None) -> Non
     _finish(planned, room, heard, began, ending)
 
 
-async def _wait_for(place: Ticket, planned: Planned, room: Room) -> bool:
+async def wait_for_place(place: Ticket, planned: Planned, room: Room) -> bool:
     """Wait until a place is reached, and report each change; return True if it waited."""
     reported = 0
     while position := _find_position(place):
@@ -192,7 +192,7 @@ async def _attempts(
     if planned.member is None:
         problem = f"{planned.agent} is no longer in the team"
         return _Ending("error", problem, error_code=AgentUnavailable.kind, retryable=False)
-    if planned.refused:
+    if planned.refused or planned.unfilled:
         return _refuse(planned)
     limit = plan.limit_s(planned.member, room.scene.team)
     ends_at = began + limit
@@ -255,8 +255,11 @@ def _stop_for_budget(planned: Planned, heard: Heard, error: Exception) -> _Endin
 
 
 def _refuse(planned: Planned, heard: Heard | None = None) -> _Ending:
-    """Return the end of a reply that the team's budget never allows."""
+    """Return the end of a reply that its inputs, or the team's budget, never allow."""
     metadata = heard.metadata(failed=True) if heard else {}
+    if planned.unfilled:
+        kind = AgentUnavailable.kind
+        return _Ending("error", planned.unfilled, error_code=kind, retryable=False)
     return _Ending("error", planned.refused, metadata=metadata, error_code=BUDGET, retryable=False)
 
 

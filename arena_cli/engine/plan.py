@@ -72,8 +72,21 @@ class Scene(NamedTuple):
     windows: Mapping[str, int] = NO_WINDOWS
 
     def head(self, agent: str) -> window.Head:
-        """Return the part of the input that is the same in each call of a member."""
+        """Return the part of the input that is the same in each call of a member.
+
+        The inputs of the open chain are filled into its role prompt.
+        """
+        member = self.team.agent(agent)
+        if member is not None and member.profile.inputs:
+            member = _import_inputs().fill_role(member, self.list_inputs())
+            return window.Head.of(self.team, member, self.windows.get(agent))
         return window.make_head(self.team, agent, self.windows.get(agent))
+
+    def list_inputs(self) -> Mapping[str, Any]:
+        """Return the inputs that came with the message that opened the chain."""
+        chain = self.fold.open
+        inputs = chain.opening.message.metadata.get("inputs") if chain else None
+        return inputs if isinstance(inputs, dict) else {}
 
     def limits(self, agent: str) -> window.Limits:
         """Return the limits on how much of the conversation an agent is shown."""
@@ -195,11 +208,12 @@ class Room(NamedTuple):
     its text so far. `summarizer`, `extractor` and `memory_judge` are agents that work for the
     team's memory. `inbox` is the folder with the requests of people, and `control` carries them
     out. `ask_person` asks for approval at a terminal, if there is one. `draw_place` returns an
-    agent's place in the lane that bounds the replies of all processes, if there is a bound; it
-    raises DiskRefused. `models` are the entries of `arena.yaml` for models; `sessions` is the
-    folder of all sessions, whose spending counts for the budget of a day, if it does.
-    `make_function` returns a function of the user's rules by its name; paths start from
-    `workspace`. `config` are the settings of its session; `tools` are those of its agents.
+    agent's place in the lane that bounds the replies of all processes, if there is a bound,
+    `draw_subagent_place` that of an agent that is called as a tool; they raise DiskRefused.
+    `models` are the entries of `arena.yaml` for models; `sessions` is the folder of all sessions,
+    whose spending counts for the budget of a day, if it does. `make_function` returns a function of
+    the user's rules by its name; paths start from `workspace`. `config` are the settings of its
+    session; `tools` are those of its agents.
     """
 
     scene: Scene
@@ -220,6 +234,7 @@ class Room(NamedTuple):
     memory_judge: Member | None = None
     inbox: Path | None = None
     draw_place: Callable[[str], Ticket] | None = None
+    draw_subagent_place: Callable[[str], Ticket] | None = None
     ask_person: AskPerson | None = None
     models: Mapping[str, ModelFacts] = MappingProxyType({})
     sessions: Path | None = None
@@ -309,9 +324,9 @@ class Planned:
     `shrunk` the number of those whose prompt was too long, `corrected` of those that broke a rule;
     `digests` are the hashes of the input's messages, `notes` the ids of the notes in it. `waited_s`
     is the time in which a person was asked for approval. `most` and `is_concise` are limits as in
-    `plan`; `refused` is the reason why it is not called, if the team's budget never allows it.
-    `correction` tells the agent what was wrong with its reply. `acting` is the state of the calls
-    of tools in a reply that has begun.
+    `plan`; `refused` is the reason why it is not called, if the team's budget never allows it,
+    `unfilled` if its inputs are missing. `correction` tells the agent what was wrong with its
+    reply. `acting` is the state of the calls of tools in a reply that has begun.
     """
 
     agent: str
@@ -333,6 +348,7 @@ class Planned:
     most: int | None = None
     is_concise: bool = False
     refused: str = ""
+    unfilled: str = ""
     corrected: int = 0
     correction: ShownMessage | None = None
     acting: Acting | None = None
@@ -428,7 +444,20 @@ def plan(
         failed=earlier.failed_attempts if earlier else 0,
         most=most,
         is_concise=is_concise,
+        unfilled=_explain_unfilled(member, scene),
     )
+
+
+def _import_inputs() -> Any:
+    return import_module("arena_cli.workspace.inputs")
+
+
+def _explain_unfilled(member: Member | None, scene: Scene) -> str:
+    """Return why a member cannot be called with the inputs of the chain, "" if it can."""
+    if member is None or not member.profile.inputs:
+        return ""
+    problem: str = _import_inputs().explain_unfilled(member, scene.list_inputs())
+    return problem
 
 
 def _lower_limits(limits: window.Limits, most: int | None, *, is_concise: bool) -> window.Limits:

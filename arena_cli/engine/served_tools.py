@@ -87,7 +87,7 @@ class ServedLoop(ToolLoop):
 
     def settle(self, acting: Acting) -> None:
         """Continue the counts after a restart; calls that were interrupted are errors."""
-        events = self._list_events()
+        events = self.list_written()
         ends = {event.call: event for event in events if isinstance(event, ToolFinished)}
         for request in events:
             if not isinstance(request, ToolRequested) or "." in request.call:

@@ -47,6 +47,7 @@ from arena_cli.transcript.acting_events import (
     Thought,
     ToolFinished,
     ToolRequested,
+    order_call,
 )
 from arena_cli.transcript.events import ReplyStatus
 from arena_cli.transcript.state import MARK
@@ -250,7 +251,9 @@ class ToolLoop:
         left = self._limits.grace_s if acting.closing else self._seconds_left(acting)
         limit = left if attempt_limit is None else min(left, attempt_limit)
         try:
-            async with asyncio.timeout(max(limit, 0)):
+            async with asyncio.timeout(max(limit, 0)) as timeout:
+                asking = call.Asking(self._planned, self._room, self._heard, timeout)
+                self._heard.on_permit = asking.permit
                 answer = await self._room.runtime.invoke(self._member, sent, self._heard)
         except TimeoutError as error:
             if not acting.closing and self._seconds_left(acting) <= 0:
@@ -269,14 +272,8 @@ class ToolLoop:
         acting.turns += 1
         if not answer.output.tool_calls:
             return call.apply_silence(answer, self._member, self._room, self._heard)
-        self._heard.earlier_usage.append(
-            answer.output.usage
-            or Usage(
-                input_tokens=tokens.estimate(agent_input.role_prompt),
-                output_tokens=tokens.estimate(answer.output.content),
-                estimated=True,
-            )
-        )
+        usage = answer.output.usage or self._estimate_turn(answer.output.content)
+        self._heard.earlier_usage.append(usage)
         self._heard.usage = None
         return answer
 
@@ -363,7 +360,8 @@ class ToolLoop:
     async def _run_calls(self, output: AgentOutput, acting: Acting) -> None:
         """Run the calls of an answer side by side, and keep them as a step."""
         self._report(output.tool_calls)
-        requested = [self._request(asked, acting) for asked in output.tool_calls]
+        count = len(output.tool_calls)
+        requested = [self._request(asked, acting, count) for asked in output.tool_calls]
         places = asyncio.Semaphore(self._limits.max_parallel_tools)
         try:
             async with asyncio.TaskGroup() as group:
@@ -389,12 +387,9 @@ class ToolLoop:
         names = ", ".join(dict.fromkeys(asked.tool for asked in calls))
         self._heard.on_status(StatusEvent(status="calling_tool", detail=names))
 
-    def _request(self, asked: ToolCall, acting: Acting) -> _Requested:
-        """Write that the model calls a tool, and whether the call can be made."""
-        problem = asked.problem or self._toolbox.find_problem(asked.tool, asked.arguments)
-        if asked.tool == COMPLETE_TASK and problem:
-            acting.invalid += 1
-        problem = problem or self._find_repetition(asked, acting)
+    def _request(self, asked: ToolCall, acting: Acting, count: int = 1) -> _Requested:
+        """Write that the model calls a tool, in an answer with `count` calls."""
+        problem = self._check(asked, acting)
         tool = self._toolbox.find(asked.tool)
         act, failure = _find_act(tool, asked) if tool and not problem else (None, None)
         number = self._number(acting)
@@ -402,6 +397,7 @@ class ToolLoop:
             ToolRequested,
             call=number,
             step=acting.turns,
+            of=count,
             tool=asked.tool,
             arguments=asked.arguments,
             problem=asked.problem,
@@ -409,6 +405,13 @@ class ToolLoop:
             native=asked.id,
         )
         return _Requested(number, asked, tool, act, problem, failure)
+
+    def _check(self, asked: ToolCall, acting: Acting) -> str:
+        """Return why a call cannot be made, "" if it can, and count it."""
+        problem = asked.problem or self._toolbox.find_problem(asked.tool, asked.arguments)
+        if asked.tool == COMPLETE_TASK and problem:
+            acting.invalid += 1
+        return problem or self._find_repetition(asked, acting)
 
     def _find_repetition(self, asked: ToolCall, acting: Acting) -> str:
         """Return why a call is refused that was made too often in a row, "" if it was not."""
@@ -488,7 +491,7 @@ class ToolLoop:
             raise requested.failure
         assert requested.tool is not None
         permit = partial(self._permit, requested.asked)
-        scope = ToolScope(request.call, self._heard, self._planned.reply, permit)
+        scope = ToolScope(request.call, self._heard, self._planned.reply, permit, self._planned)
         try:
             output = await requested.tool.call(request.arguments, scope)
         except (ToolFailed, TimeoutError):
@@ -598,41 +601,35 @@ class ToolLoop:
     async def restore(self, acting: Acting) -> None:
         """Continue with the steps of an attempt that was interrupted.
 
-        A call without a result is made again if its tool is idempotent; else it is an error.
+        A call without a result is made again if its tool is idempotent; else it is an error. A turn
+        of which not all calls were written ran none of them: the model is asked again.
         """
-        events = self._list_events()
-        if not events:
-            return
+        events = self.list_written()
         texts = {
             event.step: event.text
             for event in events
-            if isinstance(event, Thought) and event.kind == "text" and not event.within
+            if isinstance(event, Thought) and event.kind == "text" and event.within == self._within
         }
         ends = {event.call: event for event in events if isinstance(event, ToolFinished)}
-        steps: dict[int, list[ToolRequested]] = {}
-        for event in events:
-            if isinstance(event, ToolRequested) and "." not in event.call:
-                steps.setdefault(event.step, []).append(event)
-        for number, requests in steps.items():
-            acting.turns = max(acting.turns, number)
-            acting.calls = max(acting.calls, *(int(request.call) for request in requests))
+        for number, requests in _group_requests(events, self._within).items():
+            if len(requests) < requests[-1].of:
+                break
+            if number > acting.turns + 1:  # a turn without calls, so the next one was the last
+                acting.closing = "error_no_complete_task"
+            acting.turns = number
+            acting.calls = int(requests[-1].call.rpartition(".")[2])
+            calls = [_restore_call(request) for request in requests]
+            checked = [self._check(asked, acting) for asked in calls]
             results = [
-                await self._restore_result(request, ends.get(request.call), acting)
-                for request in requests
+                await self._restore_result(request, ends.get(request.call), problem, acting)
+                for request, problem in zip(requests, checked, strict=True)
             ]
-            calls = [
-                ToolCall(
-                    id=request.native or f"call_{request.call}",
-                    tool=request.tool,
-                    arguments=request.arguments,
-                    problem=request.problem,
-                )
-                for request in requests
-            ]
-            acting.steps.append(ToolStep(text=texts.get(number, ""), calls=calls, results=results))
+            text = texts.get(number, "")
+            self._heard.earlier_usage.append(self._estimate_turn(text))
+            acting.steps.append(ToolStep(text=text, calls=calls, results=results))
 
-    def _list_events(self) -> list[ActingEvent]:
-        """Return what is written of the reply so far."""
+    def list_written(self) -> list[ActingEvent]:
+        """Return the events of the reply that are written."""
         chain = self._room.scene.fold.open
         turn = chain.turns[-1] if chain and chain.turns else None
         return [
@@ -641,18 +638,23 @@ class ToolLoop:
             if isinstance(event, ActingEvent) and event.reply == self._planned.reply
         ]
 
+    def _estimate_turn(self, text: str) -> Usage:
+        """Return the usage of a turn of the model that reports none."""
+        is_own = not self._within
+        role = self._planned.input.role_prompt if is_own else self._member.role_prompt
+        role_tokens = tokens.estimate(role)
+        return Usage(input_tokens=role_tokens, output_tokens=tokens.estimate(text), estimated=True)
+
     async def _restore_result(
-        self, request: ToolRequested, end: ToolFinished | None, acting: Acting
+        self, request: ToolRequested, end: ToolFinished | None, problem: str, acting: Acting
     ) -> ToolResult:
         if end is None:
-            asked = ToolCall(tool=request.tool, arguments=request.arguments)
-            tool = self._toolbox.find(request.tool)
-            problem = request.problem or self._toolbox.find_problem(asked.tool, asked.arguments)
-            if tool is None or problem or not tool.idempotent:
-                failure = ToolFailed(problem or CUT_SHORT)
-                return self._end_call(request.call, request.tool, failure, 0)
-            act, failed = _find_act(tool, asked)
-            requested = _Requested(request.call, asked, tool, act, failure=failed)
+            asked = _restore_call(request)
+            tool = self._toolbox.find(asked.tool)
+            act, failure = _find_act(tool, asked) if tool and not problem else (None, None)
+            if not problem and tool is not None and not tool.idempotent:
+                problem = CUT_SHORT
+            requested = _Requested(request.call, asked, tool, act, problem, failure)
             return await self._answer(requested, acting, asyncio.Semaphore(1))
         complete_task = self._toolbox.complete_task
         if end.tool == COMPLETE_TASK and end.status == "ok" and complete_task:
@@ -667,6 +669,27 @@ def _find_act(tool: Tool, asked: ToolCall) -> tuple[PermissionRequest | None, To
         return tool.find_act(asked.arguments), None
     except ToolFailed as failure:
         return None, failure
+
+
+def _group_requests(events: Sequence[ActingEvent], within: str) -> dict[int, list[ToolRequested]]:
+    """Return the calls of an agent by turn of its model; of a turn written twice, the last."""
+    steps: dict[int, list[ToolRequested]] = {}
+    for event in events:
+        if isinstance(event, ToolRequested) and event.call.rpartition(".")[0] == within:
+            earlier = steps.setdefault(event.step, [])
+            order = order_call(event.call)
+            earlier[:] = [request for request in earlier if order_call(request.call) < order]
+            earlier.append(event)
+    return steps
+
+
+def _restore_call(request: ToolRequested) -> ToolCall:
+    return ToolCall(
+        id=request.native or f"call_{request.call}",
+        tool=request.tool,
+        arguments=request.arguments,
+        problem=request.problem,
+    )
 
 
 def _with_tools(

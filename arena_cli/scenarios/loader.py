@@ -39,7 +39,7 @@ from arena_cli.scenarios.variables import Reader
 from arena_cli.session import outgoing
 from arena_cli.session.trust_store import Contact, find_contacts, merge_contacts
 from arena_cli.workspace import models
-from arena_cli.workspace.agents import LoadedProfile
+from arena_cli.workspace.agents import LoadedProfile, add_subagents
 from arena_cli.workspace.models import AgentProfile, Member, Team
 from arena_cli.workspace.schema import build_schema
 from arena_cli.workspace.workspace import Workspace
@@ -575,8 +575,9 @@ def list_contacts(
 
 def _profiles(scenario: Scenario, workspace: Workspace) -> Iterator[AgentProfile]:
     """Yield the profiles of every agent that the scenario may call, with its changes."""
-    for member in (*scenario.team.agents, *scenario.judges.values()):
-        yield member.profile
+    members = (*scenario.team.agents, *scenario.judges.values())
+    loaded = {**workspace.loaded, **scenario.profiles}
+    yield from add_subagents([member.profile for member in members], loaded)
     for helper in workspace.memory_agents:
         played = scenario.as_played(helper)
         if played is not None:

@@ -130,6 +130,7 @@ class Playing:
         self._take = Take(scenario, shelf, config)
         if self._take.replays:
             config = replace(config, clock=HastyClock(config.clock), connects=False)
+        find_agent = config.find_agent
         config = replace(
             config,
             shared_notes=False,
@@ -137,6 +138,7 @@ class Playing:
                 *config.profiles,
                 *(profile.profile for profile in scenario.profiles.values()),
             ),
+            find_agent=lambda agent: scenario.as_played(find_agent(agent)),
             summarizer=scenario.as_played(config.summarizer),
             extractor=scenario.as_played(config.extractor),
             memory_judge=scenario.as_played(config.memory_judge),

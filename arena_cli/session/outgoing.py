@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from arena_cli import errors
 from arena_cli.engine.plan import Keep
@@ -27,12 +28,16 @@ SYSTEM = "system"
 
 
 class Outgoing(NamedTuple):
-    """A message of a human: `to` are ids that must answer, before those that the text names."""
+    """A message of a human: `to` are ids that must answer, before those that the text names.
+
+    `inputs` are those of the agents that it calls; the message keeps them.
+    """
 
     content: str
     author: Human = USER
     to: tuple[str, ...] = ()
     attachments: tuple[Attachment, ...] = ()
+    inputs: Mapping[str, Any] = MappingProxyType({})
 
 
 class Planted(NamedTuple):
@@ -120,7 +125,10 @@ def find_unknown_names(sent: Outgoing, team: Team) -> tuple[str, ...]:
 def redacted(sent: Outgoing, redactor: Redactor) -> Outgoing:
     """Return the message as it may be shown and stored."""
     attachments = tuple(redactor.attachment(attachment) for attachment in sent.attachments)
-    return sent._replace(content=redactor.text(sent.content), attachments=attachments)
+    inputs = redactor.value(dict(sent.inputs)) if sent.inputs else sent.inputs
+    return sent._replace(
+        content=redactor.text(sent.content), attachments=attachments, inputs=inputs
+    )
 
 
 def open_chain(sent: Outgoing, journal: Journal, *, roster: Roster, keep: Keep) -> MessageEvent:
@@ -140,6 +148,7 @@ def open_chain(sent: Outgoing, journal: Journal, *, roster: Roster, keep: Keep) 
             mentions=list(dict.fromkeys((*sent.to, *mentioned.ids))),
             attachments=keep(sent.attachments, stamp.message_id),
             timestamp=stamp.ts,
+            metadata={"inputs": dict(sent.inputs)} if sent.inputs else {},
         ),
         unresolved=list(mentioned.unresolved),
     )

@@ -45,6 +45,7 @@ from arena_cli.util.tickets import Ticket
 from arena_cli.workspace import agents, mentions
 from arena_cli.workspace.models import (
     AgentProfile,
+    LaneName,
     Member,
     Team,
 )
@@ -215,7 +216,8 @@ class Session(contextlib.AbstractContextManager["Session"]):
             extractor=config.extractor,
             memory_judge=config.memory_judge,
             inbox=self.folder / store.CONTROL if config.takes_requests else None,
-            draw_place=self._lane(),
+            draw_place=self._lane("main"),
+            draw_subagent_place=self._lane("subagent"),
             ask_person=config.ask_person,
             models=config.models,
             sessions=self.folder.parent if config.connects else None,
@@ -237,14 +239,14 @@ class Session(contextlib.AbstractContextManager["Session"]):
             on_problem=self.problems.append,
         )
 
-    def _lane(self) -> Callable[[str], Ticket] | None:
-        """Return how replies draw a place in the lane of people's messages, if it has a bound.
+    def _lane(self, lane: LaneName) -> Callable[[str], Ticket] | None:
+        """Return how replies draw a place in a lane, if it has a bound.
 
         A replay calls no agent, so it takes no place.
         """
-        if self._config.lanes.main is None or not self._config.connects:
+        if self._config.lanes.find_bound(lane) is None or not self._config.connects:
             return None
-        return partial(store.draw_place, self._config, "main", self.name)
+        return partial(store.draw_place, self._config, lane, self.name)
 
     def _finish_acts(self, recollection: Recollection) -> None:
         """Finish the changes of notes that a crash interrupted, in both folders."""

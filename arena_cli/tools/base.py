@@ -51,12 +51,14 @@ class ToolScope(NamedTuple):
 
     `permit` asks if another act may be done than the one that was found before; it raises
     ToolFailed if not. Without it, no other may.
+    `planned` is the reply itself, for tools of the engine.
     """
 
     call: str
     report: Callable[[StatusEvent], None]
     reply: int = 0
     permit: Callable[[PermissionRequest], Awaitable[None]] | None = None
+    planned: Any = None
 
 
 class Tool(Protocol):

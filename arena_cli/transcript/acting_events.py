@@ -31,13 +31,15 @@ class ToolRequested(ActingEvent):
     """An agent calls a tool.
 
     `call` counts the calls within the reply; those of an agent that is called as a tool have the
-    number of that call in front (`2.1`). `step` is the turn of its model, from 1. `approval` is the
-    name under which people approve it, if they must. `native` is the provider's id of the call.
+    number of that call in front (`2.1`). `step` is the turn of its model, from 1; `of` is the
+    number of calls in that turn. `approval` is the name under which people approve it, if they
+    must. `native` is the provider's id of the call.
     """
 
     type: Literal["tool_requested"] = "tool_requested"
     call: str
     step: int
+    of: int = Field(default=1, exclude_if=lambda count: count == 1)
     tool: str
     arguments: dict[str, Any] = {}
     problem: str = Field(default="", exclude_if=lambda problem: not problem)
@@ -54,7 +56,8 @@ class ToolFinished(ActingEvent):
     """A call of a tool has ended, after `ms` milliseconds.
 
     `result` is cut at 16 KB; the rest is in `attachments`, with its images. `diff` is the unified
-    diff of the files that it changed. `usage` is that of an agent that was called as a tool.
+    diff of the files that it changed. `usage` is that of an agent that was called as a tool, which
+    counts by its `agent_ended`.
     """
 
     type: Literal["tool_finished"] = "tool_finished"
@@ -71,13 +74,6 @@ class ToolFinished(ActingEvent):
     def order_in_reply(self) -> str:
         """A result comes after its request."""
         return f"{order_call(self.call)} 2"
-
-    @property
-    def agent_call(self) -> AgentCall | None:
-        """The call of an agent that was called as a tool."""
-        if self.usage is None:
-            return None
-        return AgentCall(self.tool.removeprefix("agent:"), self.usage, {})
 
 
 class Thought(ActingEvent):
@@ -101,7 +97,8 @@ class Thought(ActingEvent):
 class AgentEnded(ActingEvent):
     """A reply with tools has ended: how (`mode`), after `turns` turns of the model.
 
-    `output` is what the agent handed in. `within` is as that of a thought.
+    `output` is what the agent handed in. `within` is as that of a thought; only an agent that was
+    called as a tool has its `usage` here, and its adapter's notes in `metadata`.
     """
 
     type: Literal["agent_ended"] = "agent_ended"
@@ -109,11 +106,22 @@ class AgentEnded(ActingEvent):
     turns: int
     output: Any = Field(default=None, exclude_if=lambda output: output is None)
     within: str = Field(default="", exclude_if=lambda call: not call)
+    usage: Usage | None = Field(default=None, exclude_if=lambda usage: usage is None)
+    metadata: Annotated[dict[str, Any], Volatile] = Field(
+        default={}, exclude_if=lambda notes: not notes
+    )
 
     @property
     def order_in_reply(self) -> str:
         """The end comes last."""
         return f"{order_call(self.within)}~" if self.within else "~"
+
+    @property
+    def agent_call(self) -> AgentCall | None:
+        """The call of an agent that was called as a tool."""
+        if not self.within:
+            return None
+        return AgentCall(self.agent, self.usage, self.metadata, failed=self.mode != "goal")
 
 
 GOAL_MOST = 10

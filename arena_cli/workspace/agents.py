@@ -424,6 +424,11 @@ def load_profile(
     if profile is not None and (profile.acts or profile.workdir is not None):
         entries = import_module("arena_cli.workspace.tool_entries")
         faults += entries.find_faults(profile, source, root, anywhere=anywhere)
+    if profile is not None and (profile.inputs or profile.output):
+        profile, acting_faults = import_module("arena_cli.workspace.acting_checks").check_acting(
+            profile, text, source, root, anywhere=anywhere
+        )
+        faults += acting_faults
     if profile is None or faults or not source.is_whole:
         return None, faults
     return LoadedProfile(profile, text, source), []
@@ -553,6 +558,20 @@ def _read_role_prompt(
         return "", [source.fault(loc, f"`{name}` cannot be read: {error.strerror or error}")]
 
 
+def add_subagents(
+    profiles: Iterable[AgentProfile], loaded: Mapping[str, LoadedProfile]
+) -> list[AgentProfile]:
+    """Return these profiles, and those of the agents that they may call as tools."""
+    by_id = {profile.agent_id: profile for profile in profiles}
+    waiting = list(by_id.values())
+    while waiting:
+        for _, agent in waiting.pop().list_subagents():
+            if agent in loaded and agent not in by_id:
+                by_id[agent] = loaded[agent].profile
+                waiting.append(by_id[agent])
+    return list(by_id.values())
+
+
 def find_reference_faults(
     loaded: Mapping[str, LoadedProfile], broken: Collection[str] = ()
 ) -> list[Fault]:
@@ -563,6 +582,11 @@ def find_reference_faults(
             if models.normalize_id(name) not in loaded and models.normalize_id(name) not in broken:
                 faults.append(
                     _make_unknown_agent_fault(agent.source, ("may_mention", index), name, loaded)
+                )
+        for index, name in agent.profile.list_subagents():
+            if name not in loaded and name not in broken:
+                faults.append(
+                    _make_unknown_agent_fault(agent.source, ("tools", index), name, loaded)
                 )
     return faults
 

@@ -124,6 +124,9 @@ class FailureRules(FileShape):
 
 OnFailure = FailureStrategy | FailureRules
 
+AGENT_TOOL = "agent:"
+"""The beginning of a tool's name that is another agent."""
+
 
 def _asks_for_replan(rules: OnFailure | None) -> bool:
     """Return True if a failure may be followed by another plan."""
@@ -177,6 +180,14 @@ class AgentProfile(FileShape):
     def acts(self) -> bool:
         """True if its replies may take several turns, with calls of tools."""
         return bool(self.tools or self.mcp or self.output)
+
+    def list_subagents(self) -> list[tuple[int, str]]:
+        """Return the agents that it may call as tools, each with its place in `tools`."""
+        return [
+            (index, normalize_id(entry.removeprefix(AGENT_TOOL).strip()))
+            for index, entry in enumerate(self.tools)
+            if isinstance(entry, str) and entry.startswith(AGENT_TOOL)
+        ]
 
     @cached_property
     def may_hold_secrets(self) -> bool:

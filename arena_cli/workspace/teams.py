@@ -7,11 +7,19 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any
 
-from arena_cli.errors import Fault, suggest_nearest
+from arena_cli.errors import Fault, UsageError, suggest_nearest
 from arena_cli.workspace import mentions, models
 from arena_cli.workspace.agents import LoadedProfile
 from arena_cli.workspace.mentions import NameClash
-from arena_cli.workspace.models import Human, Member, MemberRef, Team, TeamConfig, TeamFile
+from arena_cli.workspace.models import (
+    AGENT_TOOL,
+    Human,
+    Member,
+    MemberRef,
+    Team,
+    TeamConfig,
+    TeamFile,
+)
 from arena_cli.yamlio import loader
 from arena_cli.yamlio.loader import Fragment
 
@@ -67,6 +75,39 @@ def read_team_file(stem: str, fragment: Fragment) -> tuple[TeamFile | None, list
     if not file.members:
         return None, [fragment.fault(("members",), "a team needs a member")]
     return file.model_copy(update={"team": name}), []
+
+
+_ABOUT_MEMBERS = ("default_responders", "supervisor", "mode")
+
+
+def draft_alone(
+    name: str, loaded: Mapping[str, LoadedProfile], rules: Sequence[Fragment]
+) -> TeamDraft:
+    """Return the team `agent:ID` of one agent, which is called by itself. Raises UsageError.
+
+    What `rules` say about other members does not count.
+    """
+    agent = models.normalize_id(name.removeprefix(AGENT_TOOL))
+    if agent not in loaded:
+        raise UsageError(f"there is no agent `{agent}`", suggest_nearest(agent, loaded))
+    fragment = Fragment(loader.wrap_data(None, "agents"))
+    alone = [_without_members(part, agent) for part in rules]
+    return TeamDraft(f"{AGENT_TOOL}{agent}", [agent], fragment, rules=alone)
+
+
+def _without_members(rules: Fragment, agent: str) -> Fragment:
+    """Return rules without those about other agents."""
+    if not isinstance(rules.data, dict):
+        return rules
+    kept = {key: value for key, value in rules.data.items() if key not in _ABOUT_MEMBERS}
+    budget = kept.get("budget")
+    if isinstance(budget, dict) and isinstance(budget.get("agents"), dict):
+        own = {key: bound for key, bound in budget["agents"].items() if key == agent}
+        kept["budget"] = {**budget, "agents": own}
+    data: Any = kept
+    for step in reversed(rules.loc):
+        data = {step: data}
+    return Fragment(rules.document.with_data(data), rules.loc)
 
 
 def build_team(

@@ -27,7 +27,13 @@ from arena_cli.workspace.agents import (
     read_sources,
 )
 from arena_cli.workspace.models import AgentProfile, Human, Member, Team, TeamConfig, WorkspaceFile
-from arena_cli.workspace.teams import TeamDraft, TeamFindings, build_team, read_team_file
+from arena_cli.workspace.teams import (
+    TeamDraft,
+    TeamFindings,
+    build_team,
+    draft_alone,
+    read_team_file,
+)
 from arena_cli.yamlio import loader
 from arena_cli.yamlio.loader import Document, Fragment, find_holder
 
@@ -342,9 +348,9 @@ class Workspace:
     ) -> Team:
         """Return the team of that name; None: every agent whose profile has no `member: false`.
 
-        `overrides` set rules over the team's, the nearest last; `humans`, from `humans_part`,
-        replace the team's. Raise UsageError for an unknown team or one without members, FileFaults
-        for invalid rules.
+        `agent:ID` is a team of that agent alone. `overrides` set rules over the team's, the nearest
+        last; `humans`, from `humans_part`, replace the team's. Raise UsageError for an unknown team
+        or one without members, FileFaults for invalid rules.
         """
         if name is None:
             draft = _draft_everyone(self.loaded, self.document)
@@ -352,6 +358,8 @@ class Workspace:
                 raise UsageError(
                     f"no agents in {self.root / AGENTS_FOLDER}", "run `arena init` there"
                 )
+        elif name.startswith(models.AGENT_TOOL):
+            draft = draft_alone(name, self.loaded, list_common_rules(self.document))
         elif models.normalize_id(name) in self.drafts:
             name = models.normalize_id(name)
             if not overrides and humans is None and name in self.teams:

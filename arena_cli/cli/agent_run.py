@@ -1,0 +1,241 @@
+"""Call one agent by itself and print its output: `arena agents run`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from arena_cli import errors
+from arena_cli.cli import command_line, common, trust
+from arena_cli.errors import UsageError
+from arena_cli.session import outgoing, store
+from arena_cli.session.session import Session
+from arena_cli.transcript.events import ReplyFinished
+from arena_cli.util import files, language
+from arena_cli.util.text import cut_text, escape_line, escape_text
+from arena_cli.workspace import inputs as agent_inputs
+from arena_cli.workspace.models import AGENT_TOOL, Member
+
+if TYPE_CHECKING:
+    from arena_cli.protocol import Usage
+    from arena_cli.transcript.control_events import ChainPaused
+    from arena_cli.transcript.events import ChainFinished, Event
+    from arena_cli.workspace.workspace import Workspace
+
+GivenInputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        "-i",
+        metavar="NAME=VALUE",
+        help="Set an input of the agent; @FILE as the value reads a file, lists are JSON; "
+        "repeatable.",
+    ),
+]
+GivenMessage = Annotated[
+    str | None,
+    typer.Option(
+        "--message",
+        "-m",
+        metavar="TEXT",
+        help="Send this in place of the `query` of its profile; `-` reads standard input.",
+    ),
+]
+SessionName = Annotated[
+    str | None,
+    typer.Option(
+        "--session",
+        "-s",
+        help="Continue this session of the agent, or create it.",
+        autocompletion=command_line.complete_sessions,
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
+
+_LONGEST_ARGUMENTS = 100
+_MODES = {"success": "goal", "timeout": "timeout", "cancelled": "aborted"}
+
+
+class RunResult(NamedTuple):
+    """How a call ended: its output, its text, and why it did not reach its goal (`error`)."""
+
+    output: Any
+    text: str
+    mode: str
+    turns: int
+    usage: Usage | None
+    error: str
+
+    def document(self, agent: str, session: str) -> dict[str, Any]:
+        """Return the result as JSON."""
+        return {
+            "agent": agent,
+            "mode": self.mode,
+            "output": self.output,
+            "turns": self.turns,
+            "usage": self.usage.model_dump() if self.usage else None,
+            "session": session,
+            "error": self.error or None,
+        }
+
+
+class AgentRun:
+    """A call of one agent, as a team of its own, in a session."""
+
+    def __init__(self, loaded: Workspace, member: Member, session: str | None) -> None:
+        self._loaded = loaded
+        self._member = member
+        self._session = session
+        self._finished: ReplyFinished | None = None
+        self._ended: Any = None
+        self._is_shown = True
+
+    def run(self, given: Sequence[str], message: str | None, *, as_json: bool, quiet: bool) -> None:
+        """Call the agent, print its output, and exit by the way it ended."""
+        loaded, member = self._loaded, self._member
+        self._is_shown = not quiet
+        specs = member.profile.inputs
+        read, unreadable = read_inputs(given, specs)
+        values = agent_inputs.require_inputs(member.id, specs, read, unreadable)
+        content = self._make_message(message, values)
+        team = loaded.team(f"{AGENT_TOOL}{member.id}")
+        self._check_session(team.name)
+        sent = outgoing.outgoing(team, content, to=[member.id])
+        sent = sent._replace(inputs=dict(values))
+        if limits := team.config.budget:
+            budget = import_module("arena_cli.engine.budget")
+            budget.check_prices(limits, team.agents, loaded.file.models)
+        config = trust.live_place(loaded, [member.profile], wait_s=0)
+        common.archive_old_sessions(loaded, config, [self._session] if self._session else ())
+        with Session(config, self._session, team, on_event=self._hear) as opened:
+            common.warn_of_problems(opened.folder / store.TRANSCRIPT, opened.problems)
+            name = opened.name
+            chain = opened.last(opened.send(sent))
+            last = common.run(chain, hint=f"`arena resume {name}` continues.")
+        result = self._make_result(last)
+        if as_json:
+            common.print_json(result.document(member.id, name))
+        elif result.mode == "goal":
+            common.print_line(escape_text(result.text), is_data=True)
+        if last.type == "chain_paused" or result.mode == "goal":
+            import_module("arena_cli.cli.pauses").exit_by(last, name, opened.journal.fold)
+            return
+        problem = language.translate_message(result.error)
+        common.warn(f"{escape_line(member.id)}: {result.mode}: {escape_line(problem)}")
+        common.warn(f"`arena show {name}` shows each step")
+        raise typer.Exit(errors.EXIT_FAILED)
+
+    def _make_message(self, message: str | None, values: Mapping[str, Any]) -> str:
+        profile = self._member.profile
+        if message is None and profile.query:
+            return agent_inputs.make_query(self._member, values)
+        if message is None and sys.stdin.isatty():
+            if values:
+                return agent_inputs.make_query(self._member, values)
+            raise UsageError("there is no message", 'Write one: `--message "..."`.')
+        content = common.read_message(message, None)
+        if not content.strip() and values:
+            return agent_inputs.make_query(self._member, values)
+        return content
+
+    def _check_session(self, team: str | None) -> None:
+        """Check that a session that exists is one of this agent by itself. Raises UsageError."""
+        if self._session is None:
+            return
+        root = self._loaded.root
+        folder = store.existing(store.sessions_folder(root), store.checked(self._session))
+        if folder is None or not (folder / store.TRANSCRIPT).is_file():
+            return
+        queries = import_module("arena_cli.transcript.queries")
+        opening = queries.read_session_event(folder / store.TRANSCRIPT)
+        if opening is not None and opening.team != team:
+            raise UsageError(
+                f"session {escape_line(self._session)} is not one of {self._member.id} by itself",
+                "Name another one, or leave out --session.",
+            )
+
+    def _make_result(self, last: ChainFinished | ChainPaused) -> RunResult:
+        reply, ended = self._finished, self._ended
+        assert reply is not None
+        text = reply.message.content if reply.message else ""
+        output = ended.output if ended is not None and ended.output is not None else text or None
+        mode = ended.mode if ended is not None else _MODES.get(reply.status, "error")
+        error = reply.error or ""
+        if reply.status == "declined":
+            mode, error = "error", "it declined"
+        if last.type == "chain_paused":
+            mode = "paused"
+        elif mode != "goal":
+            error = error or f"it was ended by {reply.cancelled_by or 'a signal'}"
+        turns = ended.turns if ended is not None else reply.attempts
+        return RunResult(output, text, mode, turns, reply.usage, error)
+
+    def _hear(self, event: Event) -> None:
+        """Keep how the call ends, and print its progress on stderr."""
+        if isinstance(event, ReplyFinished):
+            self._finished = event
+        elif event.type == "reply_started":
+            self._ended = None
+        elif event.type == "agent_ended" and not getattr(event, "within", ""):
+            self._ended = event
+        if self._is_shown and (line := describe_progress(event)):
+            common.print_error(line)
+
+
+def describe_progress(event: Any) -> str:
+    """Return the line of an event for a person who waits, "" for events without one."""
+    if event.type == "tool_requested":
+        arguments = json.dumps(event.arguments, ensure_ascii=False) if event.arguments else ""
+        shown = cut_text(arguments, _LONGEST_ARGUMENTS)
+        return escape_line(f"{_indent(event.call)}{event.call} {event.tool} {shown}".rstrip())
+    if event.type == "tool_finished":
+        problem = event.result.partition("\n")[0] if event.status != "ok" else ""
+        shown = f": {cut_text(problem, _LONGEST_ARGUMENTS)}" if problem else ""
+        return escape_line(f"{_indent(event.call)}{event.call} {event.status}{shown}")
+    return ""
+
+
+def _indent(call: str) -> str:
+    return "  " * call.count(".")
+
+
+def read_inputs(
+    given: Sequence[str], specs: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the inputs of the command line, and the problems of those that cannot be read."""
+    values: dict[str, Any] = {}
+    problems: dict[str, str] = {}
+    for item in given:
+        name, equals, text = item.partition("=")
+        name = name.strip()
+        if not equals:
+            problems[name] = f"--input {escape_line(item)}: write NAME=VALUE"
+        elif name in values or name in problems:
+            problems[name] = f"--input {escape_line(name)}: given twice"
+        elif name not in specs:
+            values[name] = text  # reported with all that is missing
+        else:
+            try:
+                values[name] = agent_inputs.read_input(name, specs[name], _read_value(name, text))
+            except UsageError as error:
+                problems[name] = str(error)
+    return values, problems
+
+
+def _read_value(name: str, text: str) -> str:
+    """Return a value, which `@FILE` reads from a file; `@@` is a literal `@`."""
+    if text.startswith("@@") or not text.startswith("@"):
+        return text.removeprefix("@") if text.startswith("@@") else text
+    path = Path(text[1:])
+    try:
+        data = files.read_input(path)
+    except OSError as error:
+        problem = error.strerror or str(error)
+        raise UsageError(f"--input {name}: cannot read {path}: {problem}") from error
+    return common.decoded(data, str(path)).removesuffix("\n")

@@ -1,0 +1,270 @@
+"""Agents as tools: `agent:reviewer` runs a colleague in a loop of its own, within a call.
+
+Its events are nested in the caller's reply, approvals are asked in the caller's name, and its cost
+counts to the chain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from arena_cli.adapters.runtime import Answer, Heard
+from arena_cli.engine import call, plan, rules
+from arena_cli.engine.plan import Planned, Room
+from arena_cli.engine.side_calls import ASIDE
+from arena_cli.engine.tool_loop import Acting, ToolLoop
+from arena_cli.engine.toolbox import Toolbox
+from arena_cli.errors import AgentError, AgentUnavailable
+from arena_cli.protocol import AgentInput, PermissionRequest, ShownMessage, ToolSpec, Usage
+from arena_cli.tools.base import Tool, ToolFailed, ToolOutput, ToolScope
+from arena_cli.transcript.acting_events import AgentEnded, EndMode
+from arena_cli.util.clock import format_timestamp
+from arena_cli.util.text import fill_template
+from arena_cli.workspace.acting import InlineTool
+from arena_cli.workspace.inputs import fill_role, make_input_schema, make_query
+from arena_cli.workspace.models import AGENT_TOOL, Member
+
+DEEPEST = 3
+"""An agent that is called as a tool may call another one, down to this depth."""
+
+_TASK = "task"
+_TASK_SCHEMA = {
+    "type": "object",
+    "properties": {
+        _TASK: {"type": "string", "description": "The complete task; it is told nothing else."}
+    },
+    "required": [_TASK],
+}
+_LONGEST_ROLE = 300
+
+
+class ToolSource:
+    """The agents that a session's agents may call as tools."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+
+    async def find(self, entry: str | InlineTool, member: Member) -> list[Tool]:
+        """Return the tool for the agent that an entry names."""
+        agent = str(entry).removeprefix(AGENT_TOOL).strip()
+        colleague = self._room.config.find_agent(agent) or self._room.scene.team.agent(agent)
+        return [SubAgent(self._room, colleague, member)] if colleague else []
+
+    async def stop(self) -> None:
+        """End nothing: what the agents started belongs to the session."""
+
+
+class SubAgent:
+    """A tool that is another agent.
+
+    It is idempotent because it continues: what it did before a restart is in its events.
+    """
+
+    idempotent = True
+
+    def __init__(self, room: Room, member: Member, caller: Member) -> None:
+        self._room = room
+        self._member = member
+        self._caller = caller
+        inputs = member.profile.inputs
+        self.spec = ToolSpec(
+            name=f"{AGENT_TOOL}{member.id}",
+            description=_describe(member),
+            input_schema=make_input_schema(inputs) if inputs else _TASK_SCHEMA,
+        )
+
+    def find_act(self, arguments: Mapping[str, Any]) -> PermissionRequest | None:  # noqa: ARG002
+        """Return None: what it does is approved, not that it is asked."""
+        return None
+
+    async def call(self, arguments: Mapping[str, Any], scope: ToolScope) -> ToolOutput:
+        """Run the agent until it is done; return its output, or why there is none."""
+        if scope.call.count(".") + 1 > DEEPEST:
+            raise ToolFailed(f"agents may call each other {DEEPEST} deep at most; do it yourself")
+        given = dict(arguments)
+        member = fill_role(self._member, given) if self._member.profile.inputs else self._member
+        text = make_query(member, given) if member.profile.inputs else str(given[_TASK])
+        toolbox = await self._open_toolbox(member)
+        heard = Heard(self._room.runtime.redactor, scope.report)
+        loop = SubLoop(member, self._room, scope.planned, heard, toolbox, within=scope.call)
+        for event in loop.list_written():
+            if isinstance(event, AgentEnded) and event.within == scope.call:
+                return _make_output(event)
+        with contextlib.ExitStack() as held:
+            # Those that it calls itself run within its place: they must not wait for it.
+            if self._room.draw_subagent_place is not None and "." not in scope.call:
+                place = held.enter_context(self._room.draw_subagent_place(member.id))
+                await call.wait_for_place(place, scope.planned, self._room)
+            return _make_output(await loop.run_to_end(self._make_input(member, text)))
+
+    async def _open_toolbox(self, member: Member) -> Toolbox:
+        if not member.profile.acts:
+            return Toolbox(())
+        try:
+            return await self._room.tools.get(self._room).open(member)
+        except AgentUnavailable as error:
+            raise ToolFailed(str(error)) from error
+
+    def _make_input(self, member: Member, text: str) -> AgentInput:
+        room, caller = self._room, self._caller
+        question = ShownMessage(
+            id="m0",
+            author_id=caller.id,
+            author_name=caller.name,
+            author_type="agent",
+            content=text,
+            timestamp=format_timestamp(room.clock.now()),
+            role="user",
+        )
+        return AgentInput(
+            session_id=room.scene.session_id,
+            turn_id=ASIDE,
+            turn=1,
+            call=room.scene.fold.calls.get(member.id, 0) + 1,
+            trigger=[question.id],
+            agent_id=member.id,
+            role_prompt=member.role_prompt,
+            invocation="must_reply",
+            mentioned_by=[caller.id],
+            messages=[question],
+            max_output_tokens=member.profile.context.max_output_tokens,
+            deadline_s=plan.limit_s(member, room.scene.team),
+        )
+
+
+class SubLoop(ToolLoop):
+    """The loop of an agent that is called as a tool; it writes its own end."""
+
+    def __init__(
+        self,
+        member: Member,
+        room: Room,
+        planned: Planned,
+        heard: Heard,
+        toolbox: Toolbox,
+        *,
+        within: str,
+    ) -> None:
+        super().__init__(member, room, planned, heard, toolbox, within=within)
+        self._acting = Acting(0.0)
+        self._settled = 0
+        self._text = ""
+
+    async def run_to_end(self, agent_input: AgentInput) -> AgentEnded:
+        """Run the agent, and write how it ended. Raises CancelledError, DiskRefused."""
+        acting = self._acting
+        answer: Answer | None = None
+        problem = ""
+        mode: EndMode = "error"
+        self._text = agent_input.messages[0].content
+        limit = plan.limit_s(self._member, self._room.scene.team)
+        if self._member.profile.acts:
+            limit -= self._limits.grace_s
+        acting.ends_at = self._room.clock.monotonic() + limit - self._planned.waited_s
+        try:
+            await self.restore(acting)
+            self._reserve()
+            answer = await self._run(agent_input)
+            mode = "error" if answer.declined else "goal"
+            problem = f"{self._member.id} declined" if answer.declined else ""
+        except AgentError as error:
+            problem, mode = str(error), acting.closing or "error"
+        except call.OutOfBudget as error:
+            problem = f"{self._member.id} is not called: {error}"
+        except asyncio.CancelledError:
+            self._end("aborted", "", answer)
+            raise
+        return self._end(mode, problem, answer)
+
+    async def _run(self, agent_input: AgentInput) -> Answer:
+        """Run the loop; a failure of the adapter is tried again as in a reply."""
+        member, room, failed = self._member, self._room, 0
+        while True:
+            try:
+                sent = call.count_failed(agent_input, failed, agent_input.deadline_s or 0)
+                return await self.run(sent, self._acting)
+            except AgentError as error:
+                wait = None
+                if rules.choose_strategy(member, room.scene.team, error.kind) == "retry":
+                    wait = call.compute_wait(error, failed, member, room)
+                if wait is None or wait >= self._seconds_left(self._acting):
+                    raise
+                failed += 1
+                self._heard.forget()
+                await room.clock.sleep(wait)
+
+    def _end(self, mode: EndMode, problem: str, answer: Answer | None) -> AgentEnded:
+        usages = self._heard.list_usage()
+        if answer is not None:
+            usages = [*usages, answer.output.usage or self._estimate_turn(answer.output.content)]
+        usage = Usage.total(usages) if usages else None
+        self._settle(usages)
+        notes = self._heard.metadata(failed=answer is None)
+        notes |= answer.output.metadata if answer else {}
+        if problem:
+            notes["error"] = problem
+        output: Any = None
+        if self._acting.output is not None:
+            output = self._acting.output[0]
+        elif answer is not None and not answer.declined:
+            output = answer.output.content
+        return self._room.journal.write(
+            AgentEnded,
+            reply=self._planned.reply,
+            agent=self._member.id,
+            mode=mode,
+            turns=self._acting.turns,
+            output=output,
+            within=self._within,
+            usage=usage,
+            metadata={"adapter": str(self._member.profile.adapter["type"]), **notes},
+        )
+
+    # The budget: each turn of its model is a question of the chain.
+
+    def _admit(self) -> None:
+        """Check that the budget allows the next turn. Raises OutOfBudget."""
+        self._settle(self._heard.list_usage())
+        self._reserve()
+
+    def _reserve(self) -> None:
+        budget = self._room.control.budget
+        if budget is None:
+            return
+        results = [result.text for step in self._acting.steps for result in step.results]
+        if excess := budget.admit_question(self._member, "\n".join([self._text, *results])):
+            raise call.OutOfBudget(f"the budget is used up: {excess}")
+
+    def _settle(self, usages: list[Usage]) -> None:
+        """Replace what was reserved by what its last turns used."""
+        budget = self._room.control.budget
+        if budget is not None:
+            new = usages[self._settled :]
+            budget.settle_question(self._member, Usage.total(new) if new else None)
+        self._settled = len(usages)
+
+
+def _describe(member: Member) -> str:
+    """Return the description of an agent for its callers."""
+    role = fill_template(member.role_prompt, lambda name: f"<{name}>")
+    about = role.strip().partition("\n\n")[0][:_LONGEST_ROLE]
+    skills = f" Skills: {', '.join(member.profile.skills)}." if member.profile.skills else ""
+    output = member.profile.output
+    gives = f" It returns {output.description or output.name}." if output else ""
+    return (
+        f"Ask {member.name}, another agent, which works by itself.{skills}{gives} {about}".strip()
+    )
+
+
+def _make_output(end: AgentEnded) -> ToolOutput:
+    """Return the result of the tool for the end of the agent."""
+    if end.mode != "goal":
+        problem = str(end.metadata.get("error") or f"{end.agent} did not finish: {end.mode}")
+        return ToolOutput(problem, usage=end.usage, is_error=True)
+    is_text = isinstance(end.output, str)
+    text = end.output if is_text else json.dumps(end.output, ensure_ascii=False, indent=2)
+    return ToolOutput(text or "(It answered nothing.)", usage=end.usage)
