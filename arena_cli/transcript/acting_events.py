@@ -5,7 +5,7 @@ They are read when a transcript holds one: a session without tools never imports
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -35,6 +35,8 @@ class ToolRequested(ActingEvent):
     number of calls in that turn. `approval` is the name under which people approve it, if they
     must. `native` is the provider's id of the call.
     """
+
+    is_repeated: ClassVar[bool] = True
 
     type: Literal["tool_requested"] = "tool_requested"
     call: str
@@ -82,6 +84,8 @@ class Thought(ActingEvent):
     `within` is the number of the call by which the agent was called as a tool.
     """
 
+    is_repeated: ClassVar[bool] = True
+
     type: Literal["thought"] = "thought"
     step: int
     text: str
@@ -100,6 +104,8 @@ class AgentEnded(ActingEvent):
     `output` is what the agent handed in. `within` is as that of a thought; only an agent that was
     called as a tool has its `usage` here, and its adapter's notes in `metadata`.
     """
+
+    is_repeated: ClassVar[bool] = True
 
     type: Literal["agent_ended"] = "agent_ended"
     mode: EndMode

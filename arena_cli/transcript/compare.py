@@ -174,7 +174,7 @@ class _OpenPhase:
             yield from (
                 finished[reply] for reply in sorted(finished) if finished[reply].phase == phase
             )
-        yield from sorted(self._about_replies, key=_order_of)
+        yield from sorted(_drop_repeated(self._about_replies), key=_order_of)
         self._started.clear()
         self._finished.clear()
         self._about_replies.clear()
@@ -187,6 +187,30 @@ class _OpenPhase:
                 yield self._started.pop(reply)
             if finished is not None and finished.phase == "A":
                 yield self._finished.pop(reply)
+
+
+def _drop_repeated(events: Sequence[SideEvent]) -> Iterator[SideEvent]:
+    """Yield the events without those that were written again later."""
+    last = {_place_in_reply(event): event for event in events if event.is_repeated}
+    for event in events:
+        if not event.is_repeated or last[_place_in_reply(event)] is event:
+            yield event
+
+
+def _place_in_reply(event: SideEvent) -> tuple[int, str]:
+    return getattr(event, "reply", 0), event.order_in_reply
+
+
+def _drop_repeated(events: Sequence[SideEvent]) -> Iterator[SideEvent]:
+    """Yield the events without those that were written again later."""
+    last = {_place_in_reply(event): event for event in events if event.is_repeated}
+    for event in events:
+        if not event.is_repeated or last[_place_in_reply(event)] is event:
+            yield event
+
+
+def _place_in_reply(event: SideEvent) -> tuple[int, str]:
+    return getattr(event, "reply", 0), event.order_in_reply
 
 
 def _order_of(event: SideEvent) -> tuple[int, str, str]:

@@ -105,10 +105,12 @@ class SideEvent(Event):
 
     It opens, continues and ends nothing. Readers show and compare it by its markers, and in the
     timeline by its entry in `reports.timeline`. One that `outlives_rewinds` changes the session
-    even if a person goes back to before it.
+    even if a person goes back to before it. One that `is_repeated` is written again, with the same
+    `order_in_reply`, if its reply is interrupted right after it.
     """
 
     outlives_rewinds: ClassVar[bool] = False
+    is_repeated: ClassVar[bool] = False
 
     @property
     def order_in_reply(self) -> str:
