@@ -89,7 +89,7 @@ from arena_cli.context.summary import (
 )
 from arena_cli.context.summary_checks import Sources
 from arena_cli.context.tokens import estimate
-from arena_cli.engine import after_turn, call, loop, rules
+from arena_cli.engine import after_turn, arena_tools, call, loop, rules
 from arena_cli.engine.approvals import ApprovalQuestion, PersonAnswer
 from arena_cli.engine.inbox import ControlRequest, Inbox, read_allowance
 from arena_cli.engine.intent import sort_by_rules as intent_sort_by_rules
@@ -168,6 +168,7 @@ from arena_cli.protocol import (
     ToolResult,
     ToolSpec,
     ToolStep,
+    ToolSpec,
     Usage,
     Volatile,
 )
@@ -273,6 +274,7 @@ from arena_cli.tools.files import make_file_tool
 from arena_cli.tools.folder import WorkFolder, find_name_problem
 from arena_cli.tools.functions import FunctionPool
 from arena_cli.tools.globs import Glob, IgnoreFile
+from arena_cli.tools.base import ToolFailed, ToolOutput, ToolScope
 from arena_cli.transcript import (
     acting_events,
     control_events,

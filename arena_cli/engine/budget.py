@@ -169,6 +169,10 @@ class BudgetGuard:
         self.excess = self.excess or f"{excess}, with the next call of {planned.agent}"
         return False
 
+    def record(self, planned: Planned, used: Sequence[Usage]) -> None:
+        """Count what a running reply has used so far; none of its calls runs now."""
+        self._reserved[planned.agent] = Reserved(self._add_up(planned.agent, used), Spent())
+
     def release(self, agent: str) -> None:
         """Release what is reserved for an agent's reply: it has ended."""
         self._reserved.pop(agent, None)

@@ -226,9 +226,12 @@ class SubLoop(ToolLoop):
 
     # The budget: each turn of its model is a question of the chain.
 
+    def _record_usage(self) -> None:
+        """Count the turn before its calls."""
+        self._settle(self._heard.list_usage())
+
     def _admit(self) -> None:
         """Check that the budget allows the next turn. Raises OutOfBudget."""
-        self._settle(self._heard.list_usage())
         self._reserve()
 
     def _reserve(self) -> None:

@@ -203,6 +203,7 @@ class ToolLoop:
                 continue
             if acting.closing and self._toolbox.complete_task is None:
                 raise self._unfinished(acting.closing)
+            self._record_usage()
             await self._run_calls(output, acting)
             if acting.output is None and acting.closing:
                 raise self._unfinished(acting.closing)
@@ -348,6 +349,11 @@ class ToolLoop:
         finally:
             await function.stop()
         return self._room.runtime.redactor.value_or_nothing(made)
+
+    def _record_usage(self) -> None:
+        """Count the turn in the team's budget before its calls, which may use more."""
+        if budget := self._room.control.budget:
+            budget.record(self._planned, self._heard.list_usage())
 
     def _admit(self) -> None:
         """Check that the team's budget allows the next turn. Raises OutOfBudget."""

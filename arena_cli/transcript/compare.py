@@ -201,18 +201,6 @@ def _place_in_reply(event: SideEvent) -> tuple[int, str]:
     return getattr(event, "reply", 0), event.order_in_reply
 
 
-def _drop_repeated(events: Sequence[SideEvent]) -> Iterator[SideEvent]:
-    """Yield the events without those that were written again later."""
-    last = {_place_in_reply(event): event for event in events if event.is_repeated}
-    for event in events:
-        if not event.is_repeated or last[_place_in_reply(event)] is event:
-            yield event
-
-
-def _place_in_reply(event: SideEvent) -> tuple[int, str]:
-    return getattr(event, "reply", 0), event.order_in_reply
-
-
 def _order_of(event: SideEvent) -> tuple[int, str, str]:
     """Return the key that sorts events about replies: by reply, its calls, then by content."""
     left_out = {"seq", "ts", *list_fields(type(event), Position)}
