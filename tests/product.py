@@ -357,8 +357,11 @@ from arena_cli.workspace import (
     visible_text,
     workspace,
 )
+from arena_cli.workspace.acting import InputSpec
 from arena_cli.workspace.agents import AdapterKinds
 from arena_cli.workspace.control import Approvals
+from arena_cli.workspace.inputs import check_inputs, make_input_schema
+from arena_cli.workspace.inputs import fill_text as fill_inputs
 from arena_cli.workspace.mentions import Everybody, Mentions, MentionSpot, Opener, Roster, Somebody
 from arena_cli.workspace.models import (
     SILENCE,
