@@ -168,7 +168,6 @@ from arena_cli.protocol import (
     ToolResult,
     ToolSpec,
     ToolStep,
-    ToolSpec,
     Usage,
     Volatile,
 )
@@ -274,7 +273,6 @@ from arena_cli.tools.files import make_file_tool
 from arena_cli.tools.folder import WorkFolder, find_name_problem
 from arena_cli.tools.functions import FunctionPool
 from arena_cli.tools.globs import Glob, IgnoreFile
-from arena_cli.tools.base import ToolFailed, ToolOutput, ToolScope
 from arena_cli.transcript import (
     acting_events,
     control_events,
