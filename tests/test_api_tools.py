@@ -741,6 +741,14 @@ def test_json_mode_gives_results_back_as_data(tmp_path: Path) -> None:
     assert not output.tool_calls
 
 
+@pytest.mark.parametrize("mode", ["native", "json"])
+def test_openai_roles_alternate_if_the_last_turn_comes_first(tmp_path: Path, mode: str) -> None:
+    late = an_input(tools=TOOLS, steps=[ToolStep(notice="Your time is over.")])
+    _, (body,), _ = ask_openai(tmp_path, DONE, inputs=[late], tools_mode=mode)
+    assert [one["role"] for one in body["messages"]] == ["system", "user"]
+    assert body["messages"][-1]["content"].endswith("\n\nYour time is over.")
+
+
 def test_an_agent_without_tools_is_asked_as_ever(tmp_path: Path) -> None:
     plain = [an_input()]
     _, (native,), _ = ask_openai(tmp_path, DONE, inputs=plain)

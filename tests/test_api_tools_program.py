@@ -180,6 +180,17 @@ def test_arguments_that_are_no_json_go_back_to_the_model(program: Program, way: 
     assert KEY not in program.written()
 
 
+def test_arguments_with_half_a_character_are_written_and_answered(program: Program) -> None:
+    half = chunks(function('{"name": "a\\ud800b\\u0000"}'), finish="tool_calls")
+    with ScriptedApi(half, DONE["openai"]).running() as api:
+        add_bot(program, "openai", api.url)
+        done = send(program)
+    assert done.code == 0, done.stdout + done.stderr
+    (asked,) = of(program, "tool_requested")
+    assert asked["arguments"]["name"].startswith("a\ufffdb")
+    assert program.finished() == [("bot", "success")]
+
+
 def test_a_server_that_cannot_call_tools_is_an_error_with_the_key_to_set(program: Program) -> None:
     said = {"error": {"message": "m does not support tools"}}
     with ScriptedApi(failure(400, said)).running() as api:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from adapter_setups import an_input
 from hypothesis import given
 from hypothesis import strategies as st
-from product import AgentInput, Attachment, Chat, MemberInfo, ShownMessage
+from product import AgentInput, Attachment, Chat, ExampleTurn, MemberInfo, ShownMessage
 from product import context_render as render
 
 MEMBERS = [MemberInfo(id="bot", name="机器人"), MemberInfo(id="dev", name="开发")]
@@ -111,16 +111,21 @@ AUTHORS = st.sampled_from(["user", "dev", "bot", "arena"])
 TEXTS = st.text(min_size=1, max_size=20).filter(str.strip)
 
 
-@given(st.lists(st.tuples(AUTHORS, TEXTS), max_size=12), st.data())
+EXAMPLES = st.lists(st.builds(ExampleTurn, role=st.sampled_from(["user", "agent"]), text=TEXTS))
+
+
+@given(st.lists(st.tuples(AUTHORS, TEXTS), max_size=12), EXAMPLES, st.data())
 def test_the_beginning_of_a_chat_is_the_same_in_every_later_call(
-    said: list[tuple[str, str]], data: st.DataObject
+    said: list[tuple[str, str]], examples: list[ExampleTurn], data: st.DataObject
 ) -> None:
     talk = [message(at, author, text) for at, (author, text) in enumerate(said, 1)]
     earlier = data.draw(st.integers(0, len(talk)))
-    before, after = render.chat(asked(talk[:earlier])), render.chat(asked(talk))
+    before, after = (render.chat(asked(some, examples=examples)) for some in (talk[:earlier], talk))
     if earlier:
         assert flat(before)[:-1] == flat(after)[: len(flat(before)) - 1]
     for chat in (before, after):
         assert chat.turns[0].role == chat.turns[-1].role == "user"
         assert all(one.role != other.role for one, other in pairwise(chat.turns))
         assert all(part.strip() for _, part in flat(chat) if isinstance(part, str))
+        shown = [("assistant" if one.role == "agent" else "user", one.text) for one in examples]
+        assert flat(chat)[1 : len(shown) + 1] == shown or not examples

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import support
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from product import (
@@ -223,6 +224,24 @@ def test_an_input_as_it_is_built() -> None:
     assert built.input_hash == hashed(an_input())
     system, prompt = render.render(built.input)
     assert 0 <= built.input_tokens - tokens.estimate(system) - tokens.estimate(prompt) < 120
+
+
+def test_examples_are_part_of_the_input_of_its_hash_and_of_its_estimate() -> None:
+    turns = [{"user": "Is 2.1 safe? " * 50}, {"agent": "Not yet."}, {"user": " "}]
+    plain = window.Head.of(support.team(support.member("bot")), support.member("bot"))
+    head = window.Head.of(
+        support.team(support.member("bot")), support.member("bot", examples=turns)
+    )
+    assert head.halve_output().examples == head.examples
+    without, built = (
+        window.build(one, a_history(*WORKED_EXAMPLE), a_call("m10")) for one in (plain, head)
+    )
+    assert [turn.role for turn in built.input.examples] == ["user", "agent"]
+    assert built.input_hash == render.input_digest(built.input) != without.input_hash
+    added = tokens.estimate(render.render(built.input)[1])
+    added -= tokens.estimate(render.render(without.input)[1])
+    assert abs(built.input_tokens - without.input_tokens - added) < 40
+    assert render.input_digest(without.input) == without.input_hash
 
 
 def test_everybody_is_shown_in_its_place() -> None:

@@ -385,7 +385,8 @@ class Head(NamedTuple):
         takes, reserved = sizes(settings, model_window)
         system = render.system_text(member.id, member.role_prompt, members)
         most = settings.max_output_tokens
-        examples = [ExampleTurn.of(turn.user, turn.agent) for turn in member.profile.examples]
+        turns = [ExampleTurn.of(turn.user, turn.agent) for turn in member.profile.examples]
+        examples = [turn for turn in turns if turn.text.strip()]
         return cls(
             agent_id=member.id,
             role_prompt=member.role_prompt,
