@@ -23,6 +23,9 @@ import pytest
 from adapter_setups import PROGRAMS, a_setup, runs
 from product import ProgramAdapter
 
+SLOW = {"gemini", "opencode"}
+"""Real programs that need three to five seconds to start, with both cores of a small machine."""
+
 SAMPLES = Path(__file__).parent / "samples"
 
 
@@ -81,6 +84,12 @@ def real(name: str, home: Path) -> dict[str, str]:
         pytest.skip(f"{name} is not on PATH")
     home.mkdir(exist_ok=True)
     return {"PATH": os.environ["PATH"], "HOME": str(home), "USERPROFILE": str(home)}
+
+
+def skip_if_slow(name: str) -> None:
+    """Leave a further case of a slow program to HYPOTHESIS_PROFILE=nightly."""
+    if name in SLOW and os.environ.get("HYPOTHESIS_PROFILE") != "nightly":
+        pytest.skip("slow with this program; HYPOTHESIS_PROFILE=nightly runs it")
 
 
 class Started:

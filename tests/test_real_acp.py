@@ -55,16 +55,7 @@ PROGRAMS = {
 }
 
 
-SLOW = {"gemini", "opencode"}
-"""Programs that need half a minute for a test that starts them three times."""
-
-IS_NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 IN_EVERY_RUN = "test_what_is_approved_is_done_once_by_another_process"
-
-
-def skip_if_slow(preset: str) -> None:
-    if preset in SLOW and not IS_NIGHTLY:
-        pytest.skip("slow with this program; HYPOTHESIS_PROFILE=nightly runs it")
 
 
 class Real(NamedTuple):
@@ -293,7 +284,7 @@ def test_files_are_changed_only_where_all_is_allowed(
     tmp_path: Path, preset: str, permissions: str
 ) -> None:
     if permissions != "allow":
-        skip_if_slow(preset)
+        agent_programs.skip_if_slow(preset)
     from llmock.scenarios import Match, Reply, ToolCall
 
     agent = real(preset, tmp_path)
@@ -344,7 +335,7 @@ def _runs(agent: Real, command: str) -> Heard:
 
 
 def test_a_command_is_run_only_where_it_is_permitted(agent: Real) -> None:
-    skip_if_slow(agent.preset)
+    agent_programs.skip_if_slow(agent.preset)
     allowed = _runs(agent, "touch made")
     denied = _runs(agent, "touch made; touch other")
     details = [[request.detail for request in heard.requests] for heard in (allowed, denied)]
@@ -366,7 +357,7 @@ def test_a_command_in_another_folder_is_another_command(
 ) -> None:
     from llmock.scenarios import Match, Reply, ToolCall
 
-    skip_if_slow(preset)
+    agent_programs.skip_if_slow(preset)
     agent = real(preset, tmp_path)
     sub = tmp_path / "work" / "sub"
     sub.mkdir()
@@ -386,7 +377,7 @@ def test_a_command_in_another_folder_is_another_command(
 def test_a_change_of_a_file_is_shown_and_made_with_permission(
     tmp_path: Path, preset: str, verdict: str
 ) -> None:
-    skip_if_slow(preset)
+    agent_programs.skip_if_slow(preset)
     from llmock.scenarios import Match, Reply, ToolCall
 
     agent = real(preset, tmp_path)
@@ -508,7 +499,7 @@ class Asking(Program):
 @pytest.fixture(params=ASKING)
 def asking(request: pytest.FixtureRequest, tmp_path: Path) -> Asking:
     if request.node.originalname != IN_EVERY_RUN:
-        skip_if_slow(request.param)
+        agent_programs.skip_if_slow(request.param)
     return Asking(tmp_path, request.param)
 
 

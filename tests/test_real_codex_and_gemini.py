@@ -120,9 +120,13 @@ def test_a_session_that_is_gone_is_begun_afresh(make: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["ask @notes.txt, @developer, $mine, a@b.c", "/memory show", "--help"]
+    "text", ["/memory show, ask @notes.txt, @developer, $mine, a@b.c", "--help"]
 )
-def test_nothing_in_the_prompt_is_a_command_a_path_or_a_skill(make: Make, text: str) -> None:
+def test_nothing_in_the_prompt_is_a_command_a_path_or_a_skill(
+    make: Make, text: str, request: pytest.FixtureRequest
+) -> None:
+    if text == "--help":
+        agent_programs.skip_if_slow(request.node.callspec.params["make"])
     api = llmock_server.fresh().reply("the answer")
     got = call(make(), an_input(text, role_prompt=""))
     assert got.content == "the answer"
@@ -137,8 +141,10 @@ def test_nothing_in_the_prompt_is_a_command_a_path_or_a_skill(make: Make, text: 
     [(401, AgentRefused), (404, AgentRefused), (429, AgentOverloaded), (503, AgentOverloaded)],
 )
 def test_a_failure_has_its_class_and_no_second_try(
-    make: Make, status: int, error: type[AgentError]
+    make: Make, status: int, error: type[AgentError], request: pytest.FixtureRequest
 ) -> None:
+    if status != 429:
+        agent_programs.skip_if_slow(request.node.callspec.params["make"])
     api = llmock_server.fresh().fail(status, times=None)
     with pytest.raises(error) as caught:
         call(make())

@@ -130,8 +130,10 @@ def test_it_answers_and_goes_on_in_its_own_session(make: Make) -> None:
 
 @pytest.mark.parametrize("start", ["/help", "--help", "@notes.txt"])
 def test_nothing_in_the_chat_is_a_path_a_command_or_an_option(
-    make: Make, start: str, tmp_path: Path
+    make: Make, start: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
+    if start != "/help":
+        agent_programs.skip_if_slow(request.node.callspec.params["make"])
     (tmp_path / "notes.txt").write_text(SECRET, encoding="utf-8")
     asked = f"{start} and @notes.txt @{tmp_path}/notes.txt {{file:notes.txt}} !ls $HOME `ls`"
     api = llmock_server.fresh().reply("read")
@@ -153,7 +155,11 @@ def test_a_session_that_is_gone_is_begun_afresh(make: Make) -> None:
     ("status", "error"),
     [(401, AgentRefused), (429, AgentOverloaded), (500, AgentUnavailable)],
 )
-def test_a_failure_is_told_at_once(make: Make, status: int, error: type[AgentError]) -> None:
+def test_a_failure_is_told_at_once(
+    make: Make, status: int, error: type[AgentError], request: pytest.FixtureRequest
+) -> None:
+    if status != 429:
+        agent_programs.skip_if_slow(request.node.callspec.params["make"])
     api = llmock_server.fresh().fail(status, times=None)
     with pytest.raises(AgentError) as caught:
         call(make())
