@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from arena_cli.adapters import base
-from arena_cli.session import lanes, store
+from arena_cli.session import status, store
 from arena_cli.util import tickets
 from arena_cli.workspace.workspace import load_workspace
 
@@ -162,8 +162,8 @@ def make_workspace(folder: Path, bound: int, reply_s: float) -> None:
     (folder / "agents" / "dev.yaml").write_text(profile)
 
 
-def read_lane(folder: Path) -> lanes.LaneState:
-    (state,) = lanes.list_lanes(load_workspace(folder, kinds=base.KINDS))
+def read_lane(folder: Path) -> status.LaneState:
+    (state,) = status.list_lanes(load_workspace(folder, kinds=base.KINDS))
     return state
 
 

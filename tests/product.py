@@ -110,7 +110,6 @@ from arena_cli.errors import (
 )
 from arena_cli.notes import (
     agent_extraction,
-    claims,
     compliance,
     contradictions,
     db,
@@ -124,6 +123,7 @@ from arena_cli.notes import (
     phrases,
     review,
 )
+from arena_cli.notes import contradictions as claims
 from arena_cli.notes import model as notes_model
 from arena_cli.notes import store as notes_store
 from arena_cli.notes.extraction import ExtractedDrafts
@@ -246,10 +246,8 @@ from arena_cli.scenarios.result import (
 from arena_cli.scenarios.runner import Runner
 from arena_cli.scenarios.select import Selected
 from arena_cli.session import (
-    archive,
     doctor,
     end_of_life,
-    lanes,
     notes,
     past,
     preview,
@@ -257,7 +255,9 @@ from arena_cli.session import (
     shelves,
     trust_store,
 )
+from arena_cli.session import end_of_life as archive
 from arena_cli.session import outgoing as session_outgoing
+from arena_cli.session import status as lanes
 from arena_cli.session import store as session_store
 from arena_cli.session.notes import Keeper
 from arena_cli.session.outgoing import Outgoing, Planted, planted
@@ -346,7 +346,6 @@ from arena_cli.util.text import (
 )
 from arena_cli.util.user_pattern import PatternTimeout, UserPattern
 from arena_cli.workspace import (
-    act_patterns,
     agents,
     mentions,
     models,
@@ -355,6 +354,7 @@ from arena_cli.workspace import (
     visible_text,
     workspace,
 )
+from arena_cli.workspace import control as act_patterns
 from arena_cli.workspace.acting import InputSpec
 from arena_cli.workspace.agents import AdapterKinds
 from arena_cli.workspace.control import Approvals

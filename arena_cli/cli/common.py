@@ -226,7 +226,7 @@ def read_archived(context: typer.Context, only: Path | None = None) -> Iterable[
     root = find_root(context)
     if not store.archive_folder(root).is_dir():
         return ()
-    stored_sessions: Iterable[Stored] = _import_archives().read_archived(context, root, only)
+    stored_sessions: Iterable[Stored] = _import_session_list().read_archived(context, root, only)
     return stored_sessions
 
 
@@ -236,13 +236,13 @@ def archive_old_sessions(
     """Archive the sessions that are older than `retention` allows, and report it in one line."""
     days = loaded.file.retention.archive_after_days
     if days is not None or store.archive_folder(loaded.root).is_dir():
-        _import_archives().archive_old_sessions(config, days, kept)
+        _import_session_list().archive_old_sessions(config, days, kept)
 
 
-def _import_archives() -> Any:
-    from arena_cli.cli import archives
+def _import_session_list() -> Any:
+    from arena_cli.cli import session_list
 
-    return archives
+    return session_list
 
 
 def find_team(loaded: Workspace, stored: Stored | None, name: str | None = None) -> Team:

@@ -31,7 +31,7 @@ def find_asker(printer: Printer) -> Callable[[Any], Awaitable[Any]] | None:
 
     async def ask_person(question: Any) -> Any:
         with printer.hold():
-            return await import_module("arena_cli.cli.approval_prompt").ask(question)
+            return await import_module("arena_cli.cli.approvals").ask(question)
 
     return ask_person
 

@@ -1,9 +1,13 @@
-"""List, archive, restore, rename and delete sessions: `arena sessions`."""
+"""List, archive, restore, rename and delete sessions: `arena sessions`.
+
+Other commands read archived sessions, and archive old ones, only if there are any.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Collection, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,14 +18,17 @@ from arena_cli import errors
 from arena_cli.cli import command_line, common, trust
 from arena_cli.errors import UsageError
 from arena_cli.reports.lines import user_words
-from arena_cli.session import archive, end_of_life, store
-from arena_cli.session.archive import ArchiveDamaged
+from arena_cli.session import end_of_life, store
+from arena_cli.session.end_of_life import ArchiveDamaged
 from arena_cli.util.clock import SystemClock
 from arena_cli.util.text import cut_text, escape_line
 
 if TYPE_CHECKING:
     from arena_cli.adapters.base import SessionConfig
     from arena_cli.reports.lines import Words
+if TYPE_CHECKING:
+    from arena_cli.adapters.base import SessionConfig
+    from arena_cli.session.store import Stored
 
 sessions_app = command_line.App(
     cls=command_line.Group,
@@ -98,7 +105,7 @@ def _archived_rows(root: Path, limit: int | None) -> list[dict[str, str | None]]
     rows: list[dict[str, str | None]] = []
     for archived in end_of_life.list_archived(root)[:limit]:
         try:
-            rows.append({"session": archived.name, **archive.read_summary(archived.path)})
+            rows.append({"session": archived.name, **end_of_life.read_summary(archived.path)})
         except ArchiveDamaged as error:
             common.warn(str(error))
     return rows
@@ -198,3 +205,26 @@ def _config(context: typer.Context, wait: float) -> SessionConfig:
 
 def _warn_busy(name: str, wait: float) -> Callable[[], None]:
     return lambda: common.warn(f"session {name} is busy; waiting up to {wait:g} s")
+
+
+def read_archived(context: typer.Context, root: Path, only: Path | None) -> Iterator[Stored]:
+    """Yield the archived sessions, or `only` that of an archive, from temporary files.
+
+    An archive of a session that exists is left out. The files are removed when the command ends.
+    """
+    folder = context.with_resource(tempfile.TemporaryDirectory(prefix="arena-"))
+    for archived in end_of_life.list_archived(root):
+        if only in (None, archived.path):
+            yield end_of_life.read_archived(archived, Path(folder))
+
+
+def archive_old_sessions(config: SessionConfig, days: int | None, kept: Collection[str]) -> None:
+    """Archive the sessions that have not changed for `days`, and report it in one line."""
+    retired = end_of_life.archive_old(config, days, kept)
+    say = user_words()
+    if retired.names:
+        names = say(", ").join(map(escape_line, retired.names))
+        text = say("archived, unchanged for {days} days: {names}", days=days, names=names)
+        common.print_error(text)
+    for problem in retired.problems:
+        common.warn(f"warning: {problem}")

@@ -15,10 +15,15 @@ from arena_cli.reports.budgets import BudgetRow, budget_rows
 from arena_cli.reports.columns import fit, width_of
 from arena_cli.reports.control_lines import describe_breaker, describe_pause
 from arena_cli.reports.lines import INDENT, Words, clock, user_words
-from arena_cli.session import lanes, store
 from arena_cli.session import status as session_status
-from arena_cli.session.lanes import LanePlace, LaneState
-from arena_cli.session.status import AgentStatus, DecisionCounts, SessionStatus
+from arena_cli.session import store
+from arena_cli.session.status import (
+    AgentStatus,
+    DecisionCounts,
+    LanePlace,
+    LaneState,
+    SessionStatus,
+)
 from arena_cli.transcript import reader
 from arena_cli.transcript.spending import SpentByAgent, WorkspaceSpending
 from arena_cli.util.text import escape_line
@@ -50,7 +55,7 @@ def status(
         team = common.find_team(loaded, stored)
         state = session_status.read_status(loaded.root, stored, team)
         sessions.append((state, _read_budget(stored, team, spending)))
-    lane_states = lanes.list_lanes(loaded)
+    lane_states = session_status.list_lanes(loaded)
     shared = session_status.list_waiting_notes(loaded.root, None)
     if as_json:
         common.print_json(_make_document(sessions, lane_states, shared))

@@ -18,9 +18,8 @@ import re
 from collections import defaultdict
 from typing import Literal, NamedTuple
 
-from arena_cli.notes import claims
-from arena_cli.notes.claims import Claim, Word
-from arena_cli.notes.contradictions import Contrast
+from arena_cli.notes import contradictions
+from arena_cli.notes.contradictions import Claim, Contrast, Word
 from arena_cli.workspace import visible_text
 from arena_cli.workspace.visible_text import CharKind
 
@@ -89,7 +88,7 @@ def _read(title: str, *, has_units: bool) -> _Title:
     """Return what a title states; unless `has_units`, what is counted is not told apart."""
     is_unspaced = _is_unspaced(title)
     days = {_DAYS[match[1]]: match[0] for match in _CHINESE_DAY.finditer(title)}
-    claim = claims.read_claim(_CHINESE_DAY.sub(" ", title))
+    claim = contradictions.read_claim(_CHINESE_DAY.sub(" ", title))
     values: defaultdict[str, dict[str, str]] = defaultdict(dict)
     if days:
         values["day"] = days

@@ -26,7 +26,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple
 
 from arena_cli.notes import (
-    claims,
     compliance,
     contradictions,
     extraction,
@@ -36,8 +35,7 @@ from arena_cli.notes import (
     staging,
 )
 from arena_cli.notes import text as text_module
-from arena_cli.notes.claims import Claim
-from arena_cli.notes.contradictions import Contrast
+from arena_cli.notes.contradictions import Claim, Contrast
 from arena_cli.notes.model import PINNING_KINDS, Draft, Note
 from arena_cli.notes.vectors import AlikeNotes
 from arena_cli.protocol import Message, parse_seq
@@ -218,7 +216,7 @@ class _Titled(NamedTuple):
     @classmethod
     def of(cls, note: Note) -> _Titled:
         words = lifecycle.words(note.title)
-        return cls(note, words, frozenset(words), claims.read_claim(note.title))
+        return cls(note, words, frozenset(words), contradictions.read_claim(note.title))
 
 
 def _is_restated(first: _Titled, second: _Titled) -> bool:

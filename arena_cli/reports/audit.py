@@ -26,8 +26,8 @@ from typing import Any
 from arena_cli.context import tokens
 from arena_cli.protocol import Message, Usage
 from arena_cli.reports.approvals import describe_approval
-from arena_cli.reports.audit_totals import TOKENS, Totals
 from arena_cli.reports.lines import Words
+from arena_cli.reports.usage import TOKENS, Totals
 from arena_cli.transcript.conversation import Chain, follow
 from arena_cli.transcript.events import (
     FREE_KINDS,

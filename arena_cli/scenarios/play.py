@@ -22,7 +22,10 @@ from arena_cli.scenarios.control_steps import (
     PlayedStep,
     SteppingIn,
     continue_chain,
+    find_cut_prompts,
+    find_unused_replies,
     group_chains,
+    save_text,
 )
 from arena_cli.scenarios.expect import evaluate
 from arena_cli.scenarios.expect.context import CheckContext
@@ -44,7 +47,6 @@ from arena_cli.scenarios.result import (
     StepResult,
     StepStatus,
 )
-from arena_cli.scenarios.step_checks import find_cut_prompts, find_unused_replies, save_text
 from arena_cli.scenarios.variables import NotSaved
 from arena_cli.session.outgoing import Outgoing, Planted
 from arena_cli.session.session import Session, make_redactor, own_notes

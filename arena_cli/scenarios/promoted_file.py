@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from arena_cli.errors import UsageError
 from arena_cli.protocol import Attachment, Message
 from arena_cli.scenarios import given
-from arena_cli.scenarios.expect.approvals import list_approvals
 from arena_cli.scenarios.expect.context import CheckContext
+from arena_cli.scenarios.expect.control_checks import list_approvals
 from arena_cli.scenarios.given import messages, summary, with_content
 from arena_cli.scenarios.promoted_control import (
     ChainStep,

@@ -24,7 +24,7 @@ from arena_cli.notes.listing import SUFFIX
 from arena_cli.notes.markdown import NoteFault
 from arena_cli.notes.store import Folder, NoSuchNote
 from arena_cli.protocol import parse_seq
-from arena_cli.session import archive, end_of_life, shelves, store
+from arena_cli.session import end_of_life, shelves, store
 from arena_cli.session.notes import Keeper
 from arena_cli.session.session import KNOWLEDGE, own_notes
 from arena_cli.session.store import Stored
@@ -299,7 +299,7 @@ def _find_source(config: SessionConfig, name: str, held: contextlib.ExitStack) -
     session = path.name.removesuffix(store.ARCHIVE_SUFFIX)
     home = Path(held.enter_context(tempfile.TemporaryDirectory())) / session
     home.mkdir(files.FOLDER_MODE)
-    archive.unpack(path, home)
+    end_of_life.unpack(path, home)
     return Stored(session, home, path.stat().st_mtime)
 
 

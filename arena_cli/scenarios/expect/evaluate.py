@@ -15,13 +15,12 @@ from dataclasses import replace
 from typing import Any
 
 from arena_cli.scenarios.expect import (
-    approvals,
     check_kinds,
+    control_checks,
     conversation_checks,
     judge_checks,
     model,
     note_checks,
-    supervision,
     text_checks,
 )
 from arena_cli.scenarios.expect.context import Call, CheckContext, Subject
@@ -426,9 +425,9 @@ _KEYS: dict[str, Callable[[Any], Checks]] = {
     "notes": note_checks.notes,
     "shown_notes": note_checks.shown_notes,
     "deviations": note_checks.deviations,
-    "supervised": supervision.supervised,
+    "supervised": control_checks.supervised,
     "rules": lambda expected: [Check((), functools.partial(conversation_checks.broke, expected))],
-    "approvals": approvals.approvals,
+    "approvals": control_checks.approvals,
     "compactions": functools.partial(_counted, lambda told: len(told.compactions), ""),
 }
 
