@@ -123,13 +123,12 @@ def build_team(
     fault_count = len(findings.faults)
     members = _build_members(draft, loaded, findings, broken)
     is_complete = len(members) == len(draft.agents)
-    rules, setters = _merge_rules(draft.rules, findings)
+    rules = _TeamRules(draft.rules, members, loaded, findings)
     if is_complete:
-        ids = [member.id for member in members]
-        _check_responders(rules, setters, ids, loaded, findings)
-        _check_budget(rules, setters, ids, loaded, findings)
-    supervisor = _find_supervisor(rules, setters, members, loaded, findings, broken)
-    sorter = _find_sorter(rules, setters, members, loaded, findings, broken)
+        rules.check_responders()
+        rules.check_budget()
+    supervisor = rules.find_supervisor(broken)
+    sorter = rules.find_sorter(broken)
     _check_humans(draft, [member.id for member in members], findings)
     if is_complete and len(findings.faults) == fault_count:
         errors, warnings = mentions.find_name_conflicts(members, draft.humans)
@@ -141,7 +140,7 @@ def build_team(
         name=draft.name,
         members=tuple(members),
         humans=tuple(draft.humans),
-        config=TeamConfig(**rules),
+        config=TeamConfig(**rules.values),
         description=draft.description,
         supervisor=supervisor,
         sorter=sorter,
@@ -235,139 +234,106 @@ def _build_members(
     return list(members.values())
 
 
-def _merge_rules(
-    fragments: Sequence[Fragment], findings: TeamFindings
-) -> tuple[dict[str, Any], dict[str, Fragment]]:
-    """Return the rules that are set anywhere, and for each the fragment that set it last."""
-    rules: dict[str, Any] = {}
-    setters: dict[str, Fragment] = {}
-    for fragment in fragments:
-        config, faults = loader.validate_part(fragment, TeamConfig)
-        findings.faults += faults
-        for key in config.model_fields_set if config is not None else ():
-            rules[key] = getattr(config, key)
-            setters[key] = fragment
-    return rules, setters
+class _TeamRules:
+    """The rules of a team that are set anywhere; errors in them are added to `findings`."""
 
+    def __init__(
+        self,
+        fragments: Sequence[Fragment],
+        members: Sequence[Member],
+        loaded: Mapping[str, LoadedProfile],
+        findings: TeamFindings,
+    ) -> None:
+        self.values: dict[str, Any] = {}
+        self._setters: dict[str, Fragment] = {}  # the fragment that set a rule last
+        self._members = {member.id: member for member in members}
+        self._loaded = loaded
+        self._faults = findings.faults
+        for fragment in fragments:
+            config, faults = loader.validate_part(fragment, TeamConfig)
+            self._faults += faults
+            for key in config.model_fields_set if config is not None else ():
+                self.values[key] = getattr(config, key)
+                self._setters[key] = fragment
 
-def _check_responders(
-    rules: dict[str, Any],
-    setters: Mapping[str, Fragment],
-    members: Sequence[str],
-    loaded: Mapping[str, LoadedProfile],
-    findings: TeamFindings,
-) -> None:
-    key = "default_responders"
-    if key not in rules:
-        return
-    rules[key] = [models.normalize_id(name) for name in rules[key]]
-    for index, name in enumerate(rules[key]):
-        if name not in members:
-            findings.faults.append(_no_member(setters[key], (key, index), name, members, loaded))
+    def check_responders(self) -> None:
+        """Check that the default responders are members, and normalize their ids."""
+        key = "default_responders"
+        if key not in self.values:
+            return
+        self.values[key] = [models.normalize_id(name) for name in self.values[key]]
+        for index, name in enumerate(self.values[key]):
+            self._check_member(name, (key, index))
 
+    def check_budget(self) -> None:
+        """Check the agents with bounds of their own, and normalize their ids."""
+        budget = self.values.get("budget")
+        if budget is None:
+            return
+        for name in budget.agents:
+            self._check_member(name, ("budget", "agents", name))
+        agents = {models.normalize_id(name): own for name, own in budget.agents.items()}
+        self.values["budget"] = budget.model_copy(update={"agents": agents})
 
-def _no_member(
-    part: Fragment,
-    loc: tuple[str | int, ...],
-    name: str,
-    members: Sequence[str],
-    loaded: Mapping[str, LoadedProfile],
-) -> Fault:
-    """Return the error of a name at `loc` of a part that no member has."""
-    is_agent = models.normalize_id(name) in loaded
-    problem = "is not a member of this team" if is_agent else "is not an agent"
-    return part.fault(loc, f"`{name}` {problem}", suggest_nearest(name, members))
+    def _check_member(self, name: str, loc: tuple[str | int, ...]) -> None:
+        """Add an error if no member has the name at `loc` of a rule."""
+        agent_id = models.normalize_id(name)
+        if agent_id in self._members:
+            return
+        problem = "is not a member of this team" if agent_id in self._loaded else "is not an agent"
+        hint = suggest_nearest(name, list(self._members))
+        self._faults.append(self._setters[str(loc[0])].fault(loc, f"`{name}` {problem}", hint))
 
-
-def _check_budget(
-    rules: dict[str, Any],
-    setters: Mapping[str, Fragment],
-    members: Sequence[str],
-    loaded: Mapping[str, LoadedProfile],
-    findings: TeamFindings,
-) -> None:
-    """Check the agents with bounds of their own, and normalize their ids."""
-    budget = rules.get("budget")
-    if budget is None:
-        return
-    for name in budget.agents:
-        if models.normalize_id(name) not in members:
-            loc = ("budget", "agents", name)
-            findings.faults.append(_no_member(setters["budget"], loc, name, members, loaded))
-    agents = {models.normalize_id(name): own for name, own in budget.agents.items()}
-    rules["budget"] = budget.model_copy(update={"agents": agents})
-
-
-def _find_supervisor(
-    rules: dict[str, Any],
-    setters: Mapping[str, Fragment],
-    members: Sequence[Member],
-    loaded: Mapping[str, LoadedProfile],
-    findings: TeamFindings,
-    broken: Collection[str],
-) -> Member | None:
-    """Return the agent that supervises the team, if its rules name one."""
-    agent, mode = rules.get("supervisor"), rules.get("mode", "free")
-    if agent is None:
-        if mode != "free":
-            hint = "name it with `supervisor: AGENT`, or remove `mode`"
-            findings.faults.append(
-                setters["mode"].fault(("mode",), f"`{mode}` needs an agent that supervises", hint)
-            )
+    def find_supervisor(self, broken: Collection[str]) -> Member | None:
+        """Return the agent that supervises the team, if its rules name one."""
+        agent, mode = self.values.get("supervisor"), self.values.get("mode", "free")
+        if agent is None:
+            if mode != "free":
+                hint = "name it with `supervisor: AGENT`, or remove `mode`"
+                problem = f"`{mode}` needs an agent that supervises"
+                self._faults.append(self._setters["mode"].fault(("mode",), problem, hint))
+            return None
+        agent = self.values["supervisor"] = models.normalize_id(agent)
+        fault = partial(self._setters["supervisor"].fault, ("supervisor",))
+        if mode == "free":
+            hint = "write `mode: supervisor` or `mode: mixed`, or remove it"
+            self._faults.append(fault(f"`{agent}` is never asked: the mode is free", hint))
+        elif agent in self._loaded:
+            return self._find_agent(agent)
+        elif agent not in broken:
+            hint = suggest_nearest(agent, self._loaded)
+            self._faults.append(fault(f"there is no agent `{agent}`", hint))
         return None
-    agent = rules["supervisor"] = models.normalize_id(agent)
-    fault = partial(setters["supervisor"].fault, ("supervisor",))
-    if mode == "free":
-        hint = "write `mode: supervisor` or `mode: mixed`, or remove it"
-        findings.faults.append(fault(f"`{agent}` is never asked: the mode is free", hint))
-    elif agent in loaded:
-        return _find_agent(agent, members, loaded)
-    elif agent not in broken:
-        hint = suggest_nearest(agent, loaded)
-        findings.faults.append(fault(f"there is no agent `{agent}`", hint))
-    return None
 
-
-def _find_agent(
-    agent: str, members: Sequence[Member], loaded: Mapping[str, LoadedProfile]
-) -> Member:
-    """Return a member of that id, else the agent of the workspace, as a member of no team."""
-    member = next((member for member in members if member.id == agent), None)
-    found = loaded[agent]
-    name = found.profile.name or agent
-    return member or Member(found.profile, name, role_prompt=found.role_prompt)
-
-
-def _find_sorter(
-    rules: dict[str, Any],
-    setters: Mapping[str, Fragment],
-    members: Sequence[Member],
-    loaded: Mapping[str, LoadedProfile],
-    findings: TeamFindings,
-    broken: Collection[str],
-) -> Member | None:
-    """Return the agent that sorts messages by their intent, if one is named; check `simple`."""
-    ids = [member.id for member in members]
-    intent, simple = rules.get("intent"), rules.get("simple")
-    if simple is not None:
-        agent = models.normalize_id(simple.agent)
-        rules["simple"] = simple.model_copy(update={"agent": agent})
-        if intent is None:
-            hint = "write `intent: {enabled: true}` next to it"
-            problem = "no message is sorted, so it is never used"
-            findings.faults.append(setters["simple"].fault(("simple",), problem, hint))
-        elif agent not in ids and agent not in broken:
-            loc = ("simple", "agent")
-            findings.faults.append(_no_member(setters["simple"], loc, agent, ids, loaded))
-    if intent is None or intent.agent is None:
+    def find_sorter(self, broken: Collection[str]) -> Member | None:
+        """Return the agent that sorts messages by their intent, if any; check `simple`."""
+        intent, simple = self.values.get("intent"), self.values.get("simple")
+        if simple is not None:
+            agent = models.normalize_id(simple.agent)
+            self.values["simple"] = simple.model_copy(update={"agent": agent})
+            if intent is None:
+                hint = "write `intent: {enabled: true}` next to it"
+                problem = "no message is sorted, so it is never used"
+                self._faults.append(self._setters["simple"].fault(("simple",), problem, hint))
+            elif agent not in broken:
+                self._check_member(agent, ("simple", "agent"))
+        if intent is None or intent.agent is None:
+            return None
+        agent = models.normalize_id(intent.agent)
+        if agent in self._loaded:
+            return self._find_agent(agent)
+        if agent not in broken:
+            problem, hint = f"there is no agent `{agent}`", suggest_nearest(agent, self._loaded)
+            fault = self._setters["intent"].fault(("intent", "agent"), problem, hint)
+            self._faults.append(fault)
         return None
-    agent = models.normalize_id(intent.agent)
-    if agent in loaded:
-        return _find_agent(agent, members, loaded)
-    if agent not in broken:
-        problem, hint = f"there is no agent `{agent}`", suggest_nearest(agent, loaded)
-        findings.faults.append(setters["intent"].fault(("intent", "agent"), problem, hint))
-    return None
+
+    def _find_agent(self, agent: str) -> Member:
+        """Return a member of that id, else the agent of the workspace, as a member of no team."""
+        found = self._loaded[agent]
+        name = found.profile.name or agent
+        member = Member(found.profile, name, role_prompt=found.role_prompt)
+        return self._members.get(agent, member)
 
 
 def _check_humans(draft: TeamDraft, members: Collection[str], findings: TeamFindings) -> None:
