@@ -511,8 +511,8 @@ def test_fill_leaves_the_fields_of_scripted_texts_alone() -> None:
     ]
 
 
-LATER = "intent simple goals exchange learning"
-ACTING = "inputs query output tools mcp run workdir may_ask lane"
+LATER = "exchange learning"
+ACTING = "may_ask lane"
 LEADING = (
     "planner approve_plan fallback_agent min_confidence lanes task_depth_limit max_reflections "
     "workdir"

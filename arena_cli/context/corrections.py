@@ -235,24 +235,31 @@ class Found(NamedTuple):
     related: dict[int, int]
 
 
-def find_corrections(statements: Sequence[Statement]) -> Found:
-    """Return which of the statements later ones correct; they are in the order of the talk."""
+def find_corrections(statements: Sequence[Statement], correcting: int = 0) -> Found:
+    """Return which of the statements later ones correct; they are in the order of the talk.
+
+    The last `correcting` of them only correct others.
+    """
     statements = statements[-MOST_STATEMENTS:]
+    correctable = len(statements) - correcting
     counts = Counter(chain.from_iterable(statement.subjects for statement in statements))
     most = max(_COMMON_AT_LEAST, int(len(statements) * _COMMON))
     known = _EarlierStatements()
     common = frozenset(word for word, count in counts.items() if count > most)
     found = Found({}, {})
-    for later in statements:
-        subjects = later.subjects - common
+    for index, later in enumerate(statements):
         displaces = later.ends or bool(later.values)  # only such a statement corrects another
+        if index >= correctable and not displaces:
+            continue
+        subjects = later.subjects - common
         earlier = known.find_candidates(later, subjects) if displaces else {}
         for statement, shared in earlier.items():
             if _displaces(later, statement, shared):
                 found.displaced[statement.order] = later.order
             elif _may_displace(later, statement, shared):
                 found.related[statement.order] = later.order
-        known.add(later, subjects)
+        if index < correctable:
+            known.add(later, subjects)
     return found
 
 

@@ -223,7 +223,7 @@ def _find_corrections(candidates: Sequence[_Candidate], later: Sequence[ShownMes
         read = _read_statements(message.content)
         statements += (Statement(order + each.order, *each[1:]) for each in read)
         order += len(_pieces(message.content))
-    return corrections.find_corrections(statements)
+    return corrections.find_corrections(statements, len(statements) - len(candidates))
 
 
 @lru_cache(maxsize=256)
