@@ -347,6 +347,8 @@ async def invoke(
             came=str(heard.notes.get("trouble", "")),
             mend="raise its timeout_s, or the team's turn_timeout_s, if it needs longer",
         ) from error
+    finally:
+        heard.on_permit = None  # it refers to `heard`: each input would live until garbage is sought
     return apply_silence(answer, member, room, heard)
 
 
