@@ -348,7 +348,8 @@ async def invoke(
             mend="raise its timeout_s, or the team's turn_timeout_s, if it needs longer",
         ) from error
     finally:
-        heard.on_permit = None  # it refers to `heard`: each input would live until garbage is sought
+        # It refers to `heard`: the input would live until garbage is collected.
+        heard.on_permit = None
     return apply_silence(answer, member, room, heard)
 
 
