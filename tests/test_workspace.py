@@ -525,7 +525,7 @@ LEADING = (
         ("agents/a.yaml", "agent_id: a\nadapter: {type: scripted}\n", f"{LATER} {ACTING}"),
         ("agents/teams/t.yaml", "team: t\nmembers: [b]\nconfig:\n  ", f"{LATER} {LEADING}"),
         ("agents/teams/t.yaml", "team: t\nmembers:\n  - agent: b\n    ", f"{LATER} {ACTING}"),
-        ("arena.yaml", "language: en\n", f"{LATER} limits mcp"),
+        ("arena.yaml", "language: en\n", f"{LATER} limits"),
         (
             "agents/teams/t.yaml",
             "team: t\nmembers: [b]\nconfig:\n  memory:\n    ",
