@@ -59,7 +59,16 @@ from arena_cli.adapters.process.run import KeptProgram
 from arena_cli.adapters.process.spawn import Process, Program
 from arena_cli.adapters.python import PythonAdapter, PythonSettings
 from arena_cli.adapters.reading import Reading
-from arena_cli.adapters.runtime import Answer, CallNext, CallPipeline, CallRequest, Heard, Runtime
+from arena_cli.adapters.runtime import (
+    Answer,
+    CallNext,
+    CallPipeline,
+    CallRequest,
+    Heard,
+    Runtime,
+    ToolAnswer,
+    ToolRequest,
+)
 from arena_cli.adapters.scripted import ScriptedAdapter, ScriptedSettings
 from arena_cli.cli import command_line, common, main
 from arena_cli.cli.context import context_document, context_lines
@@ -266,7 +275,7 @@ from arena_cli.session.preview import Preview
 from arena_cli.session.session import Session
 from arena_cli.session.store import find
 from arena_cli.session.trust_store import Contact
-from arena_cli.tools import text_change
+from arena_cli.tools import mcp_server, text_change
 from arena_cli.tools.base import ToolFailed, ToolOutput, ToolScope
 from arena_cli.tools.command import BoundedOutput, RunCommand
 from arena_cli.tools.files import make_file_tool

@@ -13,9 +13,10 @@ import typer
 
 from arena_cli import errors
 from arena_cli.adapters import base, pricing
+from arena_cli.adapters.base import Health
 from arena_cli.adapters.http import without_login
 from arena_cli.adapters.process.run import ProgramSettings
-from arena_cli.cli import agent_run, command_line, common, trust
+from arena_cli.cli import agent_run, command_line, common, servers, trust
 from arena_cli.context import tokens
 from arena_cli.context.window import sizes
 from arena_cli.errors import FileFaults, UsageError
@@ -210,10 +211,11 @@ def _describe_match(match: KeywordMatch, say: Words) -> str:
 
 
 @agents_app.command("check")
-def check(context: typer.Context, connect: Connect = False) -> None:
+def check(context: typer.Context, connect: Connect = False, as_json: ListAsJson = False) -> None:
     """Check every file of the workspace and whether each agent could be called now.
 
-    Without --connect it starts and contacts nothing.
+    Without --connect it starts and contacts nothing. With it, each MCP server is started once, and
+    its tools are listed.
     """
     outside = context.obj.allow_outside
     files = select.everything(common.find_root(context), anywhere=outside)
@@ -224,10 +226,17 @@ def check(context: typer.Context, connect: Connect = False) -> None:
         common.warn(f"warning: {warning}")
     common.warn_of_faults(fault for one in scenarios for fault in one.warnings)
     _tell_folders(loaded)
+    servers.warn_of_unnamed(loaded)
     if connect:
         trust.require_agents(loaded)
-    sound = print_health(loaded, connect=connect)
-    _tell_models(loaded)
+    if as_json:
+        sound = _print_checks(loaded, connect=connect)
+    else:
+        sound = print_health(loaded, connect=connect)
+        offers = servers.check_servers(loaded, connect=connect)
+        servers.print_servers(offers)
+        sound = sound and all(check.health.ok for checks in offers.values() for check in checks)
+        _tell_models(loaded)
     _tell_windows(loaded)
     if not sound:
         raise typer.Exit(errors.EXIT_NOT_HELD)
@@ -293,6 +302,28 @@ def _told_of(facts: Known, profile: AgentProfile, say: Words) -> str:
     return f"{window} · {price}" + ("" if is_all else say(" (set `models` in arena.yaml)"))
 
 
+def _print_checks(loaded: Workspace, *, connect: bool) -> bool:
+    """Print the health of all agents and their MCP servers as JSON; return True if all are."""
+    offers = servers.check_servers(loaded, connect=connect)
+    checks = [
+        {
+            "agent": agent,
+            **health._asdict(),
+            "mcp": servers.dump_servers(offers.get(agent, [])),
+        }
+        for agent, health in _find_health(loaded, connect=connect).items()
+    ]
+    common.print_json(checks)
+    return all(check["ok"] and all(server["ok"] for server in check["mcp"]) for check in checks)
+
+
+def _find_health(loaded: Workspace, *agents: str, connect: bool) -> dict[str, Health]:
+    config = common.make_config(loaded, wait_s=0, connects=connect)
+    profiles = [loaded.profiles[agent] for agent in agents or loaded.profiles]
+    health: dict[str, Health] = common.run(one_shot.check_health(config, profiles), hint="")
+    return health
+
+
 def print_health(loaded: Workspace, *agents: str, connect: bool) -> bool:
     """Print a line per agent, of all or of these; return True if all of them can be called.
 
@@ -300,11 +331,7 @@ def print_health(loaded: Workspace, *agents: str, connect: bool) -> bool:
     """
     sound = True
     say = lines.user_words()
-    config = common.make_config(loaded, wait_s=0, connects=connect)
-    checks = one_shot.check_health(
-        config, [loaded.profiles[health] for health in agents or loaded.profiles]
-    )
-    for agent, health in common.run(checks, hint="").items():
+    for agent, health in _find_health(loaded, *agents, connect=connect).items():
         sound = sound and health.ok
         state = say("ok") if health.ok else say("NOT OK")
         problem = language.translate_message(health.detail.removeprefix(f"{agent}: "))

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from arena_cli.adapters.process import cleanup
 from arena_cli.engine.plan import Room
 from arena_cli.errors import AgentUnavailable
 from arena_cli.protocol import PermissionRequest, ToolSpec
 from arena_cli.tools.base import Tool, ToolFailed, ToolOutput, ToolScope
-from arena_cli.tools.mcp_server import Host, SharedServer
-from arena_cli.util.text import clean_text
+from arena_cli.tools.mcp_server import SharedServer, make_pool
 from arena_cli.workspace.acting import InlineTool
 from arena_cli.workspace.models import Member
 from arena_cli.workspace.tool_entries import list_named_servers
@@ -56,20 +53,13 @@ class McpTool:
 
 
 class ToolSource:
-    """The MCP servers of a session; each is started once for all that describe it the same way."""
+    """The MCP servers of a session, and what they offer to each agent."""
 
     def __init__(self, room: Room) -> None:
         self._room = room
-        self._servers: dict[str, SharedServer] = {}
+        self._pool = make_pool(room.config, room.runtime.redactor)
         self._offers: dict[str, tuple[int, list[ToolSpec]]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
-        redactor = room.runtime.redactor
-        self._host = Host(
-            room.config.workspace,
-            cleanup.records_folder(room.config.workspace),
-            room.config.environ,
-            lambda text: redactor.text_or_nothing(clean_text(text)[0]),
-        )
 
     async def find(self, entry: str | InlineTool, member: Member) -> list[Tool]:
         """Return the tools whose names match; their servers are started if they do not run.
@@ -91,7 +81,7 @@ class ToolSource:
 
     async def stop(self) -> None:
         """End all servers."""
-        await asyncio.gather(*(server.stop() for server in self._servers.values()))
+        await self._pool.stop()
 
     async def _list(self, member: Member) -> list[ToolSpec]:
         """Return what the servers of an agent offer now."""
@@ -122,14 +112,5 @@ class ToolSource:
 
     def _list_servers(self, member: Member) -> dict[str, SharedServer]:
         """Return the servers that an agent's `tools` name, by name; none is started."""
-        profile, workspace = member.profile, self._room.config.workspace
-        root = (workspace / (profile.workdir or ".")).resolve()
-        servers = {}
-        for name, settings in list_named_servers(profile.tools, profile.mcp).items():
-            key = json.dumps([settings.model_dump(), str(root)], sort_keys=True)
-            server = self._servers.get(key)
-            if server is None:
-                server = SharedServer(name, settings, self._host, agent=member.id, root=root)
-                self._servers[key] = server
-            servers[name] = server
-        return servers
+        profile = member.profile
+        return self._pool.list_servers(profile, list_named_servers(profile.tools, profile.mcp))

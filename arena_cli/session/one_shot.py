@@ -6,10 +6,12 @@ import asyncio
 import tempfile
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from arena_cli.adapters.base import Health, SessionConfig
 from arena_cli.adapters.process import cleanup
@@ -19,8 +21,8 @@ from arena_cli.engine import loop, plan
 from arena_cli.engine.call import announce, run
 from arena_cli.engine.plan import ControlHolder, Planned, Room, Scene, ToolsHolder
 from arena_cli.engine.rules import StartTurn
-from arena_cli.errors import DiskRefused
-from arena_cli.protocol import AgentInput
+from arena_cli.errors import AgentError, DiskRefused
+from arena_cli.protocol import AgentInput, ToolSpec
 from arena_cli.session import outgoing, session, store
 from arena_cli.session.outgoing import Outgoing
 from arena_cli.transcript import log
@@ -210,3 +212,59 @@ async def check_health(
     everyone = [Member(profile, profile.name) for profile in profiles]
     results = await asyncio.gather(*(runtime.health(member) for member in everyone))
     return {member.id: health for member, health in zip(everyone, results, strict=True)}
+
+
+class OfferedTool(NamedTuple):
+    """A tool of an MCP server; `is_named` if the agent's `tools` name it, so it may call it."""
+
+    spec: ToolSpec
+    is_named: bool
+
+
+class ServerCheck(NamedTuple):
+    """The result of a check of an agent's MCP server; `wrote` is text that was no message."""
+
+    server: str
+    health: Health
+    tools: list[OfferedTool]
+    wrote: str
+
+
+def list_unnamed_servers(profile: AgentProfile) -> list[str]:
+    """Return the MCP servers of which an agent's `tools` name no tool."""
+    tool_entries = import_module("arena_cli.workspace.tool_entries")
+    named = tool_entries.list_named_servers(profile.tools, profile.mcp)
+    return [name for name in profile.mcp if name not in named]
+
+
+async def check_servers(
+    config: SessionConfig, profiles: Collection[AgentProfile]
+) -> dict[str, list[ServerCheck]]:
+    """Start each MCP server of the agents once, concurrently; return what they offer, by agent."""
+    redactor = session.make_redactor(config, profiles)
+    pool = import_module("arena_cli.tools.mcp_server").make_pool(config, redactor)
+    try:
+        results = await asyncio.gather(*(_check_servers(pool, profile) for profile in profiles))
+    finally:
+        await pool.stop()
+    return {profile.agent_id: checks for profile, checks in zip(profiles, results, strict=True)}
+
+
+async def _check_servers(pool: Any, profile: AgentProfile) -> list[ServerCheck]:
+    servers = pool.list_servers(profile, profile.mcp)
+    return await asyncio.gather(
+        *(_check_server(name, server, profile) for name, server in servers.items())
+    )
+
+
+async def _check_server(name: str, server: Any, profile: AgentProfile) -> ServerCheck:
+    try:
+        specs: list[ToolSpec] = await server.list_tools()
+    except AgentError as error:
+        return ServerCheck(name, Health(False, str(error)), [], "")
+    tools = []
+    for spec in specs:
+        full = f"{name}.{spec.name}"
+        is_named = any(fnmatchcase(full, entry) for entry in map(str, profile.tools))
+        tools.append(OfferedTool(spec.model_copy(update={"name": full}), is_named))
+    return ServerCheck(name, Health(True), tools, server.noise)

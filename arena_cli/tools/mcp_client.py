@@ -11,7 +11,8 @@ import contextlib
 import json
 import logging
 import mimetypes
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -28,10 +29,11 @@ from pydantic import ValidationError
 
 import arena_cli
 from arena_cli.adapters.process.output import LineSplitter
-from arena_cli.adapters.process.spawn import ByteTail, Process, Tail
+from arena_cli.adapters.process.spawn import Process
 from arena_cli.protocol import Attachment, ToolSpec
 from arena_cli.tools.base import ToolFailed, ToolOutput, find_schema_problem
-from arena_cli.util.text import cut_text
+from arena_cli.tools.mcp_output import SessionLost, Written
+from arena_cli.util.text import clean_text, cut_text
 from arena_cli.yamlio.schema_errors import explain_first
 
 LONGEST_MESSAGE = 64 * 1024 * 1024
@@ -41,7 +43,9 @@ _CONNECT_S = 30.0
 _SILENT_STREAM_S = 300.0
 _EXIT_GRACE_S = 0.5
 _LONGEST_REASON = 500
+_LONGEST_DESCRIPTION = 8000
 _ANY_OBJECT = {"type": "object"}
+_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 
 # The SDK logs what its callers are told by exceptions.
 for _name in ("mcp", "client", "httpx2"):
@@ -49,10 +53,6 @@ for _name in ("mcp", "client", "httpx2"):
     logging.getLogger(_name).propagate = False
 
 Streams = tuple[Any, Any]
-
-
-class SessionLost(ConnectionError):
-    """The server does not know its session any more; it did not do what it was asked."""
 
 
 class Connection:
@@ -80,7 +80,7 @@ class Connection:
         problem = self._problems.get(tool.name, "") or find_schema_problem(tool.input_schema)
         return ToolSpec(
             name=tool.name,
-            description=tool.description or "",
+            description=cut_text(clean_text(tool.description or "")[0], _LONGEST_DESCRIPTION),
             input_schema=_ANY_OBJECT if problem else tool.input_schema,
             read_only=bool(hints.read_only_hint),
             idempotent=bool(hints.idempotent_hint or hints.read_only_hint),
@@ -99,7 +99,7 @@ class Connection:
 
 
 @contextlib.contextmanager
-def _translated() -> Any:
+def _translated() -> Iterator[None]:
     """Raise the errors of the SDK as ToolFailed, or as ConnectionError if the server is gone."""
     try:
         yield
@@ -135,21 +135,21 @@ async def connect(
 ) -> AsyncIterator[Connection]:
     """Open a connection; `on_change` is called when the list of tools has changed.
 
-    The server is told that `root` is its folder. It cannot ask persons or models.
+    `root` is the folder that the server may ask for. It cannot ask persons or models.
     """
     problems: dict[str, str] = {}
 
     async def list_roots(context: Any) -> types.ListRootsResult:  # noqa: ARG001 - given by the SDK
         return types.ListRootsResult(roots=[types.Root(uri=root.as_uri(), name=root.name)])
 
-    async def heed(message: Any) -> None:
+    async def note_change(message: Any) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             on_change()
 
     client = Client(
         _Tolerant(transport, problems),
         list_roots_callback=list_roots,
-        message_handler=heed,
+        message_handler=note_change,
         client_info=types.Implementation(name="arena", version=arena_cli.__version__),
         cache=None,
     )
@@ -179,16 +179,16 @@ async def _listen(client: Client, on_change: Callable[[], None]) -> None:
 
 @contextlib.asynccontextmanager
 async def open_pipes(
-    process: Process, stderr: ByteTail, noise: Tail, on_end: Callable[[], None]
+    process: Process, written: Written, on_end: Callable[[], None]
 ) -> AsyncIterator[Streams]:
-    """Exchange messages with a program, a line each; lines that are none are added to `noise`."""
+    """Exchange messages with a program, a line each; all else is added to `written`."""
     incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
 
     async def read_messages() -> None:
         try:
             async with incoming:
-                await _read_messages(process, stderr, noise, incoming.send)
+                await _read_messages(process, written, incoming.send)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass  # the connection was closed meanwhile
         finally:
@@ -209,29 +209,27 @@ async def open_pipes(
 
 
 async def _read_messages(
-    process: Process,
-    stderr: ByteTail,
-    noise: Tail,
-    deliver: Callable[[SessionMessage], Awaitable[None]],
+    process: Process, written: Written, deliver: Callable[[SessionMessage], Awaitable[None]]
 ) -> None:
     """Read messages until the program ends, or closes its stdout."""
     lines = LineSplitter()
     open_bytes = 0
     while event := await process.event(None if process.returncode is None else _EXIT_GRACE_S):
         if event.source == "stderr":
-            stderr.add(event.data)
+            written.add(event)
         elif event.source == "stdout" and not event.data:
             return
         elif event.source == "stdout":
             complete = lines.feed(event.data)
             open_bytes = len(event.data) + (0 if complete else open_bytes)
             if open_bytes > LONGEST_MESSAGE:
-                stderr.add(f"\na message has more than {LONGEST_MESSAGE >> 20} MB\n".encode())
+                problem = f"\na message has more than {LONGEST_MESSAGE >> 20} MB\n"
+                written.stderr.add(problem.encode())
                 return
             for line in filter(bytes.strip, complete):
                 message = _parse_message(line)
                 if message is None:
-                    noise.add(line.decode("utf-8", "replace") + "\n")
+                    written.noise.add(line.decode("utf-8", "replace") + "\n")
                 else:
                     await deliver(message)
 
@@ -312,9 +310,9 @@ class _CleanedStream:
         return item
 
     def _clean(self, tool: Any) -> dict[str, Any] | None:
-        """Return a tool with what arena uses of it; None if it has no name."""
+        """Return a tool with what arena uses of it; None if it has no name that a model may use."""
         name = tool.get("name") if isinstance(tool, dict) else None
-        if not isinstance(name, str) or not name:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
             return None
         schema, hints = tool.get("inputSchema"), tool.get("annotations")
         description = tool.get("description")

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shlex
+import gc
+import json
 from collections.abc import Callable, Coroutine, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from arena_cli.adapters.process import diagnosis, run, spawn
-from arena_cli.adapters.process.spawn import ByteTail, Process, Program, Tail
+from arena_cli.adapters.base import SessionConfig
+from arena_cli.adapters.process import cleanup, diagnosis, run, spawn
+from arena_cli.adapters.process.spawn import Process, Program
 from arena_cli.errors import AgentError, AgentUnavailable
 from arena_cli.protocol import StatusEvent, ToolSpec
 from arena_cli.tools.base import ToolFailed, ToolOutput, ToolScope
+from arena_cli.tools.mcp_output import SessionLost, Written
 from arena_cli.util import process_signals
+from arena_cli.util.redaction import Redactor
 from arena_cli.util.text import clean_text, cut_text
 from arena_cli.workspace import agents
 from arena_cli.workspace.acting import McpServer
+from arena_cli.workspace.models import AgentProfile
 
 if TYPE_CHECKING:
     from arena_cli.tools.mcp_client import Connection
@@ -31,7 +36,7 @@ _CLOSE_LIMIT_S = 5.0
 _DIED_GRACE_S = 1.0
 _MOST_DEATHS = 2
 _MOST_PROGRESS = 100
-_LONGEST_QUOTE = 300
+_LONGEST_REASON = 300
 _LOGIN = (401, 403)
 
 
@@ -51,7 +56,8 @@ class SharedServer:
     """A server of a session, shared by the replies of all agents that name it the same way.
 
     A server that has ended is started again at the next call; one that ends twice without an answer
-    is not. `version` counts the changes of its list of tools. `root` is the folder that it is told.
+    is not. `version` counts the changes of its list of tools. `root` is the folder that it may ask
+    for.
     """
 
     def __init__(
@@ -64,6 +70,7 @@ class SharedServer:
         self._agent = agent
         self._root = root
         self._link: _Link | None = None
+        self._starting: _Link | None = None
         self._lock = asyncio.Lock()
         self._deaths = 0
         self._wrote = ""
@@ -92,10 +99,10 @@ class SharedServer:
         """Call a tool. Raises ToolFailed."""
         try:
             return await self._call(tool, arguments, scope)
+        except SessionLost:
+            await self._close()  # it was restarted meanwhile
         except ConnectionError as error:
-            if type(error).__name__ != "SessionLost":
-                raise await self._die() from error
-        await self._close()  # a server that was restarted forgot its sessions
+            raise await self._die() from error
         try:
             return await self._call(tool, arguments, scope)
         except ConnectionError as error:
@@ -109,9 +116,10 @@ class SharedServer:
         except TimeoutError as error:
             raise ToolFailed(f"the MCP server {self.name} did not start in time") from error
         except AgentError as error:
-            raise ToolFailed(f"{error.what}; {error.mend}" if error.mend else error.what) from error
+            reasons = filter(None, (error.what, error.came, error.mend))
+            raise ToolFailed("; ".join(reasons)) from error
         self._tell_noise(link, scope)
-        progress = _Progress(f"{self.name}.{tool}", scope)
+        progress = _CallProgress(f"{self.name}.{tool}", scope)
         try:
             async with asyncio.timeout(limit_s) as timeout:
                 output = await link.connection.call_tool(tool, arguments, progress)
@@ -126,17 +134,19 @@ class SharedServer:
     @property
     def noise(self) -> str:
         """The last text on its stdout that was no message, "" if there was none."""
-        return _quote(self._link.noise.text) if self._link else ""
+        return self._host.redact(self._link.written.quote_noise()) if self._link else ""
 
     def _tell_noise(self, link: _Link, scope: ToolScope) -> None:
         """Report once that it writes text to its stdout, where only messages belong."""
-        if link.noise.text and not self._has_told_noise:
+        if link.written.noise.text and not self._has_told_noise:
             self._has_told_noise = True
             detail = f"the MCP server {self.name} wrote text to stdout, skipped: {self.noise}"
-            scope.report(StatusEvent(status="calling_tool", detail=detail))
+            scope.report(StatusEvent(status="waiting", detail=detail))
 
     async def stop(self) -> None:
-        """End it with all processes that it started."""
+        """End it with all processes that it started, also while it is being started."""
+        if self._starting is not None:
+            await self._starting.stop()
         async with self._lock:
             await self._close()
 
@@ -150,8 +160,9 @@ class SharedServer:
                 self._deaths += 1
             if self._deaths >= _MOST_DEATHS:
                 problem = "it has ended twice without an answer, and is not started again"
-                raise self._unavailable(problem, "run its command by hand")
+                raise self._unavailable(problem, self._suggest())
             link = _Link(self._fill(), self._host, self._root, self._count_change)
+            self._starting = link
             try:
                 await link.start(self._make_program)
             except BaseException as error:
@@ -160,6 +171,8 @@ class SharedServer:
                 if isinstance(error, AgentError) or not isinstance(error, Exception):
                     raise
                 raise self._explain(link, error) from error
+            finally:
+                self._starting = None
             self._link = link
             return link
 
@@ -227,8 +240,7 @@ class SharedServer:
     def _suggest(self) -> str:
         if self._settings.url:
             return "check its `url`: it must be that of the streamable HTTP endpoint"
-        command = shlex.join(self._settings.command)
-        return f"run its command by hand, and see if it waits for input: {command}"
+        return f"run `mcp.{self.name}.command` by hand"
 
     def _explain(self, link: _Link, error: Exception) -> AgentUnavailable:
         """Return why a server did not start."""
@@ -245,7 +257,7 @@ class SharedServer:
             problem = f"{_describe_url(self._settings.url)} does not answer as one: {status}"
             return self._unavailable(problem, self._suggest(), again=True)
         how = link.describe_end() or f"{type(error).__name__}: {error}"
-        return self._unavailable(cut_text(how, _LONGEST_QUOTE), self._suggest(), link.quote())
+        return self._unavailable(cut_text(how, _LONGEST_REASON), self._suggest(), link.quote())
 
     async def _die(self) -> ToolFailed:
         """Return the error of a call during which the server ended."""
@@ -264,6 +276,43 @@ class SharedServer:
         )
 
 
+class ServerPool:
+    """The servers of a session; each is started once for all that describe it the same way."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._servers: dict[str, SharedServer] = {}
+
+    def list_servers(
+        self, profile: AgentProfile, settings: Mapping[str, McpServer]
+    ) -> dict[str, SharedServer]:
+        """Return servers of an agent by name; none is started."""
+        root = (self._host.workspace / (profile.workdir or ".")).resolve()
+        servers = {}
+        for name, server_settings in settings.items():
+            key = json.dumps([server_settings.model_dump(), str(root)], sort_keys=True)
+            if key not in self._servers:
+                self._servers[key] = SharedServer(
+                    name, server_settings, self._host, agent=profile.agent_id, root=root
+                )
+            servers[name] = self._servers[key]
+        return servers
+
+    async def stop(self) -> None:
+        """End all servers."""
+        await asyncio.gather(*(server.stop() for server in self._servers.values()))
+
+
+def make_pool(config: SessionConfig, redactor: Redactor) -> ServerPool:
+    """Return the servers of a session, none of them started."""
+
+    def redact(text: str) -> str:
+        return redactor.text_or_nothing(clean_text(text)[0])
+
+    records = cleanup.records_folder(config.workspace)
+    return ServerPool(Host(config.workspace, records, config.environ, redact))
+
+
 class _Link:
     """A server that runs: the task that owns its connection, and what it wrote.
 
@@ -274,13 +323,12 @@ class _Link:
         self, settings: McpServer, host: Host, root: Path, on_change: Callable[[], None]
     ) -> None:
         self.connection: Connection
-        self.noise = Tail()
+        self.written = Written()
         self.status = 0
         self._settings = settings
         self._host = host
         self._root = root
         self._on_change = on_change
-        self._stderr = ByteTail()
         self._process: Process | None = None
         self._over = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -312,7 +360,7 @@ class _Link:
             if program is not None:
                 self._process = await spawn.start_process(program)
             # The program starts while the SDK is imported.
-            client = await asyncio.to_thread(import_module, "arena_cli.tools.mcp_client")
+            client = await asyncio.to_thread(_load_client)
             async with client.connect(
                 self._open_transport(client), root=self._root, on_change=self._on_change
             ) as connection:
@@ -328,7 +376,7 @@ class _Link:
 
     def _open_transport(self, client: Any) -> Any:
         if self._process is not None:
-            return client.open_pipes(self._process, self._stderr, self.noise, self._over.set)
+            return client.open_pipes(self._process, self.written, self._over.set)
         settings = self._settings
         return client.open_http(
             settings.url, settings.headers, settings.timeout_s, self._note_status
@@ -344,10 +392,10 @@ class _Link:
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_STOP_GRACE_S):
-                    while process.returncode is None:
+                    while process.returncode is None or not self.written.is_complete:
                         event = await process.event()
                         if event is not None and event.source == "stderr":
-                            self._stderr.add(event.data)
+                            self.written.add(event)
         finally:
             await process.end()
 
@@ -383,12 +431,11 @@ class _Link:
         return f"failed: {self._failure}" if self._failure else ""
 
     def quote(self) -> str:
-        """Return the last lines that it wrote to stderr, or to stdout."""
-        lines = diagnosis.list_last_lines(self._stderr.text) or _quote(self.noise.text)
-        return self._host.redact(lines)
+        """Return the last lines that it wrote to stderr, or to stdout, redacted."""
+        return self._host.redact(self.written.quote())
 
 
-class _Progress:
+class _CallProgress:
     """Report the progress of a call; not more often than anybody reads."""
 
     def __init__(self, tool: str, scope: ToolScope) -> None:
@@ -404,14 +451,20 @@ class _Progress:
             return
         self._last = (share, detail)
         self._count += 1
-        self._scope.report(StatusEvent(status="calling_tool", detail=detail, progress=share))
+        self._scope.report(StatusEvent(status="waiting", detail=detail, progress=share))
+
+
+def _load_client() -> Any:
+    """Import the SDK; to look for garbage meanwhile would take a tenth of that time."""
+    is_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return import_module("arena_cli.tools.mcp_client")
+    finally:
+        if is_enabled:
+            gc.enable()
 
 
 def _describe_url(url: str) -> str:
     """Return the address without a login and a query."""
     return url.partition("?")[0].rpartition("@")[2]
-
-
-def _quote(text: str) -> str:
-    lines = [line for line in clean_text(text)[0].splitlines() if line.strip()]
-    return cut_text(" | ".join(lines[:3]), _LONGEST_QUOTE)

@@ -129,6 +129,12 @@ def start_child() -> str:
     return str(child.pid)
 
 
+@server.tool()
+def end_yourself() -> str:
+    """End the server."""
+    os._exit(1)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--http", type=int)
