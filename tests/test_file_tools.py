@@ -163,12 +163,14 @@ def test_a_path_that_cannot_be_read_is_explained(tools: Tools, path: str, proble
 
 
 @ON_POSIX
-def test_pipes_sockets_and_devices_are_refused_at_once(tools: Tools) -> None:
+def test_pipes_sockets_and_devices_are_refused_at_once(
+    tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
     os.mkfifo(tools.root / "pipe")
     assert tools.fail("read_file", path="pipe").startswith("pipe: expected a file, got a FIFO")
     assert "a FIFO" in tools.fail("write_file", path="pipe", content="x")
     with socket.socket(socket.AF_UNIX) as bound:
-        os.chdir(tools.root)  # the path of a socket is short
+        monkeypatch.chdir(tools.root)  # the path of a socket is short
         bound.bind("socket")
         assert "a socket" in tools.fail("read_file", path="socket")
     tools.link("null", Path("/dev/null"))
@@ -238,6 +240,8 @@ def test_an_edit_that_is_not_certain_changes_nothing(tools: Tools) -> None:
         "replace each"
     )
     assert "2 times" in tools.fail("edit_file", path="x.txt", old="aa", new="c")  # they overlap
+    with pytest.raises(ToolFailed, match="2 times"):
+        text_change.replace("a" * 9_000_000, "a" * 4_000_000, "b", everywhere=False)
     assert "not in the file" in tools.fail("edit_file", path="x.txt", old="z", new="c")
     assert "empty" in tools.fail("edit_file", path="x.txt", old="", new="c")
     assert "equal" in tools.fail("edit_file", path="x.txt", old="b", new="b")
@@ -282,6 +286,14 @@ def test_a_diff_of_a_long_file_is_short_and_soon_there() -> None:
     old = "\n".join(lines).encode()
     new = "\n".join([*lines[:100_000], "new", *lines[100_000:]]).encode()
     assert len(text_change.make_diff("x", old, new).splitlines()) < 15
+    many = [
+        "\n".join(str(number * step % distinct) for number in range(9900)).encode()
+        for step in (1, 7)
+        for distinct in (150, 9900)
+    ]
+    for before in many:
+        for after in many:
+            text_change.make_diff("x", before, after)
     other = "\n".join(f"other {number}" for number in range(200_000)).encode()
     diff = text_change.make_diff("x", old, other)
     assert len(diff) < text_change.MOST_DIFF_CHARS + 100
@@ -306,6 +318,13 @@ def test_files_are_written_and_deleted_as_diffs(tools: Tools) -> None:
     assert tools.fail("delete_file", path="new") == "new: is a folder"
     assert tools.fail("write_file", path="", content="x") == "`path` names no file"
     assert [entry.name for entry in (tools.root / "new").iterdir()] == []  # no leftovers
+
+
+def test_a_change_does_not_reach_another_name_of_the_file(tools: Tools) -> None:
+    os.link(tools.secret, tools.root / "x.txt")
+    tools.call("edit_file", path="x.txt", old="secret", new="changed")
+    assert (tools.root / "x.txt").read_text() == "changed"
+    assert tools.secret.read_text() == "secret"
 
 
 def test_an_act_is_the_path_and_what_it_leaves(tools: Tools) -> None:

@@ -19,7 +19,8 @@ from arena_cli.adapters.runtime import Answer, Heard
 from arena_cli.engine import call, plan
 from arena_cli.engine.inbox import ControlRequest, Inbox, Outcome
 from arena_cli.engine.plan import Planned, Room
-from arena_cli.engine.tool_loop import CUT_SHORT, MOST_SHOWN_BYTES, Acting, ToolLoop
+from arena_cli.engine.tool_loop import CUT_SHORT, Acting, ToolLoop
+from arena_cli.engine.tool_results import MOST_SHOWN_BYTES
 from arena_cli.engine.toolbox import Toolbox
 from arena_cli.errors import AgentError, ArenaError, DiskRefused
 from arena_cli.protocol import HANDED_IN, ToolCall, ToolResult

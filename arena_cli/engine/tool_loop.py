@@ -15,8 +15,8 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from arena_cli.adapters.runtime import Answer, Heard, ToolAnswer, ToolNext, ToolRequest
-from arena_cli.context import render, tokens, window
-from arena_cli.engine import call
+from arena_cli.context import tokens
+from arena_cli.engine import call, tool_results, tool_steps
 from arena_cli.engine.plan import Planned, Room
 from arena_cli.engine.toolbox import Toolbox
 from arena_cli.errors import (
@@ -29,17 +29,15 @@ from arena_cli.errors import (
 from arena_cli.protocol import (
     AgentInput,
     AgentOutput,
-    Attachment,
     Permission,
     PermissionRequest,
     StatusEvent,
     ToolCall,
     ToolResult,
-    ToolSpec,
     ToolStep,
     Usage,
 )
-from arena_cli.tools.base import COMPLETE_TASK, Tool, ToolFailed, ToolOutput, ToolScope
+from arena_cli.tools.base import COMPLETE_TASK, Tool, ToolFailed, ToolScope
 from arena_cli.transcript.acting_events import (
     ActingEvent,
     AgentEnded,
@@ -47,30 +45,18 @@ from arena_cli.transcript.acting_events import (
     Thought,
     ToolFinished,
     ToolRequested,
-    order_call,
 )
 from arena_cli.transcript.events import ReplyStatus
 from arena_cli.transcript.state import MARK
-from arena_cli.util.text import clean_text, clean_value
-from arena_cli.util.user_pattern import PatternTimeout
 from arena_cli.workspace.acting import RunLimits
 from arena_cli.workspace.models import Member
 
-MOST_SHOWN_BYTES = 16_384
-"""A longer result of a tool is cut; its whole text is kept as an attachment."""
-
-MOST_KEPT_CHARS = 10_000_000
 MOST_REPEATED = 5
 """So many equal calls in a row are answered; the next one is refused."""
 
 MOST_INVALID = 3
 """After so many outputs that do not fit, the agent has its last turn."""
 
-_FULL = 0.8
-_SQUEEZED = 0.5
-_SHORT_TOKENS = 100
-
-_REMOVED = "(This result was removed to save room. Call the tool again if you need it.)"
 CUT_SHORT = (
     "arena was interrupted while this tool ran; nobody knows if it had an effect. "
     "Check before you call it again."
@@ -246,8 +232,16 @@ class ToolLoop:
         specs = self._toolbox.specs
         if acting.closing:
             specs = [spec for spec in specs if spec.name == COMPLETE_TASK]
-        steps = _remind(self._fit(agent_input, specs, acting), self._toolbox.reminder())
-        sent = _with_tools(agent_input, specs, steps)
+        fitting = tool_steps.fit_steps(
+            agent_input,
+            specs,
+            acting.steps,
+            member=self._member,
+            room=self._room,
+            is_squeezed=acting.squeezed,
+        )
+        steps = tool_steps.remind(fitting, self._toolbox.reminder())
+        sent = tool_steps.add_tools(agent_input, specs, steps)
         attempt_limit = self._room.scene.team.config.attempt_timeout_s
         left = self._limits.grace_s if acting.closing else self._seconds_left(acting)
         limit = left if attempt_limit is None else min(left, attempt_limit)
@@ -467,7 +461,8 @@ class ToolLoop:
     async def _permit(self, asked: ToolCall, act: PermissionRequest | None) -> None:
         """Ask the rules, and people, if the call may be made. Raises ToolFailed."""
         if act is not None:
-            permission = await self._permitted(self._redact_act(act))
+            redactor = self._room.runtime.redactor
+            permission = await self._permitted(tool_results.redact_act(act, redactor))
             if permission.verdict == "asked":
                 raise ToolFailed(
                     permission.reason
@@ -504,26 +499,7 @@ class ToolLoop:
             raise
         except Exception as error:
             raise ToolFailed(f"{type(error).__name__}: {error}") from error
-        return self._redact(output)
-
-    def _redact_act(self, act: PermissionRequest) -> PermissionRequest:
-        """Return an act as people may see it. Raises ToolFailed if it cannot be redacted."""
-        try:
-            fields = self._room.runtime.redactor.value(clean_value(act.model_dump())[0])
-        except PatternTimeout as error:
-            raise ToolFailed(f"it cannot be redacted: {error.what}", "denied") from error
-        return PermissionRequest(**fields)
-
-    def _redact(self, output: ToolOutput) -> ToolAnswer:
-        redactor = self._room.runtime.redactor
-        text, _ = clean_text(output.text[:MOST_KEPT_CHARS])
-        result = ToolResult(
-            status="error" if output.is_error else "ok",
-            text=redactor.text_or_nothing(text),
-            attachments=[redactor.attachment(file) for file in output.attachments],
-        )
-        diff = redactor.text_or_nothing(clean_text(output.diff)[0]) if output.diff else ""
-        return ToolAnswer(result, diff, output.usage)
+        return tool_results.redact_output(output, self._room.runtime.redactor)
 
     def _complete(self, number: str, asked: ToolCall, acting: Acting) -> ToolResult:
         """Take the output that the agent hands in; only the first one counts."""
@@ -539,68 +515,18 @@ class ToolLoop:
     def _end_call(
         self, number: str, tool: str, ended: ToolAnswer | ToolFailed, ms: int
     ) -> ToolResult:
-        """Write the end of a call; return the result as the model is shown it."""
-        if isinstance(ended, ToolFailed):
-            text = self._room.runtime.redactor.text_or_nothing(clean_text(str(ended))[0])
-            ended = ToolAnswer(ToolResult(status=ended.status, text=text))
-        result, files = ended.result, list(ended.result.attachments)
-        shown, is_cut = _cut_bytes(result.text, MOST_SHOWN_BYTES)
-        stamp = self._room.journal.stamp()
-        if is_cut:
-            name = f"{tool.replace('.', '-').replace(':', '-')}-{number}.txt"
-            files.append(Attachment(type="file", name=name, data=result.text))
-            size = len(result.text.encode("utf-8", "replace"))
-            shown += (
-                f"\n(cut after {MOST_SHOWN_BYTES // 1024} KB of {size // 1024} KB; "
-                f"the whole text is the attachment {name})"
-            )
-        kept = self._room.keep(files, stamp.message_id) if files else []
-        self._room.journal.write(
-            ToolFinished,
-            stamp=stamp,
-            reply=self._planned.reply,
-            agent=self._member.id,
-            call=number,
-            tool=tool,
-            status=result.status,
-            result=shown,
-            attachments=kept,
-            diff=ended.diff,
-            ms=ms,
-            usage=ended.usage,
+        return tool_results.write_result(
+            number,
+            tool,
+            ended,
+            ms,
+            planned=self._planned,
+            member=self._member,
+            room=self._room,
         )
-        images = [file for file in kept if file.type == "image"]
-        return ToolResult(status=result.status, text=shown, attachments=images)
 
     def _write(self, shape: type[ActingEvent], **fields: Any) -> None:
         self._room.journal.write(shape, reply=self._planned.reply, agent=self._member.id, **fields)
-
-    # The room for steps.
-
-    def _fit(
-        self, agent_input: AgentInput, specs: Sequence[ToolSpec], acting: Acting
-    ) -> list[ToolStep]:
-        """Return the steps, with the oldest long results removed where the window is too full."""
-        windows = self._room.scene.windows
-        size, reserved = window.sizes(self._member.profile.context, windows.get(self._member.id))
-        room = (size - reserved) * (_SQUEEZED if acting.squeezed else _FULL)
-        texts = [agent_input.role_prompt, agent_input.memory_context or ""]
-        texts += [message.content for message in agent_input.messages]
-        texts += [json.dumps(spec.input_schema) + spec.description for spec in specs]
-        used = sum(map(tokens.estimate, texts)) + sum(map(_estimate_step, acting.steps))
-        steps = list(acting.steps)
-        for index, step in enumerate(steps[:-1]):
-            if used <= room:
-                break
-            results = list(step.results)
-            for place, result in enumerate(step.results):
-                size = tokens.estimate(result.text)
-                if used > room and (size > _SHORT_TOKENS or result.attachments):
-                    used -= size
-                    short = {"text": _REMOVED, "attachments": []}
-                    results[place] = result.model_copy(update=short)
-            steps[index] = step.model_copy(update={"results": results})
-        return steps
 
     # After a restart.
 
@@ -617,14 +543,14 @@ class ToolLoop:
             if isinstance(event, Thought) and event.kind == "text" and event.within == self._within
         }
         ends = {event.call: event for event in events if isinstance(event, ToolFinished)}
-        for number, requests in _group_requests(events, self._within).items():
+        for number, requests in tool_steps.group_requests(events, self._within).items():
             if len(requests) < requests[-1].of:
                 break
             if number > acting.turns + 1:  # a turn without calls, so the next one was the last
                 acting.closing = "error_no_complete_task"
             acting.turns = number
             acting.calls = int(requests[-1].call.rpartition(".")[2])
-            calls = [_restore_call(request) for request in requests]
+            calls = [tool_steps.restore_call(request) for request in requests]
             checked = [self._check(asked, acting) for asked in calls]
             results = [
                 await self._restore_result(request, ends.get(request.call), problem, acting)
@@ -655,7 +581,7 @@ class ToolLoop:
         self, request: ToolRequested, end: ToolFinished | None, problem: str, acting: Acting
     ) -> ToolResult:
         if end is None:
-            asked = _restore_call(request)
+            asked = tool_steps.restore_call(request)
             tool = self._toolbox.find(asked.tool)
             act, failure = _find_act(tool, asked) if tool and not problem else (None, None)
             if not problem and tool is not None and not tool.idempotent:
@@ -675,58 +601,3 @@ def _find_act(tool: Tool, asked: ToolCall) -> tuple[PermissionRequest | None, To
         return tool.find_act(asked.arguments), None
     except ToolFailed as failure:
         return None, failure
-
-
-def _group_requests(events: Sequence[ActingEvent], within: str) -> dict[int, list[ToolRequested]]:
-    """Return the calls of an agent by turn of its model; of a turn written twice, the last."""
-    steps: dict[int, list[ToolRequested]] = {}
-    for event in events:
-        if isinstance(event, ToolRequested) and event.call.rpartition(".")[0] == within:
-            earlier = steps.setdefault(event.step, [])
-            order = order_call(event.call)
-            earlier[:] = [request for request in earlier if order_call(request.call) < order]
-            earlier.append(event)
-    return steps
-
-
-def _restore_call(request: ToolRequested) -> ToolCall:
-    return ToolCall(
-        id=request.native or f"call_{request.call}",
-        tool=request.tool,
-        arguments=request.arguments,
-        problem=request.problem,
-    )
-
-
-def _with_tools(
-    agent_input: AgentInput, specs: Sequence[ToolSpec], steps: list[ToolStep]
-) -> AgentInput:
-    """Return the input of a turn of the model, with its tools and steps; its hash has the tools."""
-    update = {"tools": list(specs), "steps": steps}
-    changed = agent_input.model_copy(update=update)
-    return changed.model_copy(update={"input_hash": render.input_digest(changed)})
-
-
-def _remind(steps: list[ToolStep], reminder: str) -> list[ToolStep]:
-    """Return the steps with a reminder after the last one."""
-    if not reminder:
-        return steps
-    last = steps[-1] if steps else ToolStep()
-    notice = f"{last.notice}\n\n{reminder}".strip()
-    return [*steps[:-1], last.model_copy(update={"notice": notice})]
-
-
-def _estimate_step(step: ToolStep) -> int:
-    texts = [step.text, step.notice, *(result.text for result in step.results)]
-    texts += [json.dumps(asked.arguments, ensure_ascii=False) for asked in step.calls]
-    return sum(map(tokens.estimate, texts))
-
-
-def _cut_bytes(text: str, most: int) -> tuple[str, bool]:
-    """Return the text, cut to `most` bytes of UTF-8, and whether it was cut."""
-    if len(text) * 4 <= most:
-        return text, False
-    data = text.encode("utf-8", "replace")
-    if len(data) <= most:
-        return text, False
-    return data[:most].decode("utf-8", "ignore"), True

@@ -275,7 +275,7 @@ def _read(
 
 
 def _locate_start(folder: WorkFolder, arguments: Mapping[str, Any]) -> tuple[Path, str]:
-    """Return the path to begin at, and what stands in front of the names found there."""
+    """Return the path to begin at, and the prefix of the names below it."""
     start = folder.locate(arguments.get("path", ""))
     name = folder.name_of(start)
     if not start.exists():

@@ -130,7 +130,7 @@ def _find_part_problem(part: str, *, is_windows: bool) -> str:
 def _fold(parts: Sequence[str]) -> list[str]:
     """Return the parts of a path so that names of one file on any disk are equal.
 
-    Some disks ignore case, and signs that nobody sees.
+    Some disks ignore case, and signs that are not visible.
     """
     return [
         "".join(

@@ -64,6 +64,11 @@ class Walk:
                 rules += self._rules(above)
         yield from self._below(start, (), rules, deep=deep)
 
+    def is_over(self) -> bool:
+        """Return True if the walk must end now."""
+        self.is_cut = self.is_cut or self._stop.is_set() or time.monotonic() > self._until
+        return self.is_cut
+
     def _rules(self, folder: Path) -> list[tuple[Path, IgnoreFile]]:
         rules = None if self._ignored else read_ignore_file(folder)
         return [] if rules is None else [(folder, rules)]
@@ -84,8 +89,7 @@ class Walk:
             self.skipped += 1
             return
         for item in found:
-            if self._stop.is_set() or time.monotonic() > self._until:
-                self.is_cut = True
+            if self.is_over():
                 return
             path = folder / item.name
             is_folder = _is_folder(item)
@@ -190,11 +194,16 @@ class TextSearch:
             except (re.error, UsageError) as error:
                 raise ToolFailed(f"`pattern` is not a regular expression: {error}") from error
 
-    def numbers(self, text: str) -> Iterator[tuple[int, str]]:
-        """Yield the number and text of each line that matches. Raises UsageError if it is slow."""
+    def numbers(self, text: str, walk: Walk) -> Iterator[tuple[int, str]]:
+        """Yield the number and text of each line that matches, until the walk is over.
+
+        Raises UsageError if a line takes long.
+        """
         if self._regex is None and self._text not in text:
             return
         for number, ended in enumerate(text.split("\n"), start=1):
+            if walk.is_over():
+                return
             line = ended.removesuffix("\r")
             if self._regex.search(line) if self._regex else self._text in line:
                 yield number, line
@@ -213,7 +222,7 @@ def find_lines(walk: Walk, start: Path, prefix: str, search: TextSearch, glob: s
             if entry.is_folder or not (pattern is None or is_one or pattern.matches(entry.parts)):
                 continue
             name = prefix.rstrip("/") if is_one else prefix + "/".join(entry.parts)
-            for number, line in search.numbers(_read_text(entry.path)):
+            for number, line in search.numbers(_read_text(entry.path), walk):
                 shown = line.strip()
                 cut = f"{shown[:_MOST_LINE]}…" if len(shown) > _MOST_LINE else shown
                 if not lines.add(f"{name}:{number}: {cut}"):

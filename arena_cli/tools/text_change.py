@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import difflib
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -13,7 +12,7 @@ MOST_DIFF_CHARS = 65_536
 """A longer diff is cut."""
 
 _CONTEXT = 3
-_MOST_COMPARED = 20_000
+_MOST_CHANGED = 400
 _NO_END = "\n\\ No newline at end of file"
 _BINARY_LOOK = 8192
 
@@ -22,7 +21,6 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_Opcode = tuple[str, int, int, int, int]
 
 
 class TextFile(NamedTuple):
@@ -73,11 +71,11 @@ def replace(text: str, old: str, new: str, *, everywhere: bool) -> tuple[str, in
 
 
 def _count(text: str, old: str) -> int:
-    """Return how often a text contains another one, also where they overlap."""
-    count, at = 0, text.find(old)
-    while at >= 0:
-        count, at = count + 1, text.find(old, at + 1)
-    return count
+    """Return how often a text contains another one; at least 2 if two of them overlap."""
+    first = text.find(old)
+    if first < 0:
+        return 0
+    return 1 if text.find(old, first + 1) < 0 else max(text.count(old), 2)
 
 
 def make_diff(name: str, before: bytes | None, after: bytes | None) -> str:
@@ -126,16 +124,40 @@ def _lines(text: str) -> list[str]:
     return [*lines, last + _NO_END] if last else lines
 
 
+class _Change(NamedTuple):
+    """Lines of the old text, from `old_start` on, that lines of the new one take the place of."""
+
+    old_start: int
+    old_end: int
+    new_start: int
+    new_end: int
+
+
 def _hunks(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
-    for group in _group(old, new):
-        first, last = group[0], group[-1]
-        yield f"@@ -{_range(first[1], last[2])} +{_range(first[3], last[4])} @@"
-        for tag, old_start, old_end, new_start, new_end in group:
-            if tag == "equal":
-                yield from (f" {line}" for line in old[old_start:old_end])
-                continue
-            yield from (f"-{line}" for line in old[old_start:old_end])
-            yield from (f"+{line}" for line in new[new_start:new_end])
+    hunk: list[_Change] = []
+    for change in _compare(old, new):
+        if hunk and change.old_start - hunk[-1].old_end > 2 * _CONTEXT:
+            yield from _hunk(hunk, old, new)
+            hunk = []
+        hunk.append(change)
+    if hunk:
+        yield from _hunk(hunk, old, new)
+
+
+def _hunk(changes: Sequence[_Change], old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
+    """Yield changes that are near each other, with the lines around them."""
+    first, last = changes[0], changes[-1]
+    at = max(first.old_start - _CONTEXT, 0)
+    end = min(last.old_end + _CONTEXT, len(old))
+    new_at = first.new_start - (first.old_start - at)
+    new_end = last.new_end + (end - last.old_end)
+    yield f"@@ -{_range(at, end)} +{_range(new_at, new_end)} @@"
+    for change in changes:
+        yield from (f" {line}" for line in old[at : change.old_start])
+        yield from (f"-{line}" for line in old[change.old_start : change.old_end])
+        yield from (f"+{line}" for line in new[change.new_start : change.new_end])
+        at = change.old_end
+    yield from (f" {line}" for line in old[at:end])
 
 
 def _range(start: int, end: int) -> str:
@@ -143,11 +165,8 @@ def _range(start: int, end: int) -> str:
     return f"{start + 1 if length else start},{length}"
 
 
-def _group(old: Sequence[str], new: Sequence[str]) -> Iterator[list[_Opcode]]:
-    """Yield the groups of changes with the lines around them.
-
-    Equal lines at both ends are left out of the comparison, which takes long on long texts.
-    """
+def _compare(old: Sequence[str], new: Sequence[str]) -> list[_Change]:
+    """Return the changes between two texts; one change if they differ in too many lines."""
     shorter = min(len(old), len(new))
     head = 0
     while head < shorter and old[head] == new[head]:
@@ -155,19 +174,52 @@ def _group(old: Sequence[str], new: Sequence[str]) -> Iterator[list[_Opcode]]:
     tail = 0
     while tail < shorter - head and old[-1 - tail] == new[-1 - tail]:
         tail += 1
-    old_end, new_end = len(old) - tail, len(new) - tail
-    if head == old_end and head == new_end:
-        return
-    before, after = max(head - _CONTEXT, 0), min(tail, _CONTEXT)
-    if old_end - head + new_end - head > _MOST_COMPARED:
-        yield [
-            ("equal", before, head, before, head),
-            ("replace", head, old_end, head, new_end),
-            ("equal", old_end, old_end + after, new_end, new_end + after),
-        ]
-        return
-    matcher = difflib.SequenceMatcher(
-        None, old[before : old_end + after], new[before : new_end + after]
+    whole = _Change(head, len(old) - tail, head, len(new) - tail)
+    common = _find_common(
+        old[whole.old_start : whole.old_end], new[whole.new_start : whole.new_end]
     )
-    for group in matcher.get_grouped_opcodes(_CONTEXT):
-        yield [(tag, *(number + before for number in numbers)) for tag, *numbers in group]  # type: ignore[misc]
+    changes = []
+    at, new_at = head, head
+    for old_line, new_line in [(x + head, y + head) for x, y in common]:
+        if (old_line, new_line) != (at, new_at):
+            changes.append(_Change(at, old_line, new_at, new_line))
+        at, new_at = old_line + 1, new_line + 1
+    if (at, new_at) != (whole.old_end, whole.new_end):
+        changes.append(_Change(at, whole.old_end, new_at, whole.new_end))
+    return changes
+
+
+def _find_common(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the lines that stay, as pairs of their places; none if too many lines differ.
+
+    This is the algorithm of E. Myers, "An O(ND) Difference Algorithm and Its Variations" (1986):
+    `reached[k]` is the farthest line of `old` on the diagonal `k` with so many lines changed.
+    """
+    reached = {1: 0}
+    trace: list[dict[int, int]] = []
+    for changed in range(min(len(old) + len(new), _MOST_CHANGED) + 1):
+        trace.append(dict(reached))
+        for k in range(-changed, changed + 1, 2):
+            is_down = k == -changed or (k != changed and reached[k - 1] < reached[k + 1])
+            x = reached[k + 1] if is_down else reached[k - 1] + 1
+            while x < len(old) and x - k < len(new) and x >= k and old[x] == new[x - k]:
+                x += 1
+            reached[k] = x
+            if x >= len(old) and x - k >= len(new):
+                return _trace_back(trace, len(old), len(new))
+    return []
+
+
+def _trace_back(trace: Sequence[dict[int, int]], x: int, y: int) -> list[tuple[int, int]]:
+    pairs = []
+    for changed in range(len(trace) - 1, -1, -1):
+        reached, k = trace[changed], x - y
+        is_down = k == -changed or (k != changed and reached[k - 1] < reached[k + 1])
+        previous_k = k + 1 if is_down else k - 1
+        previous_x = reached[previous_k]
+        previous_y = previous_x - previous_k
+        while x > max(previous_x, 0) and y > max(previous_y, 0):
+            x, y = x - 1, y - 1
+            pairs.append((x, y))
+        x, y = previous_x, previous_y
+    return pairs[::-1]
