@@ -103,6 +103,16 @@ def own_server(workspace: Path, session: str, agent: str, environ: Mapping[str, 
     )
 
 
+_OWN_TOOL = re.compile(
+    rf"mcp__{OWN}__[\w-]+|mcp\.{OWN}\.[\w-]+|{OWN}[_/][\w-]+|[\w-]+ \({OWN} MCP Server\)"
+)
+
+
+def is_own_tool(title: str) -> bool:
+    """Return True for the title under which a program shows one of arena's own tools, alone."""
+    return _OWN_TOOL.fullmatch(title) is not None
+
+
 def list_words(server: McpServer, folder: Path) -> list[str]:
     """Return the command of a server for a program that starts it in `folder`."""
     if server.is_own or not server.cwd or Path(server.cwd) == folder.resolve():
@@ -141,10 +151,18 @@ def list_codex_options(servers: Sequence[McpServer], agent_id: str) -> list[str]
     """
     return [
         word
-        for server in servers
-        for key, value in _describe_for_codex(server, agent_id).items()
-        for word in ("-c", f"mcp_servers.{server.name}.{key}={_write_toml(value)}")
+        for name, keys in describe_for_codex(servers, agent_id).items()
+        for key, value in keys.items()
+        for word in ("-c", f"mcp_servers.{name}.{key}={_write_toml(value)}")
     ]
+
+
+def describe_for_codex(servers: Sequence[McpServer], agent_id: str) -> dict[str, dict[str, Any]]:
+    """Return the table `mcp_servers` of Codex's configuration; secrets are in variables.
+
+    Raises AgentUnavailable for a pattern of tools, which it does not take.
+    """
+    return {server.name: _describe_for_codex(server, agent_id) for server in servers}
 
 
 def _describe_for_codex(server: McpServer, agent_id: str) -> dict[str, Any]:

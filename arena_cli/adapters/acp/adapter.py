@@ -163,7 +163,7 @@ class AcpAdapter:
             model=self._settings.model,
             careful=self._settings.permissions != "allow",
             render=self._setup.render,
-            servers=self._setup.servers,
+            servers=() if self._preset.servers_environ else self._setup.servers,
         )
         if self._link is not None and not await self._link.is_well():
             await self._end()
@@ -247,17 +247,21 @@ class AcpAdapter:
                 f"there is no folder {folder}", "correct `cwd`, or create the folder"
             )
         environ = run.build_environment(setup.environ, self._environment())
+        environ = {**self._preset.retry_environ(environ), **environ}
+        if setup.servers and self._preset.servers_environ:
+            environ |= self._preset.servers_environ(setup.servers, setup.agent_id, environ)
         return Program(
             argv=[str(found), *self._command[1:]],
             cwd=(setup.workspace / settings.cwd).resolve(),
-            environ={**self._preset.retry_environ(environ), **environ},
+            environ=environ,
             records=setup.records,
             agent=setup.agent_id,
         )
 
     def _environment(self) -> dict[str, str]:
         careful = {} if self._settings.permissions == "allow" else self._preset.careful
-        return {**self._preset.environ, **careful, **self._settings.env}
+        waits = self._preset.waits if self._setup.servers else {}
+        return {**self._preset.environ, **waits, **careful, **self._settings.env}
 
     async def _end(self) -> None:
         link, self._link = self._link, None

@@ -50,6 +50,7 @@ from arena_cli.adapters.acp.turn import (
 )
 from arena_cli.adapters.coding_agents import ToolUse, shorten_path
 from arena_cli.adapters.http import HttpRequest
+from arena_cli.adapters.mcp_servers import is_own_tool
 from arena_cli.adapters.permission_requests import Change
 from arena_cli.adapters.process import output, run, spawn
 from arena_cli.adapters.process.output import LineSplitter
@@ -156,9 +157,12 @@ class Client:
     def _allows(self, tool: ToolCallUpdate) -> bool:
         """Return True if the permissions allow this use of a tool by themselves.
 
+        arena's own tools are always allowed: arena itself asks people where they must decide.
         `read` and `ask` allow tools that read and search, if they name no path outside of the
         folder and run no command.
         """
+        if tool.kind in (None, "other") and is_own_tool(tool.title or ""):
+            return True
         if self.permissions in ("deny", "allow"):
             return self.permissions == "allow"
         given = tool.raw_input

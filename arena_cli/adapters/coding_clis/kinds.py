@@ -8,12 +8,13 @@ import re
 import sys
 import tomllib
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 from arena_cli.adapters import mcp_servers
+from arena_cli.adapters.base import McpServer
 from arena_cli.adapters.coding_agents import AttachedFile
 from arena_cli.adapters.coding_clis.adapter import (
     ProgramAdapter,
@@ -273,6 +274,20 @@ class CursorAdapter(ProgramAdapter):
         ]
 
 
+def codex_servers_environ(
+    servers: Sequence[McpServer], agent_id: str, environ: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the variables with MCP servers that a session waits for, as it does for no others."""
+    config = json.loads(environ.get("CODEX_CONFIG") or "{}")
+    described = mcp_servers.describe_for_codex(servers, agent_id)
+    config["mcp_servers"] = {**config.get("mcp_servers", {}), **described}
+    variables = mcp_servers.list_codex_variables(servers)
+    return {**variables, "CODEX_CONFIG": json.dumps(config)}
+
+
+ServersEnviron = Callable[[Sequence[McpServer], str, Mapping[str, str]], Mapping[str, str]]
+
+
 def _as_it_is(text: str) -> str:
     return text
 
@@ -288,7 +303,9 @@ class AcpPreset:
     `command` starts it; `install` and `log_in` explain to the user how to get it and how to log in.
     `environ` are variables that it always gets, `retry_environ` returns those that leave retries to
     arena, by its other variables, `careful` those that it also gets unless everything
-    is allowed: so that it asks before it changes something. `careful_mode` is the mode of its
+    is allowed: so that it asks before it changes something. `waits` are those with which it asks
+    its model only when its MCP servers are there; `servers_environ` returns them for one that must
+    get the servers themselves in that way, over its other variables. `careful_mode` is the mode of its
     session for the same purpose. `model` are the arguments before a model's name; without any, the
     protocol names the model. `takes_files` is False for one that fails when a file is reported
     missing; it then reads files itself. `escape` is applied to a prompt, so that nothing in it is a
@@ -308,6 +325,8 @@ class AcpPreset:
     environ: Mapping[str, str] = field(default_factory=dict)
     retry_environ: Callable[[Mapping[str, str]], Mapping[str, str]] = _no_variables
     careful: Mapping[str, str] = field(default_factory=dict)
+    waits: Mapping[str, str] = field(default_factory=dict)
+    servers_environ: ServersEnviron | None = None
     careful_mode: str = ""
     model: tuple[str, ...] = ()
     takes_files: bool = True
@@ -331,6 +350,7 @@ PRESETS = {
             "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
         },
         careful_mode="default",
+        waits=mcp_servers.WAIT_FOR_SERVERS,
         system_at=("systemPrompt", "append"),
         says={
             r'"errorKind": "authentication_failed': 401,
@@ -348,6 +368,7 @@ PRESETS = {
         install="npm install -g @agentclientprotocol/codex-acp",
         log_in="run `codex login`",
         retry_environ=codex_retry_environ,
+        servers_environ=codex_servers_environ,
         careful_mode="read-only",
         escape=escape_codex_skills,
         failed=("codex.threadStatus.type", "systemError"),
