@@ -140,7 +140,17 @@ def _describe(result: ToolResult, workspace: Path) -> types.CallToolResult:
     """Return a result as MCP has it; its images are read from the session's folder."""
     content: list[Any] = [types.TextContent(text=result.text)]
     content += filter(None, (_describe_image(file, workspace) for file in result.attachments))
-    return types.CallToolResult(content=content, is_error=result.status != "ok")
+    return types.CallToolResult(
+        content=content, structured_content=_read_value(result.text), is_error=result.status != "ok"
+    )
+
+
+def _read_value(text: str) -> dict[str, Any] | None:
+    """Return a text that is JSON but no object as an object; Gemini CLI fails to make one of it."""
+    with contextlib.suppress(ValueError):
+        value = json.loads(text)
+        return None if isinstance(value, dict) else {"result": value}
+    return None
 
 
 def _describe_image(file: Attachment, workspace: Path) -> types.ImageContent | None:

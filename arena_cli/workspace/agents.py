@@ -429,6 +429,9 @@ def load_profile(
             profile, text, source, root, anywhere=anywhere
         )
         faults += acting_faults
+    if profile is not None and profile.acts and not faults:
+        ways = import_module("arena_cli.workspace.tool_ways")
+        faults += ways.find_tool_faults(profile, source, kinds)
     if profile is None or faults or not source.is_whole:
         return None, faults
     return LoadedProfile(profile, text, source), []

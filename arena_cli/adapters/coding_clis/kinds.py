@@ -302,11 +302,11 @@ class AcpPreset:
 
     `command` starts it; `install` and `log_in` explain to the user how to get it and how to log in.
     `environ` are variables that it always gets, `retry_environ` returns those that leave retries to
-    arena, by its other variables, `careful` those that it also gets unless everything
-    is allowed: so that it asks before it changes something. `waits` are those with which it asks
-    its model only when its MCP servers are there; `servers_environ` returns them for one that must
-    get the servers themselves in that way, over its other variables. `careful_mode` is the mode of its
-    session for the same purpose. `model` are the arguments before a model's name; without any, the
+    arena, by its other variables, `careful` those that it also gets unless everything is allowed:
+    so that it asks before it changes something. `waits` are those with which it asks its model only
+    when its MCP servers are there; `servers_environ` returns them for one that must get the servers
+    themselves in that way, by its other variables. `careful_mode` is the mode of its session for
+    the same purpose as `careful`. `model` are the arguments before a model's name; without any, the
     protocol names the model. `takes_files` is False for one that fails when a file is reported
     missing; it then reads files itself. `escape` is applied to a prompt, so that nothing in it is a
     command.

@@ -1,0 +1,468 @@
+"""`arena mcp`: the tools of an agent for its program, and teams for any client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from program import LIMIT_S, Program, until
+
+pytest.importorskip("mcp", reason="the SDK of the Model Context Protocol is not installed")
+
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
+
+T = TypeVar("T")
+PROGRAMS = Path(__file__).parent / "programs"
+SCHEMA = {"type": "object", "properties": {"lines": {"type": "integer"}}, "required": ["lines"]}
+OUTPUT = {"name": "report", "schema": SCHEMA}
+MEMBERS: list[Any] = ["list_members", {}]
+
+
+class Caller:
+    """A team with a program that calls tools by MCP (`programs/call_tools.py`)."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.program = Program(folder, real=True)
+        path = folder / ("opencode.cmd" if sys.platform == "win32" else "opencode")
+        script = PROGRAMS / "call_tools.py"
+        if sys.platform == "win32":
+            path.write_text(f'@"{sys.executable}" "{script}" %*\n', encoding="utf-8")
+        else:
+            path.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{script}" "$@"\n', "utf-8")
+            path.chmod(0o755)
+        self.program.agent("tester", "I test.")
+
+    def team(self, *, tools: Any = ("list_members",), profile: Any = (), **config: Any) -> Program:
+        env = {"CALLS_FOLDER": str(self.folder)}
+        adapter = {"type": "opencode", "program": f"./{self._name()}", "env": env}
+        keys = {"tools": [*tools], **dict(profile)}
+        self.program.agent("coder", adapter=adapter, **keys)
+        return self.program.team(**config)
+
+    def _name(self) -> str:
+        return "opencode.cmd" if sys.platform == "win32" else "opencode"
+
+    def plan(self, *runs: list[Any]) -> None:
+        (self.folder / "calls.json").write_text(json.dumps(runs), encoding="utf-8")
+
+    def results(self) -> list[dict[str, Any]]:
+        path = self.folder / "results.jsonl"
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        return [json.loads(line) for line in lines]
+
+    def called(self) -> list[tuple[str, bool, str]]:
+        return [(r["tool"], r["error"], r["text"]) for r in self.results() if "tool" in r]
+
+    def events(self, *types: str) -> list[dict[str, Any]]:
+        return [record for record in self.program.records() if record["type"] in types]
+
+
+@pytest.fixture
+def caller(tmp_path: Path) -> Caller:
+    return Caller(tmp_path)
+
+
+def test_calls_of_a_program_are_events_of_its_reply(caller: Caller) -> None:
+    program = caller.team()
+    unknown = ["nothing", {}]
+    wrong = ["list_members", {"all": True, "more": [1, 2]}]
+    caller.plan([["tools"], [MEMBERS], [MEMBERS, unknown, wrong], "There are two."])
+    done = program.run("send", "-s", "s", "@coder who is here?")
+    assert done.code == 0, done.stderr
+    offered = next(result["tools"] for result in caller.results() if "tools" in result)
+    assert "list_members" in offered
+    requested = caller.events("tool_requested")
+    finished = caller.events("tool_finished")
+    assert sorted(event["call"] for event in requested) == ["1", "2", "3", "4"]
+    assert {event["reply"] for event in (*requested, *finished)} == {1}
+    assert [event["status"] for event in finished].count("ok") == 3
+    (failed,) = [event for event in finished if event["status"] != "ok"]
+    assert "there is no tool nothing" in failed["result"]
+    shown = {tool: text for tool, _, text in caller.called()}
+    assert "tester" in shown["list_members"]
+    (ended,) = caller.events("agent_ended")
+    assert (ended["mode"], ended["turns"]) == ("goal", 4)
+    (reply,) = [r for r in caller.events("reply_finished") if r["agent"] == "coder"]
+    assert reply["message"]["content"] == "There are two."
+    assert caller.results()[0]["permission"] == {"*": "deny", "arena_*": "allow"}
+
+
+def test_the_output_that_a_program_hands_in_is_its_reply(caller: Caller) -> None:
+    program = caller.team(tools=[], profile={"output": OUTPUT})
+    bad = ["complete_task", {"report": {"lines": "seven"}}]
+    good = ["complete_task", {"report": {"lines": 7}}]
+    again = ["complete_task", {"report": {"lines": 8}}]
+    caller.plan([[bad], [good], [again], "I am done."])
+    program.run("send", "-s", "s", "@coder count").check(stdout=None)
+    assert [is_error for _, is_error, _ in caller.called()] == [True, False, True]
+    assert "'seven' is not of type 'integer'" in caller.called()[0][2]
+    (ended,) = caller.events("agent_ended")
+    assert (ended["mode"], ended["output"]) == ("goal", {"lines": 7})
+    (reply,) = caller.events("reply_finished")
+    assert json.loads(reply["message"]["content"]) == {"lines": 7}
+    assert reply["usage"]["input_tokens"] == 12
+    assert "handed_in" not in reply["metadata"]
+
+
+def test_a_program_that_hands_nothing_in_says_its_text(caller: Caller) -> None:
+    program = caller.team(tools=[], profile={"output": OUTPUT})
+    caller.plan(["I could not."])
+    program.run("send", "-s", "s", "@coder count").check(stdout=None)
+    (ended,) = caller.events("agent_ended")
+    assert (ended["mode"], "output" in ended) == ("error_no_complete_task", False)
+    assert caller.events("reply_finished")[0]["message"]["content"] == "I could not."
+
+
+def test_what_was_handed_in_counts_though_the_program_fails_then(caller: Caller) -> None:
+    program = caller.team(tools=[], profile={"output": OUTPUT}, retries=0)
+    caller.plan([[["complete_task", {"report": {"lines": 7}}]], ["die"], "never said"])
+    program.run("send", "-s", "s", "@coder count").check(stdout=None)
+    (reply,) = caller.events("reply_finished")
+    assert (reply["status"], json.loads(reply["message"]["content"])) == ("success", {"lines": 7})
+
+
+def test_rules_of_the_team_hold_for_the_calls_of_a_program(caller: Caller) -> None:
+    rule = {"id": "quiet", "on": "tool", "forbid": {"contains": "{}"}, "message": "ask nobody"}
+    program = caller.team(rules=[rule])
+    caller.plan([[MEMBERS], "I may not."])
+    program.run("send", "-s", "s", "@coder who is here?").check(stdout=None)
+    (call,) = caller.called()
+    assert (call[0], call[1]) == ("list_members", True)
+    assert "not allowed" in call[2]
+    (finished,) = caller.events("tool_finished")
+    assert finished["status"] == "denied"
+
+
+def test_a_reply_that_was_cut_short_in_a_call_goes_on_with_its_counts(caller: Caller) -> None:
+    program = caller.team()
+    caller.plan([[MEMBERS], "first"], [[MEMBERS], "second"])
+    program.run("send", "-s", "s", "@coder who is here?").check(stdout=None)
+    lines = program.raw().splitlines(keepends=True)
+    cut = next(i for i, line in enumerate(lines) if b'"tool_requested"' in line)
+    program.transcript().write_bytes(b"".join(lines[: cut + 1]))
+    program.run("resume", "s").check(stdout=None)
+    assert [event["call"] for event in caller.events("tool_requested")] == ["1", "2"]
+    first, second = caller.events("tool_finished")
+    assert (first["call"], first["status"]) == ("1", "error")
+    assert "interrupted" in first["result"]
+    assert (second["call"], second["status"]) == ("2", "ok")
+    (reply,) = [r for r in caller.events("reply_finished") if r["agent"] == "coder"]
+    assert reply["message"]["content"] == "second"
+
+
+def test_nothing_is_left_when_arena_is_interrupted_in_a_call(caller: Caller) -> None:
+    if sys.platform == "win32":
+        pytest.skip("signals of POSIX")
+    program = caller.team()
+    caller.plan([[MEMBERS], ["stay"], "never said"])
+    running = program.start("send", "-s", "s", "@coder who is here?")
+    until(lambda: any("stays" in result for result in caller.results()))
+    running.send_signal(signal.SIGINT)
+    assert program.finish(running).code == 130
+    import psutil
+
+    left = [p for p in psutil.process_iter(["cmdline"]) if str(caller.folder) in _words(p)]
+    assert left == []
+    (ended,) = caller.events("reply_finished")
+    assert ended["status"] == "cancelled"
+    assert not [path for path in (caller.folder / "sessions/s").glob("calls-*")]
+
+
+def _words(process: Any) -> str:
+    return " ".join(process.info["cmdline"] or [])
+
+
+# A session that no process holds, by a client of its own.
+
+
+def using(program: Program, *args: str, use: Callable[[Client], Awaitable[T]]) -> T:
+    """Use a server that `arena mcp` runs as a real process."""
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "arena_cli", "mcp", *args],
+        env=program.environment(),
+        cwd=program.folder,
+    )
+
+    async def run() -> T:
+        async with asyncio.timeout(LIMIT_S), Client(server) as client:
+            return await use(client)
+
+    return asyncio.run(run())
+
+
+def text_of(result: Any) -> str:
+    text: str = result.content[0].text
+    return text
+
+
+def test_tools_of_a_session_that_no_process_holds(caller: Caller) -> None:
+    program = caller.team(profile={"output": OUTPUT})
+    caller.plan(["hello"])
+    program.run("send", "-s", "s", "@coder hello").check(stdout=None)
+    before = program.raw()
+
+    async def use(client: Client) -> list[Any]:
+        listed = (await client.list_tools()).tools
+        assert {"complete_task", "list_members"} <= {tool.name for tool in listed}
+        calls = (("list_members", {}), ("complete_task", {"report": {"lines": 1}}), ("none", {}))
+        return [await client.call_tool(name, arguments) for name, arguments in calls]
+
+    members, completed, unknown = using(program, "-s", "s", "--agent", "coder", use=use)
+    assert not members.is_error
+    assert json.loads(text_of(members))[1]["id"] == "tester"
+    assert completed.is_error
+    assert "no reply of coder is running" in text_of(completed)
+    assert unknown.is_error
+    assert "there is no tool none" in text_of(unknown)
+    assert program.raw() == before
+
+
+def test_a_session_that_is_busy_with_others_says_so(caller: Caller) -> None:
+    program = caller.team()
+    caller.plan([["stay"], "never said"])
+    running = program.start("send", "-s", "s", "@coder stay")
+    until(lambda: any("stays" in result for result in caller.results()))
+
+    async def use(client: Client) -> Any:
+        return await client.call_tool("list_members", {})
+
+    try:
+        with pytest.raises(Exception, match="busy, and no reply of tester"):
+            using(program, "-s", "s", "--agent", "tester", use=use)
+    finally:
+        running.terminate()
+        program.finish(running)
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        (["-s", "s"], "arena: --session and --agent belong together\n"),
+        (["--agent", "coder"], "arena: --session and --agent belong together\n"),
+        (["-s", "nosuch", "--agent", "coder"], "arena: no session called nosuch\n"),
+        (["-s", "s", "--agent", "nobody"], "arena: no member of this team has the id 'nobody'\n"),
+    ],
+)
+def test_a_server_that_cannot_serve_says_why(caller: Caller, args: list[str], problem: str) -> None:
+    program = caller.team()
+    caller.plan(["hello"])
+    program.run("send", "-s", "s", "@coder hello").check(stdout=None)
+    done = program.run("mcp", *args)
+    assert (done.code, done.stdout) == (2, "")
+    assert done.stderr.startswith(problem)
+
+
+# Teams for any client.
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Program:
+    program = Program(tmp_path, real=True)
+    program.agent("dev", {"say": "@tester please test it."}, {"say": "Done."}, skills=["Python"])
+    program.agent("tester", "It works.")
+    program.file("sessions/knowledge/decisions/db.md", NOTE)
+    return program.team()
+
+
+NOTE = """\
+---
+id: decisions/db
+kind: decision
+title: We use PostgreSQL
+status: draft
+---
+The database is PostgreSQL.
+"""
+
+
+def test_a_client_sends_messages_to_a_team(desk: Program) -> None:
+    heard: list[tuple[float, str | None]] = []
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        heard.append((progress, message))
+
+    async def use(client: Client) -> list[Any]:
+        tools = [tool.name for tool in (await client.list_tools()).tools]
+        assert tools == ["send_to_team", "list_teams", "list_agents", "search_notes"]
+        first = await client.call_tool(
+            "send_to_team", {"message": "@dev build it"}, progress_callback=on_progress
+        )
+        session = first.structured_content["session"]
+        second = await client.call_tool(
+            "send_to_team", {"message": "@dev and now?", "session": session}
+        )
+        return [first, second]
+
+    first, second = using(desk, use=use)
+    session = first.structured_content["session"]
+    replies = first.structured_content["replies"]
+    assert [(r["author"], r["content"]) for r in replies] == [
+        ("dev", "@tester please test it."),
+        ("tester", "It works."),
+    ]
+    end = {key: first.structured_content[key] for key in ("end", "exit_code", "failures")}
+    assert end == {"end": "quiet", "exit_code": 0, "failures": []}
+    assert text_of(first).startswith("dev (@dev):\n@tester please test it.")
+    assert text_of(first).endswith(f"[session {session}, quiet]")
+    assert heard == [(1, "dev: @tester please test it."), (2, "tester: It works.")]
+    assert second.structured_content["session"] == session
+    assert [r["content"] for r in second.structured_content["replies"]] == ["Done."]
+
+
+def test_a_client_lists_teams_agents_and_notes(desk: Program) -> None:
+    async def use(client: Client) -> list[Any]:
+        names = ("list_teams", "list_agents", "search_notes")
+        calls = zip(names, ({}, {}, {"query": "database PostgreSQL"}), strict=True)
+        return [await client.call_tool(name, arguments) for name, arguments in calls]
+
+    teams, agents, notes = (result.structured_content for result in using(desk, use=use))
+    assert teams == {"teams": [{"team": "crew", "description": "", "members": ["dev", "tester"]}]}
+    assert agents["agents"][0] == {
+        "id": "dev",
+        "name": "dev",
+        "kind": "scripted",
+        "skills": ["Python"],
+    }
+    assert [note["title"] for note in notes["notes"]] == ["We use PostgreSQL"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "problem"),
+    [
+        ("send_to_team", {}, "'message' is a required property"),
+        ("send_to_team", {"message": 5}, "is not of type 'string'"),
+        ("send_to_team", {"message": " "}, "the message is empty"),
+        ("send_to_team", {"message": "hi", "team": "nosuch"}, "there is no team `nosuch`"),
+        ("send_to_team", {"message": "hi", "session": "../x"}, "../x"),
+        ("search_notes", {"query": "x", "kind": "wish"}, "'wish' is not one of"),
+        ("search_notes", {"query": "x", "limit": 0}, "less than the minimum"),
+        ("drop_team", {}, "there is no tool drop_team; there are: send_to_team"),
+    ],
+)
+def test_a_call_that_cannot_be_made_is_an_error_result(
+    desk: Program, tool: str, arguments: dict[str, Any], problem: str
+) -> None:
+    async def use(client: Client) -> list[Any]:
+        failed = await client.call_tool(tool, arguments)
+        return [failed, await client.call_tool("list_teams", {})]
+
+    failed, after = using(desk, use=use)
+    assert failed.is_error
+    assert problem in text_of(failed)
+    assert not after.is_error
+
+
+def test_a_workspace_that_is_not_trusted_starts_nothing(caller: Caller) -> None:
+    program = caller.team()
+    caller.plan(["hello"])
+    program.env["ARENA_TRUST"] = ""
+
+    async def use(client: Client) -> Any:
+        return await client.call_tool("send_to_team", {"message": "@coder hello"})
+
+    result = using(program, use=use)
+    assert result.is_error
+    assert "is not trusted yet" in text_of(result)
+    assert caller.results() == []
+
+
+def test_files_that_broke_meanwhile_are_told_in_the_result(desk: Program) -> None:
+    async def use(client: Client) -> Any:
+        desk.file("agents/dev.yaml", "agent_id: dev\nadapter: {type: nosuch}\n")
+        return await client.call_tool("send_to_team", {"message": "hello"})
+
+    result = using(desk, use=use)
+    assert result.is_error
+    assert "agents/dev.yaml:2" in text_of(result)
+
+
+def test_a_failure_of_an_agent_is_in_the_result(desk: Program) -> None:
+    desk.program("broken", "exit=3")
+    desk.team(retries=0)
+
+    async def use(client: Client) -> Any:
+        return await client.call_tool("send_to_team", {"message": "@broken go"})
+
+    value = using(desk, use=use).structured_content
+    assert (value["end"], value["exit_code"], value["replies"]) == ("failed", 3, [])
+    assert value["failures"][0]["author"] == "broken"
+
+
+def test_it_ends_with_its_stdin_and_writes_only_the_protocol(desk: Program) -> None:
+    hello = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        },
+    }
+    running = desk.start("mcp", stdin=subprocess.PIPE)
+    assert running.stdin
+    assert running.stdout
+    running.stdin.write(json.dumps(hello).encode() + b"\nno json\n")
+    running.stdin.flush()
+    assert json.loads(running.stdout.readline())["result"]["serverInfo"]["name"] == "arena"
+    done = desk.finish(running, b"")
+    assert done.code == 0
+    assert all(json.loads(line)["jsonrpc"] == "2.0" for line in done.stdout.splitlines())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_ctrl_c_ends_it_while_its_stdin_is_open(desk: Program) -> None:
+    running = desk.start("mcp", stdin=subprocess.PIPE)
+    time.sleep(1.5)
+    running.send_signal(signal.SIGINT)
+    assert running.wait(LIMIT_S) == 130
+    for stream in (running.stdin, running.stdout, running.stderr):
+        assert stream
+        stream.close()
+
+
+@pytest.mark.real_program
+@pytest.mark.parametrize("served", ["teams", "agent"])
+def test_the_inspector_of_the_protocol_finds_nothing_wrong(caller: Caller, served: str) -> None:
+    inspector = shutil.which("mcp-inspector-cli") or shutil.which("mcp-inspector")
+    if inspector is None:
+        pytest.skip("npm install -g @modelcontextprotocol/inspector")
+    program = caller.team()
+    caller.plan(["hello"])
+    program.run("send", "-s", "s", "@coder hello").check(stdout=None)
+    args, tool = (["-s", "s", "--agent", "coder"], "list_members")
+    if served == "teams":
+        args, tool = [], "list_teams"
+    command = [sys.executable, "-m", "arena_cli", "-w", str(program.folder), "mcp", *args]
+
+    def inspect(*options: str) -> dict[str, Any]:
+        words = ["--cli", *command, *options] if "cli" not in inspector else [*command, *options]
+        ran = subprocess.run(
+            [inspector, *words],
+            env={**program.environment(), "PATH": os.environ["PATH"]},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr.decode()
+        found: dict[str, Any] = json.loads(ran.stdout)
+        return found
+
+    assert tool in [found["name"] for found in inspect("--method", "tools/list")["tools"]]
+    result = inspect("--method", "tools/call", "--tool-name", tool)
+    assert not result.get("isError")
+    assert "coder" in result["content"][0]["text"]
