@@ -1,6 +1,6 @@
-"""Real coding agents call arena's tools by MCP, where they are on PATH, against servers on loopback.
+"""Real coding agents, where they are on PATH, call arena's tools by MCP.
 
-Codex calls tools in namespaces, which llmock does not know: its model is a script.
+Their models are llmock's; that of Codex, whose tools are in namespaces, is a script.
 """
 
 from __future__ import annotations
@@ -48,8 +48,10 @@ class Model(NamedTuple):
     url: str
     bodies: Any
 
-    def was_shown(self, text: str) -> bool:
-        return text in json.dumps(self.bodies(), ensure_ascii=False)
+    def was_shown_a_member(self) -> bool:
+        """Whether the list of members came, which programs write as JSON or as text in JSON."""
+        shown = json.dumps(self.bodies()).replace("\\", "").replace(" ", "")
+        return '"id":"tester"' in shown
 
 
 def program_of(kind: str) -> str:
@@ -186,7 +188,7 @@ def test_its_model_calls_the_tools_of_arena(kind: str, tmp_path: Path) -> None:
         assert '"id": "tester"' in finished["result"]
         assert ended["mode"] == "goal"
         assert reply(program) == "There are two."
-        assert behind.was_shown('"id\\\\\\": \\\\\\"tester') or behind.was_shown('\\"tester\\"')
+        assert behind.was_shown_a_member()
         left = [path.name for path in (tmp_path / "sessions/s").iterdir()]
         assert not [name for name in left if name.startswith("calls-")]
 

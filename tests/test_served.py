@@ -21,6 +21,7 @@ pytest.importorskip("mcp", reason="the SDK of the Model Context Protocol is not 
 
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
+from mcp.shared.exceptions import MCPError
 
 T = TypeVar("T")
 PROGRAMS = Path(__file__).parent / "programs"
@@ -134,13 +135,13 @@ def test_what_was_handed_in_counts_though_the_program_fails_then(caller: Caller)
 
 
 def test_rules_of_the_team_hold_for_the_calls_of_a_program(caller: Caller) -> None:
-    rule = {"id": "quiet", "on": "tool", "forbid": {"contains": "{}"}, "message": "ask nobody"}
+    rule = {"id": "quiet", "on": "tool", "forbid": {"contains": "{}"}, "error": "ask nobody"}
     program = caller.team(rules=[rule])
     caller.plan([[MEMBERS], "I may not."])
     program.run("send", "-s", "s", "@coder who is here?").check(stdout=None)
     (call,) = caller.called()
     assert (call[0], call[1]) == ("list_members", True)
-    assert "not allowed" in call[2]
+    assert "refused by rule quiet: ask nobody" in call[2]
     (finished,) = caller.events("tool_finished")
     assert finished["status"] == "denied"
 
@@ -177,7 +178,7 @@ def test_nothing_is_left_when_arena_is_interrupted_in_a_call(caller: Caller) -> 
     assert left == []
     (ended,) = caller.events("reply_finished")
     assert ended["status"] == "cancelled"
-    assert not [path for path in (caller.folder / "sessions/s").glob("calls-*")]
+    assert not list((caller.folder / "sessions/s").glob("calls-*"))
 
 
 def _words(process: Any) -> str:
@@ -236,12 +237,14 @@ def test_a_session_that_is_busy_with_others_says_so(caller: Caller) -> None:
     running = program.start("send", "-s", "s", "@coder stay")
     until(lambda: any("stays" in result for result in caller.results()))
 
-    async def use(client: Client) -> Any:
-        return await client.call_tool("list_members", {})
+    async def use(client: Client) -> str:
+        with pytest.raises(MCPError) as caught:
+            await client.call_tool("list_members", {})
+        return str(caught.value)
 
     try:
-        with pytest.raises(Exception, match="busy, and no reply of tester"):
-            using(program, "-s", "s", "--agent", "tester", use=use)
+        problem = using(program, "-s", "s", "--agent", "tester", use=use)
+        assert "session s is busy, and no reply of tester is running in it" in problem
     finally:
         running.terminate()
         program.finish(running)
@@ -252,7 +255,7 @@ def test_a_session_that_is_busy_with_others_says_so(caller: Caller) -> None:
     [
         (["-s", "s"], "arena: --session and --agent belong together\n"),
         (["--agent", "coder"], "arena: --session and --agent belong together\n"),
-        (["-s", "nosuch", "--agent", "coder"], "arena: no session called nosuch\n"),
+        (["-s", "nosuch", "--agent", "coder"], "arena: there is no session 'nosuch'\n"),
         (["-s", "s", "--agent", "nobody"], "arena: no member of this team has the id 'nobody'\n"),
     ],
 )
@@ -271,7 +274,8 @@ def test_a_server_that_cannot_serve_says_why(caller: Caller, args: list[str], pr
 @pytest.fixture
 def desk(tmp_path: Path) -> Program:
     program = Program(tmp_path, real=True)
-    program.agent("dev", {"say": "@tester please test it."}, {"say": "Done."}, skills=["Python"])
+    first = {"when": {"call": 1}, "say": "@tester please test it."}
+    program.agent("dev", first, "Done.", skills=["Python"])
     program.agent("tester", "It works.")
     program.file("sessions/knowledge/decisions/db.md", NOTE)
     return program.team()
@@ -437,7 +441,7 @@ def test_ctrl_c_ends_it_while_its_stdin_is_open(desk: Program) -> None:
 @pytest.mark.real_program
 @pytest.mark.parametrize("served", ["teams", "agent"])
 def test_the_inspector_of_the_protocol_finds_nothing_wrong(caller: Caller, served: str) -> None:
-    inspector = shutil.which("mcp-inspector-cli") or shutil.which("mcp-inspector")
+    inspector = shutil.which("mcp-inspector")
     if inspector is None:
         pytest.skip("npm install -g @modelcontextprotocol/inspector")
     program = caller.team()
@@ -449,9 +453,8 @@ def test_the_inspector_of_the_protocol_finds_nothing_wrong(caller: Caller, serve
     command = [sys.executable, "-m", "arena_cli", "-w", str(program.folder), "mcp", *args]
 
     def inspect(*options: str) -> dict[str, Any]:
-        words = ["--cli", *command, *options] if "cli" not in inspector else [*command, *options]
         ran = subprocess.run(
-            [inspector, *words],
+            [inspector, "--cli", *command, *options],
             env={**program.environment(), "PATH": os.environ["PATH"]},
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -1,7 +1,7 @@
-"""A stand-in for opencode that calls tools of arena's MCP server, by the SDK, and keeps the results.
+"""A stand-in for opencode that calls tools of arena's MCP server, and keeps the results.
 
-What it calls stands in CALLS_FOLDER/calls.json, by its runs: a list of steps, each a list of calls
-that are made at once ([name, arguments]), then a text to say. `"tools"` in place of a call lists
+What it calls stands in CALLS_FOLDER/calls.json, by its runs: steps, each a list of calls that are
+made at once ([name, arguments]), then a text to say. `"tools"` in place of a call lists
 them; `"die"` ends the program, `"stay"` lets it wait. Each result is a line of results.jsonl.
 """
 
