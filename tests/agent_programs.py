@@ -73,9 +73,9 @@ class Played:
 def an_adapter(
     adapter: type[ProgramAdapter], folder: Path, environ: dict[str, str], **keys: Any
 ) -> ProgramAdapter:
-    kind = adapter.__name__.removesuffix("Adapter").lower()
+    kind, servers = adapter.__name__.removesuffix("Adapter").lower(), keys.pop("servers", ())
     settings = adapter.settings_type.model_validate({"type": kind, **keys})
-    return adapter(a_setup(folder, settings, environ=environ))
+    return adapter(a_setup(folder, settings, environ=environ, servers=servers))
 
 
 def real(name: str, home: Path) -> dict[str, str]:

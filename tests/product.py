@@ -11,6 +11,7 @@ from arena_cli.adapters import (
     claude_code,
     claude_turn,
     http,
+    mcp_servers,
     permission_requests,
     pricing,
     runtime,
@@ -25,6 +26,7 @@ from arena_cli.adapters.anthropic.request import AnthropicSettings
 from arena_cli.adapters.base import (
     Adapter,
     Health,
+    McpServer,
     SessionConfig,
     Settings,
     Setup,

@@ -135,6 +135,7 @@ COMMANDS = (
     "agents run",
     "teams",
     "doctor",
+    "mcp",
     "schema",
     "path",
 )

@@ -66,6 +66,8 @@ READS: dict[str, list[list[str]]] = {
     "sessions archive": [["renamed"]],
     "sessions restore": [["renamed"]],
     "sessions delete": [["renamed", "--yes"]],
+    # Without a client.
+    "mcp": [[]],
 }
 # People control a session with these; some are refused, since no chain is open.
 CONTROLS: dict[str, list[str]] = {
