@@ -189,7 +189,7 @@ class CallDesk:
 
 
 async def carry_out_alone(member: Member, room: Room, request: ControlRequest) -> Outcome:
-    """Carry out a request for tools while no reply runs, so that nobody can approve anything."""
+    """Carry out a request for tools while no reply runs, so that no person can approve anything."""
     try:
         box = await room.tools.get(room).open(member, is_served=True)
     except ArenaError as error:
