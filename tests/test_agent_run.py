@@ -246,3 +246,25 @@ def test_a_value_is_never_filled_again(first: str, second: str) -> None:
     specs = {"a": InputSpec(), "b": InputSpec()}
     filled = fill_inputs("${a}|${b}|$${a}", specs, {"a": first, "b": second})
     assert filled == f"{first}|{second}|${{a}}"
+
+
+def test_a_trial_of_an_agent_with_inputs_fills_them_with_samples(program: Program) -> None:
+    done = program.run("agents", "test", "fixer")
+    assert done.code == 0
+    assert "You fix test 3 times" in done.stdout
+
+
+def test_errors_of_inputs_are_in_chinese(program: Program) -> None:
+    program.env["ARENA_LANG"] = "zh"
+    program.run("agents", "run", "fixer", "-i", "times=two", "-i", "fiel=a", "-i", "bare").check(
+        code=2,
+        stderr="arena: fixer 缺少输入：file (string)\n"
+        "--input times: 必须是整数，而不是 two\n"
+        "--input bare: 请写成 NAME=VALUE\n"
+        "没有名为 `fiel` 的输入（你是想写 `file` 吗？）\n"
+        "  每个输入写成 --input NAME=VALUE\n",
+    )
+    program.agent("a", {"say": "x"}, inputs=INPUTS, query="${fil}")
+    done = program.run("agents")
+    assert "没有名为 `fil` 的输入" in done.stderr
+    assert "  你是想写 `file` 吗？\n  要写 `${` 本身，用 `$${`\n" in done.stderr

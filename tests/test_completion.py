@@ -59,7 +59,12 @@ def test_what_is_typed_narrows_them(program: Program) -> None:
     assert bash(program, "send", "--to", "全") == ["全栈开发"]
     assert bash(program, "show", "--agent", "de") == ["dev", "developer"]
     assert bash(program, "send", "--team", "") == ["crew"]
-    assert bash(program, "init", "--template", "") == ["software", "incident", "discussion"]
+    assert bash(program, "init", "--template", "") == [
+        "software",
+        "incident",
+        "discussion",
+        "investigate",
+    ]
     assert bash(program, "sh") == ["show"]
     assert bash(program, "--version", "sess") == ["sessions"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -96,13 +97,16 @@ def test_its_scenarios_pass_and_its_first_words_are_answered(
     options = ("--template", name, "--language", language)
     hints = program.run("init", *options).check().stdout.split("\n\n")[1]
     message = scaffold.FIRST_MESSAGES[name, language]
-    assert hints == f'  arena send "{message}"\n  arena run\n'
+    run = scaffold.FIRST_RUNS.get((name, language))
+    by_itself = f"  arena agents run {run}\n" if run else ""
+    assert hints == f'  arena send "{message}"\n{by_itself}  arena run\n'
     assert program.run("agents", "check").check().stdout.count("ok ") >= 2
     result = json.loads(program.run("run", "--json").check().stdout)
     assert result["exit_code"] == 0
     assert program.sessions() == []
     program.run("send", "-q", "-s", "s", message)
-    assert len([status for _, status in program.finished()]) > 1
+    ends = ("reply_finished", "agent_ended")
+    assert len({record["agent"] for record in program.records() if record["type"] in ends}) > 1
 
 
 def test_the_on_call_of_an_incident_is_silent_and_the_commander_is_asked(tmp_path: Path) -> None:
@@ -118,7 +122,10 @@ def test_the_on_call_of_an_incident_is_silent_and_the_commander_is_asked(tmp_pat
 def test_a_template_that_is_not_there(tmp_path: Path) -> None:
     done = Program(tmp_path).run("init", "--template", "incidents")
     assert done.code == 2
-    assert "'incidents' is not one of 'software', 'incident', 'discussion'" in done.stderr
+    assert (
+        "'incidents' is not one of 'software', 'incident', 'discussion', 'investigate'"
+        in done.stderr
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -198,12 +205,29 @@ def test_the_scenarios_are_yaml_without_fault(
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
+def test_the_investigator_names_files_and_lines(tmp_path: Path, language: TemplateLanguage) -> None:
+    program = Program(tmp_path)
+    program.run("init", "--template", "investigate", "--language", language).check()
+    words = shlex.split(scaffold.FIRST_RUNS["investigate", language])
+    done = program.run("agents", "run", *words, "--json", "-q", "-s", "s").check()
+    findings = json.loads(done.stdout)["output"]["findings"]
+    lines = [
+        (tmp_path / "shop" / each["file"]).read_text("utf-8").splitlines()[each["line"] - 1]
+        for each in findings
+    ]
+    assert ["(1 - DISCOUNT)" in line for line in lines] == [True, True]
+    used = [record["tool"] for record in program.records() if record["type"] == "tool_requested"]
+    assert used == ["find", "read_file", "read_file", "complete_task"]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("name", NAMES)
 def test_no_catch_all_calls_anyone(name: TemplateName, language: TemplateLanguage) -> None:
     for path, content in scaffold.render_template({}, name, language).items():
         if path.startswith("agents/") and "/teams/" not in path:
             last = loader.parse(content.decode(), path).data["adapter"]["replies"][-1]
-            assert list(last) == (["fail"] if path == "agents/oncall.yaml" else ["say"])
+            other = {"agents/oncall.yaml": "fail", "agents/investigator.yaml": "calls"}
+            assert list(last) == [other.get(path, "say")]
             assert "@" not in last.get("say", "")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,74 @@ def test_a_budget_holds_for_each_turn_of_a_colleague(tmp_path: Path) -> None:
     assert result.usage.input_tokens == 2_000 * len(puppets.inputs["ops"])
 
 
+def test_an_interrupted_colleague_continues_and_its_turns_cost_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = FakeTool(TWICE, lambda arguments: f"found {arguments.get('n')}", idempotent=False)
+    offer(monkeypatch, tool)
+    answers = {
+        "dev": scripted(asks(("agent:ops", TASK)), "Done."),
+        "ops": scripted(
+            asks((TWICE, {"n": 1}), text="I look at it."),
+            asks((TWICE, {"n": 2}), text="And again."),
+            "Fine.",
+        ),
+    }
+    profiles = {"ops": {"tools": [TWICE]}}
+    whole, _ = talk_of(tmp_path / "whole", answers, **profiles)
+    total = whole.send("@dev go").usage.output_tokens
+    tool.made.clear()
+    talk, puppets = talk_of(tmp_path / "cut", answers, **profiles)
+
+    def interrupt(event: Any) -> None:
+        if event.type == "tool_finished" and event.call == "1.2":
+            running = asyncio.current_task()
+            assert running is not None
+            running.cancel()
+
+    talk.on_event = interrupt
+    with pytest.raises(asyncio.CancelledError):
+        talk.send("@dev go")
+    talk.on_event = lambda _: None
+    finished = talk.resume()
+    assert finished is not None
+    assert shown(puppets) == ["Fine."]
+    assert tool.made == [{"n": 1}, {"n": 2}]
+    assert [event.mode for event in talk.of("agent_ended")] == ["aborted", "goal", "goal"]
+    assert finished.usage.output_tokens == total > 5
+
+
+def test_its_cost_is_its_own_in_the_usage(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    call = {"tool": "agent:b", "arguments": TASK}
+    usage = {"input_tokens": 70, "output_tokens": 3}
+    program.agent("a", {"calls": [call], "say": "Done."}, tools=["agent:b"])
+    program.agent("b", {"say": "b", "usage": usage}).team(selection="none")
+    program.run("send", "@a go", "-q")
+    rows = json.loads(program.run("usage", "--by", "agent", "--json").check(stdout=None).stdout)
+    (own,) = [row for row in rows["rows"] if row["name"] == "b"]
+    assert (own["calls"], own["input_tokens"], own["memory"]) == (1, 70, False)
+
+
+def test_a_colleague_outside_of_the_team_has_a_budget_of_its_own(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    call = {"tool": "agent:ops", "arguments": TASK}
+    usage = {"input_tokens": 900, "output_tokens": 100}
+    sizes = {"max_output_tokens": 100}
+    program.agent("dev", {"calls": [call, call], "say": "${result}"}, tools=["agent:ops"])
+    program.agent("other", {"say": "x"}).team(
+        selection="none", budget={"agents": {"ops": {"tokens": {"chain": 1_200}}}}
+    )
+    program.agent("ops", {"say": "Fine.", "usage": usage}, member=False, context=sizes)
+    assert program.run("send", "@dev go", "-s", "s", "-q").code == 0
+    ended = [one for one in program.records() if one["type"] == "tool_finished"]
+    assert [one["status"] for one in ended] == ["ok", "error"]
+    assert ended[1]["result"].startswith("ops is not called: the budget is used up: ops, chain:")
+    program.agent("dev", {"say": "x"})
+    done = program.run("agents")
+    assert "budget.agents.ops: `ops` is not a member of this team" in done.stderr
+
+
 def test_a_script_of_texts_is_used_up_by_calls_as_a_tool(tmp_path: Path) -> None:
     call = {"tool": "agent:ops", "arguments": TASK}
     dev = member("dev", [{"calls": [call, call], "say": "${result}"}], tools=["agent:ops"])
@@ -215,3 +284,22 @@ def test_an_unknown_colleague_is_an_error_of_its_profile(tmp_path: Path, name: s
     done = program.run("agents")
     assert done.code == 2
     assert f"agents/a.yaml:1: tools[1]: there is no agent `{name}`" in done.stderr
+
+
+def test_approvals_within_a_colleague_are_asked_in_the_name_of_its_caller(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    request = {"action": "deploy", "detail": "make deploy"}
+    call = {"tool": "agent:ops", "arguments": TASK}
+    program.agent("dev", {"calls": [call], "say": "${result}"}, tools=["agent:ops"])
+    program.agent("ops", {"request": request, "say": "Deployed.", "asked": "I wait."})
+    program.team(selection="none")
+    assert program.run("send", "@dev go", "-s", "s", "-q").code == 4
+    asked = [one for one in program.records() if one["type"] == "approval_requested"]
+    assert [(one["agent"], one["action"], one["detail"]) for one in asked] == [
+        ("dev", "deploy", "make deploy")
+    ]
+    assert program.run("approve", "s", "1").code == 0
+    assert program.run("resume", "s", "-q").code == 0
+    replies = [one for one in program.records() if one["type"] == "reply_finished"]
+    said = [one["message"]["content"] for one in replies]
+    assert (said[0], said[-1]) == ("I wait.", "Deployed.")

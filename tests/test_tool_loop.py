@@ -241,7 +241,8 @@ def test_a_person_ends_an_agent_in_the_middle_of_a_call(
 def test_an_interrupted_reply_has_no_end_and_continues(
     tmp_path: Path, tools: dict[str, FakeTool]
 ) -> None:
-    answer = scripted(asks((ONCE, {"n": 1})), asks((TWICE, {"n": 2})), "Done.")
+    first = asks((ONCE, {"n": 1}), text="I write it down.")
+    answer = scripted(first, asks((TWICE, {"n": 2}), text="I look."), "Done.")
     talk, puppets = talk_of(tmp_path, answer)
 
     def interrupt(event: Event) -> None:
@@ -261,6 +262,10 @@ def test_an_interrupted_reply_has_no_end_and_continues(
     assert results(puppets) == ["noted 1", "found 2"]
     assert tools[ONCE].made == [{"n": 1}]
     assert mode(talk) == "goal"
+    whole, _ = talk_of(tmp_path / "whole", answer)
+    whole.send("@dev go")
+    expected = whole.last("reply_finished").usage.output_tokens
+    assert sum(event.usage.output_tokens for event in talk.of("reply_finished")) == expected > 5
 
 
 def test_a_long_result_is_cut_and_kept_as_a_file(

@@ -355,7 +355,7 @@ def test_a_team_that_contacts_nothing_needs_no_trust(program: Program) -> None:
     assert not (invoke("trust", "--list").code)
 
 
-@pytest.mark.parametrize("template", ["software", "incident", "discussion"])
+@pytest.mark.parametrize("template", ["software", "incident", "discussion", "investigate"])
 def test_what_init_writes_needs_no_trust(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, template: str
 ) -> None:

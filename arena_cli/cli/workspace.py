@@ -31,12 +31,13 @@ def init(
         ),
     ] = Path(),
     template: Annotated[
-        Literal["software", "incident", "discussion"] | None,
+        Literal["software", "incident", "discussion", "investigate"] | None,
         typer.Option(
             "--template",
             metavar="NAME",
-            help="Choose the team: `software` (the default), `incident` response, or a "
-            "`discussion` of two agents. In a terminal, arena asks.",
+            help="Choose the team: `software` (the default), `incident` response, a "
+            "`discussion` of two agents, or `investigate`: an agent that reads code with tools. "
+            "In a terminal, arena asks.",
         ),
     ] = None,
     language: Annotated[
@@ -59,6 +60,8 @@ def init(
     if folder != Path():
         common.print_line(f'  cd "{folder}"')
     common.print_line(f'  arena send "{scaffold.FIRST_MESSAGES[template, language]}"')
+    if (template, language) in scaffold.FIRST_RUNS:
+        common.print_line(f"  arena agents run {scaffold.FIRST_RUNS[template, language]}")
     common.print_line("  arena run")
 
 

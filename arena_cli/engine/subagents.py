@@ -91,9 +91,13 @@ class SubAgent:
         toolbox = await self._open_toolbox(member)
         heard = Heard(self._room.runtime.redactor, scope.report)
         loop = SubLoop(member, self._room, scope.planned, heard, toolbox, within=scope.call)
-        for event in loop.list_written():
-            if isinstance(event, AgentEnded) and event.within == scope.call:
-                return _make_output(event)
+        ends = [
+            event
+            for event in loop.list_written()
+            if isinstance(event, AgentEnded) and event.within == scope.call
+        ]
+        if ends and ends[-1].mode != "aborted":
+            return _make_output(ends[-1])
         with contextlib.ExitStack() as held:
             # Those that it calls itself run within its place: they must not wait for it.
             if self._room.draw_subagent_place is not None and "." not in scope.call:
@@ -208,7 +212,8 @@ class SubLoop(ToolLoop):
         if problem:
             notes["error"] = problem
         output: Any = None
-        if self._acting.output is not None:
+        made = self._member.profile.output
+        if self._acting.output is not None and (made is None or not made.process):
             output = self._acting.output[0]
         elif answer is not None and not answer.declined:
             output = answer.output.content

@@ -46,7 +46,7 @@ from arena_cli.transcript.acting_events import (
     ToolFinished,
     ToolRequested,
 )
-from arena_cli.transcript.events import ReplyStatus
+from arena_cli.transcript.events import ReplyFinished, ReplyStatus
 from arena_cli.transcript.state import MARK
 from arena_cli.workspace.acting import RunLimits
 from arena_cli.workspace.models import Member
@@ -536,7 +536,7 @@ class ToolLoop:
         A call without a result is made again if its tool is idempotent; else it is an error. A turn
         of which not all calls were written ran none of them: the model is asked again.
         """
-        events = self.list_written()
+        events, counted = self.list_written(), self._find_counted()
         texts = {
             event.step: event.text
             for event in events
@@ -557,8 +557,21 @@ class ToolLoop:
                 for request, problem in zip(requests, checked, strict=True)
             ]
             text = texts.get(number, "")
-            self._heard.earlier_usage.append(self._estimate_turn(text))
+            if requests[-1].seq > counted:
+                self._heard.earlier_usage.append(self._estimate_turn(text))
             acting.steps.append(ToolStep(text=text, calls=calls, results=results))
+
+    def _find_counted(self) -> int:
+        """Return the seq of the last end of the reply, up to which its usage is written."""
+        chain = self._room.scene.fold.open
+        for event in reversed(chain.events if chain else ()):
+            if self._within:
+                is_end = isinstance(event, AgentEnded) and event.within == self._within
+            else:
+                is_end = isinstance(event, ReplyFinished)
+            if is_end and getattr(event, "reply", 0) == self._planned.reply:
+                return event.seq
+        return 0
 
     def list_written(self) -> list[ActingEvent]:
         """Return the events of the reply that are written."""

@@ -142,11 +142,11 @@ class Ledger:
         }
 
     def _remembered(self, event: Event, call: AgentCall) -> None:
-        """Add a call that is no reply: one for control, or for the team's memory."""
+        """Add a call that is no reply: for control, as a tool, or for the team's memory."""
         kind = str(call.metadata.get("adapter", ""))
         model = _model(call.metadata, kind)
         self._models[call.agent] = model or self._models.get(call.agent, "")
-        memory = event.type not in ("supervised", "intent")
+        memory = event.type not in ("supervised", "intent", "agent_ended")
         self._add(
             event, call.agent, call.usage, failed=call.failed, memory=memory, free=call.is_free
         )

@@ -136,7 +136,7 @@ def _fault(attachment: Attachment, workspace: Path) -> str:
 TYPES = frozenset(
     {
         *("session", "turn_started", "reply_started", "reply_finished", "chain_finished"),
-        *("compacted", "extracted", "heed_judged", "supervised", "intent", "budget"),
+        *("compacted", "extracted", "heed_judged", "supervised", "intent", "agent_ended", "budget"),
     }
 )
 

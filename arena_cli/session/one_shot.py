@@ -195,7 +195,11 @@ async def call_once(config: SessionConfig, member: Member, limit_s: float) -> Tr
 
     Cancelled, its work is ended first. Raises DiskRefused.
     """
-    once = member.profile.model_copy(update={"on_failure": "skip", "timeout_s": limit_s})
+    if member.profile.inputs:
+        inputs = import_module("arena_cli.workspace.inputs")
+        member = inputs.fill_role(member, inputs.make_samples(member.profile.inputs))
+    changed = {"on_failure": "skip", "timeout_s": limit_s, "inputs": {}}
+    once = member.profile.model_copy(update=changed)
     async with Aside(config) as aside:
         answer = await aside.ask(replace(member, profile=once), Texts(config.language)(QUESTION))
     return Trial(*render.render(answer.input, config.language), answer.finished)

@@ -72,7 +72,7 @@ def _list_unknown(text: str, profile: AgentProfile) -> list[str]:
 
 def _explain_unknown(name: str, profile: AgentProfile) -> tuple[str, str]:
     nearest = errors.suggest_nearest(name, profile.inputs)
-    return f"there is no input `{name}`", f"{nearest}; a literal `${{` is `$${{`"
+    return f"there is no input `{name}`", f"{nearest}\na literal `${{` is `$${{`"
 
 
 def _read_output(

@@ -182,6 +182,21 @@ def fill_role(member: Member, given: Mapping[str, Any]) -> Member:
     return replace(member, role_prompt=fill_text(member.role_prompt, specs, values))
 
 
+_SAMPLES: Mapping[InputType, Any] = {
+    "string": "test",
+    "number": 1,
+    "integer": 1,
+    "boolean": True,
+    "string[]": ["test"],
+    "number[]": [1],
+}
+
+
+def make_samples(specs: Mapping[str, InputSpec]) -> dict[str, Any]:
+    """Return a value for each required input, for a test of the connection."""
+    return {name: _SAMPLES[spec.type] for name, spec in specs.items() if is_required(spec)}
+
+
 def explain_unfilled(member: Member, given: Mapping[str, Any]) -> str:
     """Return why a member cannot be called with these inputs, "" if it can."""
     specs = member.profile.inputs

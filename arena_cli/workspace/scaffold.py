@@ -31,7 +31,7 @@ from arena_cli.workspace.workspace import (
 )
 from arena_cli.yamlio import loader, nodes
 
-TemplateName = Literal["software", "incident", "discussion"]
+TemplateName = Literal["software", "incident", "discussion", "investigate"]
 
 SCHEMAS_FOLDER = "schemas"
 
@@ -41,6 +41,7 @@ TEMPLATES: dict[TemplateName, str] = {
     "software": "a software team: architect, compliance, developer, tester",
     "incident": "incident response: triage, on-call, developer, communications, scribe",
     "discussion": "two agents that discuss a proposal until they agree",
+    "investigate": "a lead, and an investigator that reads a folder of code with tools",
 }
 """The templates, each with its description."""
 
@@ -51,7 +52,15 @@ FIRST_MESSAGES: dict[tuple[TemplateName, TemplateLanguage], str] = {
     ("incident", "zh"): "结账返回 500，客户无法下单",
     ("discussion", "en"): "should each team get a coding agent?",
     ("discussion", "zh"): "每个团队都应该配一个编程智能体吗？",
+    ("investigate", "en"): "why do members get too much discount?",
+    ("investigate", "zh"): "为什么会员的折扣太多？",
 }
+
+FIRST_RUNS: dict[tuple[TemplateName, TemplateLanguage], str] = {
+    ("investigate", "en"): 'investigator --input objective="why is the discount wrong?"',
+    ("investigate", "zh"): 'investigator --input objective="为什么折扣不对？"',
+}
+"""The arguments of `arena agents run` for templates with an agent that is called by itself."""
 
 _RENAMED = {"gitignore": ".gitignore"}
 _OPTIONAL = frozenset({".gitignore"})  # one that is there already stays as it is

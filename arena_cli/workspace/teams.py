@@ -9,7 +9,7 @@ from typing import Any
 
 from arena_cli.errors import Fault, UsageError, suggest_nearest
 from arena_cli.workspace import mentions, models
-from arena_cli.workspace.agents import LoadedProfile
+from arena_cli.workspace.agents import LoadedProfile, add_subagents
 from arena_cli.workspace.mentions import NameClash
 from arena_cli.workspace.models import (
     AGENT_TOOL,
@@ -270,8 +270,11 @@ class _TeamRules:
         budget = self.values.get("budget")
         if budget is None:
             return
+        profiles = [member.profile for member in self._members.values()]
+        called = {profile.agent_id for profile in add_subagents(profiles, self._loaded)}
         for name in budget.agents:
-            self._check_member(name, ("budget", "agents", name))
+            if models.normalize_id(name) not in called:
+                self._check_member(name, ("budget", "agents", name))
         agents = {models.normalize_id(name): own for name, own in budget.agents.items()}
         self.values["budget"] = budget.model_copy(update={"agents": agents})
 
