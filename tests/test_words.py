@@ -41,6 +41,11 @@ SPEAK = {"say", "_say", "spans", "_phase"}
 # Errors, by their text: raised in English anywhere, translated where they are printed.
 MESSAGES = {str(one.id): str(one.string) for one in CATALOG if one.context == "message"}
 PUT_TOGETHER = {  # from parts of fewer than three words
+    "must be a number, not {text}",
+    "must be a whole number, not {text}",
+    "must be true or false, not {text}",
+    "must be a list of numbers, for example [1, 2], not {text}",
+    'must be a list of texts, for example ["a", "b"], not {text}',
     "missing argument '{name}'",
     "missing option '{name}'",
     "a number or {expected}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import difflib
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ MOST_DIFF_CHARS = 65_536
 """A longer diff is cut."""
 
 _CONTEXT = 3
-_MOST_CHANGED = 400
+_MOST_COMPARED = 4_000  # lines; the time of a comparison may grow with their square
 _NO_END = "\n\\ No newline at end of file"
 _BINARY_LOOK = 8192
 
@@ -124,49 +125,28 @@ def _lines(text: str) -> list[str]:
     return [*lines, last + _NO_END] if last else lines
 
 
-class _Change(NamedTuple):
-    """Lines of the old text, from `old_start` on, that lines of the new one take the place of."""
-
-    old_start: int
-    old_end: int
-    new_start: int
-    new_end: int
-
-
 def _hunks(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
-    hunk: list[_Change] = []
-    for change in _compare(old, new):
-        if hunk and change.old_start - hunk[-1].old_end > 2 * _CONTEXT:
-            yield from _hunk(hunk, old, new)
-            hunk = []
-        hunk.append(change)
-    if hunk:
-        yield from _hunk(hunk, old, new)
+    """Yield the hunks of a unified diff; one hunk for all if too many lines differ."""
+    head, tail = _count_equal(old, new)
+    start, end, new_end = max(head - _CONTEXT, 0), len(old) - tail, len(new) - tail
+    end, new_end = min(end + _CONTEXT, len(old)), min(new_end + _CONTEXT, len(new))
+    old, new = old[start:end], new[start:new_end]
+    if len(old) + len(new) > _MOST_COMPARED:
+        kept = head - start
+        below = min(_CONTEXT, tail)
+        changes = [
+            ("equal", 0, kept, 0, kept),
+            ("replace", kept, len(old) - below, kept, len(new) - below),
+            ("equal", len(old) - below, len(old), len(new) - below, len(new)),
+        ]
+        yield from _hunk(changes, old, new, start)
+        return
+    for group in difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes():
+        yield from _hunk(group, old, new, start)
 
 
-def _hunk(changes: Sequence[_Change], old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
-    """Yield changes that are near each other, with the lines around them."""
-    first, last = changes[0], changes[-1]
-    at = max(first.old_start - _CONTEXT, 0)
-    end = min(last.old_end + _CONTEXT, len(old))
-    new_at = first.new_start - (first.old_start - at)
-    new_end = last.new_end + (end - last.old_end)
-    yield f"@@ -{_range(at, end)} +{_range(new_at, new_end)} @@"
-    for change in changes:
-        yield from (f" {line}" for line in old[at : change.old_start])
-        yield from (f"-{line}" for line in old[change.old_start : change.old_end])
-        yield from (f"+{line}" for line in new[change.new_start : change.new_end])
-        at = change.old_end
-    yield from (f" {line}" for line in old[at:end])
-
-
-def _range(start: int, end: int) -> str:
-    length = end - start
-    return f"{start + 1 if length else start},{length}"
-
-
-def _compare(old: Sequence[str], new: Sequence[str]) -> list[_Change]:
-    """Return the changes between two texts; one change if they differ in too many lines."""
+def _count_equal(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
+    """Return the number of equal lines at the beginning, and at the end."""
     shorter = min(len(old), len(new))
     head = 0
     while head < shorter and old[head] == new[head]:
@@ -174,52 +154,27 @@ def _compare(old: Sequence[str], new: Sequence[str]) -> list[_Change]:
     tail = 0
     while tail < shorter - head and old[-1 - tail] == new[-1 - tail]:
         tail += 1
-    whole = _Change(head, len(old) - tail, head, len(new) - tail)
-    common = _find_common(
-        old[whole.old_start : whole.old_end], new[whole.new_start : whole.new_end]
-    )
-    changes = []
-    at, new_at = head, head
-    for old_line, new_line in [(x + head, y + head) for x, y in common]:
-        if (old_line, new_line) != (at, new_at):
-            changes.append(_Change(at, old_line, new_at, new_line))
-        at, new_at = old_line + 1, new_line + 1
-    if (at, new_at) != (whole.old_end, whole.new_end):
-        changes.append(_Change(at, whole.old_end, new_at, whole.new_end))
-    return changes
+    return head, tail
 
 
-def _find_common(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the lines that stay, as pairs of their places; none if too many lines differ.
-
-    This is the algorithm of E. Myers, "An O(ND) Difference Algorithm and Its Variations" (1986):
-    `reached[k]` is the farthest line of `old` on the diagonal `k` with so many lines changed.
-    """
-    reached = {1: 0}
-    trace: list[dict[int, int]] = []
-    for changed in range(min(len(old) + len(new), _MOST_CHANGED) + 1):
-        trace.append(dict(reached))
-        for k in range(-changed, changed + 1, 2):
-            is_down = k == -changed or (k != changed and reached[k - 1] < reached[k + 1])
-            x = reached[k + 1] if is_down else reached[k - 1] + 1
-            while x < len(old) and x - k < len(new) and x >= k and old[x] == new[x - k]:
-                x += 1
-            reached[k] = x
-            if x >= len(old) and x - k >= len(new):
-                return _trace_back(trace, len(old), len(new))
-    return []
+def _hunk(
+    changes: Sequence[tuple[str, int, int, int, int]],
+    old: Sequence[str],
+    new: Sequence[str],
+    start: int,
+) -> Iterator[str]:
+    """Yield a hunk of lines that begin at line `start` of their files, from 0."""
+    first, last = changes[0], changes[-1]
+    ranges = _range(start + first[1], start + last[2]), _range(start + first[3], start + last[4])
+    yield f"@@ -{ranges[0]} +{ranges[1]} @@"
+    for kind, old_start, old_end, new_start, new_end in changes:
+        if kind == "equal":
+            yield from (f" {line}" for line in old[old_start:old_end])
+            continue
+        yield from (f"-{line}" for line in old[old_start:old_end])
+        yield from (f"+{line}" for line in new[new_start:new_end])
 
 
-def _trace_back(trace: Sequence[dict[int, int]], x: int, y: int) -> list[tuple[int, int]]:
-    pairs = []
-    for changed in range(len(trace) - 1, -1, -1):
-        reached, k = trace[changed], x - y
-        is_down = k == -changed or (k != changed and reached[k - 1] < reached[k + 1])
-        previous_k = k + 1 if is_down else k - 1
-        previous_x = reached[previous_k]
-        previous_y = previous_x - previous_k
-        while x > max(previous_x, 0) and y > max(previous_y, 0):
-            x, y = x - 1, y - 1
-            pairs.append((x, y))
-        x, y = previous_x, previous_y
-    return pairs[::-1]
+def _range(start: int, end: int) -> str:
+    length = end - start
+    return f"{start + 1 if length else start},{length}"
