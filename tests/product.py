@@ -279,7 +279,7 @@ from arena_cli.session.store import find
 from arena_cli.session.trust_store import Contact
 from arena_cli.tools import mcp_server, text_change
 from arena_cli.tools.base import ToolFailed, ToolOutput, ToolScope
-from arena_cli.tools.command import BoundedOutput, RunCommand
+from arena_cli.tools.command import BoundedOutput, CommandTool
 from arena_cli.tools.files import make_file_tool
 from arena_cli.tools.folder import WorkFolder, find_name_problem
 from arena_cli.tools.functions import FunctionPool

@@ -12,7 +12,7 @@ import pytest
 from adapter_setups import PROGRAMS, pids_in, runs
 from hypothesis import given
 from hypothesis import strategies as st
-from product import BoundedOutput, RunCommand, ToolFailed, ToolOutput, ToolScope, WorkFolder
+from product import BoundedOutput, CommandTool, ToolFailed, ToolOutput, ToolScope, WorkFolder
 
 ON_POSIX = pytest.mark.skipif(sys.platform == "win32", reason="a shell of POSIX")
 SCOPE = ToolScope("1", lambda _: None)
@@ -24,13 +24,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def make(folder: Path, *, has_shell: bool = False, **environ: str) -> RunCommand:
+def make(folder: Path, *, has_shell: bool = False, **environ: str) -> CommandTool:
     work = WorkFolder("app", folder / "app")
     records = folder / "sessions" / "processes"
-    return RunCommand(work, {**os.environ, **environ}, records, "dev", has_shell=has_shell)
+    return CommandTool(work, {**os.environ, **environ}, records, "dev", has_shell=has_shell)
 
 
-def call(tool: RunCommand, command: Any, **arguments: Any) -> ToolOutput:
+def call(tool: CommandTool, command: Any, **arguments: Any) -> ToolOutput:
     whole = {"command": command, **arguments}
 
     async def run() -> ToolOutput:

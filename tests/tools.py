@@ -61,7 +61,7 @@ def offer(monkeypatch: pytest.MonkeyPatch, *tools: FakeTool) -> None:
 
         async def stop(self) -> None: ...
 
-    monkeypatch.setattr(arena_tools, "ToolSource", Source)
+    monkeypatch.setattr(arena_tools, "ArenaSource", Source)
 
 
 def asks(*calls: tuple[str, Mapping[str, Any]] | ToolCall, text: str = "") -> AgentOutput:

@@ -62,7 +62,7 @@ _LONGEST_ARGUMENTS = 100
 _MODES = {"success": "goal", "timeout": "timeout", "cancelled": "aborted"}
 
 
-class RunResult(NamedTuple):
+class RunOutcome(NamedTuple):
     """How a call ended: its output, its text, and why it did not reach its goal (`error`)."""
 
     output: Any
@@ -160,7 +160,7 @@ class AgentRun:
                 "Name another one, or leave out --session.",
             )
 
-    def _make_result(self, last: ChainFinished | ChainPaused) -> RunResult:
+    def _make_result(self, last: ChainFinished | ChainPaused) -> RunOutcome:
         reply, ended = self._finished, self._ended
         assert reply is not None
         text = reply.message.content if reply.message else ""
@@ -174,7 +174,7 @@ class AgentRun:
         elif mode != "goal":
             error = error or f"it was ended by {reply.cancelled_by or 'a signal'}"
         turns = ended.turns if ended is not None else reply.attempts
-        return RunResult(output, text, mode, turns, reply.usage, error)
+        return RunOutcome(output, text, mode, turns, reply.usage, error)
 
     def _hear(self, event: Event) -> None:
         """Keep how the call ends, and print its progress on stderr."""

@@ -122,7 +122,7 @@ class ArenaTool:
         return await self.run(arguments, scope)
 
 
-class ToolSource:
+class ArenaSource:
     """Arena's own tools of a session."""
 
     def __init__(self, room: Room) -> None:

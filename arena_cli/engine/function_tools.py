@@ -15,7 +15,7 @@ from arena_cli.workspace.models import Member
 from arena_cli.workspace.tool_entries import PYTHON
 
 
-class ToolSource:
+class FunctionSource:
     """The functions of a session; agents with the same function share its processes."""
 
     def __init__(self, room: Room) -> None:

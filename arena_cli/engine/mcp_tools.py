@@ -52,7 +52,7 @@ class McpTool:
         return await self._server.call(tool, arguments, scope)
 
 
-class ToolSource:
+class ServerSource:
     """The MCP servers of a session, and what they offer to each agent."""
 
     def __init__(self, room: Room) -> None:

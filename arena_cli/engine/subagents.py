@@ -42,7 +42,7 @@ _TASK_SCHEMA = {
 _LONGEST_ROLE = 300
 
 
-class ToolSource:
+class ColleagueSource:
     """The agents that a session's agents may call as tools."""
 
     def __init__(self, room: Room) -> None:

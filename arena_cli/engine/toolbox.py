@@ -109,6 +109,27 @@ SERVED_ALWAYS = ("search_notes", "search_history", "list_members", "read_attachm
 """The tools of an agent that is a program, in addition to those that its profile names."""
 
 
+_SOURCES = {
+    "function": ("function_tools", "FunctionSource"),
+    "agent": ("subagents", "ColleagueSource"),
+    "folder": ("workdir_tools", "FolderSource"),
+    "arena": ("arena_tools", "ArenaSource"),
+    "server": ("mcp_tools", "ServerSource"),
+}
+"""The module and the class that make the tools of each kind of entry."""
+
+
+def _find_kind(entry: str | InlineTool) -> str:
+    """Return the kind of an entry of `tools`."""
+    if not isinstance(entry, str) or entry.startswith(PYTHON):
+        return "function"
+    if entry.startswith(AGENT):
+        return "agent"
+    if entry in (*FILE_TOOLS, RUN_COMMAND):
+        return "folder"
+    return "arena" if entry in ARENA_TOOLS else "server"
+
+
 class ToolShop:
     """Makes the toolboxes of a session's agents, and ends what they started."""
 
@@ -166,18 +187,12 @@ class ToolShop:
 
     def _source(self, entry: str | InlineTool) -> Any:
         """Return where the tools of an entry come from; it is imported when it is first needed."""
-        module = "arena_cli.engine.mcp_tools"
-        if not isinstance(entry, str) or entry.startswith(PYTHON):
-            module = "arena_cli.engine.function_tools"
-        elif entry.startswith(AGENT):
-            module = "arena_cli.engine.subagents"
-        elif entry in (*FILE_TOOLS, RUN_COMMAND):
-            module = "arena_cli.engine.workdir_tools"
-        elif entry in ARENA_TOOLS:
-            module = "arena_cli.engine.arena_tools"
-        if module not in self._sources:
-            self._sources[module] = import_module(module).ToolSource(self._room)
-        return self._sources[module]
+        kind = _find_kind(entry)
+        if kind not in self._sources:
+            module, name = _SOURCES[kind]
+            source = getattr(import_module(f"arena_cli.engine.{module}"), name)
+            self._sources[kind] = source(self._room)
+        return self._sources[kind]
 
     async def stop(self) -> None:
         """End all that the tools started."""

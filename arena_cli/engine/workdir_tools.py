@@ -9,7 +9,7 @@ from arena_cli.adapters.process import cleanup, run
 from arena_cli.engine.plan import Room
 from arena_cli.errors import AgentUnavailable
 from arena_cli.tools.base import Tool
-from arena_cli.tools.command import RunCommand
+from arena_cli.tools.command import CommandTool
 from arena_cli.tools.files import make_file_tool
 from arena_cli.tools.folder import WorkFolder
 from arena_cli.tools.seen import SeenFiles
@@ -21,7 +21,7 @@ _CLOSED = (".env", "sessions")
 """Parts of a workspace that the tools do not touch: its secrets and its transcripts."""
 
 
-class ToolSource:
+class FolderSource:
     """The tools of a session for files and commands. Agents with one folder share its locks."""
 
     def __init__(self, room: Room) -> None:
@@ -37,7 +37,7 @@ class ToolSource:
         if entry == _RUN_COMMAND:
             limits = member.profile.run
             return [
-                RunCommand(
+                CommandTool(
                     folder,
                     self._room.config.environ,
                     cleanup.records_folder(self._room.workspace),

@@ -31,7 +31,7 @@ _EXECUTE = "execute_command"
 _IS_WINDOWS = sys.platform == "win32"
 
 
-class RunCommand:
+class CommandTool:
     """The tool `run_command`; with `has_shell`, it also takes a text for a shell.
 
     `on_end` is called when a command has ended: it may have changed files.

@@ -121,7 +121,7 @@ class ReadingTool:
             stop.set()
 
 
-class Change(NamedTuple):
+class FileChange(NamedTuple):
     """A change of a file: its contents (None: no file), and what is said when it is made."""
 
     path: Path
@@ -160,7 +160,7 @@ class ChangingTool:
         self,
         spec: ToolSpec,
         folder: WorkFolder,
-        plan: Callable[[Mapping[str, Any]], Change],
+        plan: Callable[[Mapping[str, Any]], FileChange],
         on_seen: OnSeen,
     ) -> None:
         self.spec = spec
@@ -260,7 +260,7 @@ def _read(
     first = int(arguments.get("offset", 1))
     if first > len(lines):
         raise ToolFailed(f"{name}: has only {len(lines)} lines")
-    shown = listing.Lines()
+    shown = listing.BoundedLines()
     last = min(first - 1 + int(arguments.get("limit", _MOST_LINES)), len(lines))
     for number in range(first, last + 1):
         line = lines[number - 1].rstrip("\r")
@@ -312,17 +312,17 @@ def _open_change(
     return path, folder.name_of(path), folder.read(path, MOST_BYTES)
 
 
-def _plan_write(folder: WorkFolder, arguments: Mapping[str, Any]) -> Change:
+def _plan_write(folder: WorkFolder, arguments: Mapping[str, Any]) -> FileChange:
     path, name, before = _open_change(folder, arguments)
     try:
         after = arguments["content"].encode("utf-8")
     except UnicodeEncodeError as error:
         raise ToolFailed("`content` is not Unicode text") from error
     verb = "Created" if before is None else "Replaced"
-    return Change(path, name, before, after, f"{verb} {name} ({len(after)} bytes).")
+    return FileChange(path, name, before, after, f"{verb} {name} ({len(after)} bytes).")
 
 
-def _plan_edit(folder: WorkFolder, arguments: Mapping[str, Any]) -> Change:
+def _plan_edit(folder: WorkFolder, arguments: Mapping[str, Any]) -> FileChange:
     path, name, before = _open_change(folder, arguments)
     if before is None:
         raise ToolFailed(f"{name}: there is no such file; write_file creates one")
@@ -339,17 +339,17 @@ def _plan_edit(folder: WorkFolder, arguments: Mapping[str, Any]) -> Change:
     except UnicodeEncodeError as error:
         raise ToolFailed("`new` is not Unicode text") from error
     times = "" if count == 1 else f" in {count} places"
-    return Change(path, name, before, after, f"Changed {name}{times}.")
+    return FileChange(path, name, before, after, f"Changed {name}{times}.")
 
 
-def _plan_delete(folder: WorkFolder, arguments: Mapping[str, Any]) -> Change:
+def _plan_delete(folder: WorkFolder, arguments: Mapping[str, Any]) -> FileChange:
     path, name, before = _open_change(folder, arguments)
     if before is None:
         raise ToolFailed(f"{name}: there is no such file")
-    return Change(path, name, before, None, f"Deleted {name}.")
+    return FileChange(path, name, before, None, f"Deleted {name}.")
 
 
-def _make(change: Change) -> None:
+def _make(change: FileChange) -> None:
     """Make a change, whole or not at all; a file keeps its mode. Raises OSError."""
     if change.after is None:
         change.path.unlink()

@@ -43,7 +43,7 @@ class Glob:
         return len(parts) in reached
 
 
-class _Rule(NamedTuple):
+class _IgnoreRule(NamedTuple):
     glob: Glob
     ignores: bool
     folders_only: bool
@@ -73,7 +73,7 @@ def read_ignore_file(folder: Path) -> IgnoreFile | None:
     return IgnoreFile(text)
 
 
-def _read_rule(line: str) -> _Rule | None:
+def _read_rule(line: str) -> _IgnoreRule | None:
     pattern = re.sub(r"(?<!\\)[ \t]+$", "", line)
     if not pattern or pattern.startswith("#"):
         return None
@@ -84,7 +84,7 @@ def _read_rule(line: str) -> _Rule | None:
         return None
     if pattern.endswith("/**"):
         pattern += "/*"  # all below a folder, and not the folder itself
-    return _Rule(Glob(pattern), ignores, folders_only)
+    return _IgnoreRule(Glob(pattern), ignores, folders_only)
 
 
 _Matcher = re.Pattern[str] | str

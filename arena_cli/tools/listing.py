@@ -28,7 +28,7 @@ _MOST_SECONDS = 20.0
 _MOST_LINE = 300
 
 
-class Entry(NamedTuple):
+class FolderEntry(NamedTuple):
     """A file or folder: its resolved path, and its names from the folder where the walk began."""
 
     path: Path
@@ -56,7 +56,7 @@ class Walk:
         self.is_full = False
         self.skipped = 0
 
-    def entries(self, start: Path, *, deep: bool) -> Iterator[Entry]:
+    def entries(self, start: Path, *, deep: bool) -> Iterator[FolderEntry]:
         """Yield the entries of a folder, with `deep` those of all folders below it too."""
         rules: list[tuple[Path, IgnoreFile]] = []
         for above in reversed(start.parents):
@@ -80,7 +80,7 @@ class Walk:
         rules: Sequence[tuple[Path, IgnoreFile]],
         *,
         deep: bool,
-    ) -> Iterator[Entry]:
+    ) -> Iterator[FolderEntry]:
         rules = [*rules, *self._rules(folder)]
         try:
             with os.scandir(folder) as scan:
@@ -95,7 +95,7 @@ class Walk:
             is_folder = _is_folder(item)
             if self._is_left_out(path, item, rules, is_folder=is_folder):
                 continue
-            entry = Entry(path, (*parts, item.name), is_folder or path.is_dir())
+            entry = FolderEntry(path, (*parts, item.name), is_folder or path.is_dir())
             yield entry
             if deep and is_folder:
                 yield from self._below(path, entry.parts, rules, deep=True)
@@ -133,8 +133,8 @@ def _is_link(item: os.DirEntry[str]) -> bool:
     return item.is_symlink() or (is_junction is not None and is_junction())
 
 
-class Lines:
-    """Lines within `MOST_BYTES`."""
+class BoundedLines:
+    """BoundedLines within `MOST_BYTES`."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -169,7 +169,7 @@ class Lines:
 def list_entries(walk: Walk, start: Path, prefix: str, glob: str) -> str:
     """Return the entries of a folder, or the files below it that a glob matches."""
     pattern = Glob(glob) if glob else None
-    lines = Lines()
+    lines = BoundedLines()
     for entry in walk.entries(start, deep=pattern is not None):
         if pattern is not None and (entry.is_folder or not pattern.matches(entry.parts)):
             continue
@@ -212,10 +212,12 @@ class TextSearch:
 def find_lines(walk: Walk, start: Path, prefix: str, search: TextSearch, glob: str) -> str:
     """Return the lines that match, as `file:line: text`. Raises ToolFailed."""
     pattern = Glob(glob) if glob else None
-    lines = Lines()
+    lines = BoundedLines()
     is_one = start.is_file()
     entries = (
-        iter([Entry(start, (), is_folder=False)]) if is_one else walk.entries(start, deep=True)
+        iter([FolderEntry(start, (), is_folder=False)])
+        if is_one
+        else walk.entries(start, deep=True)
     )
     try:
         for entry in entries:

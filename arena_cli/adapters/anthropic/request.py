@@ -157,7 +157,7 @@ def build_request(
         "messages": _messages(chat, workspace, len(input.steps)),
         "stream": True,
     }
-    _Steps(settings, names, workspace, request["messages"]).add(input.steps)
+    _StepBlocks(settings, names, workspace, request["messages"]).add(input.steps)
     way_to_think = settings.way_to_think()
     if way_to_think is not None:
         request["thinking"] = way_to_think
@@ -187,7 +187,7 @@ def _messages(chat: Chat, workspace: Path, steps: int) -> list[Block]:
     return turns
 
 
-class _Steps:
+class _StepBlocks:
     """Adds the steps of a reply to the turns of its request; the last two have a cache mark.
 
     With thinking, the API expects each answer of a reply unchanged, with its signed thinking.
