@@ -112,6 +112,9 @@ class Permission(NamedTuple):
 ToolStatus = Literal["ok", "error", "denied", "timeout"]
 
 
+SERVED = "served_calls"
+"""The key of a call's notes that has the calls of tools by a program, until its reply ends."""
+
 HANDED_IN = "handed_in"
 """The note on a call of a program with the output that it handed in by `complete_task`."""
 

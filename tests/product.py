@@ -214,12 +214,12 @@ from arena_cli.scenarios.expect import (
     text_checks,
 )
 from arena_cli.scenarios.expect import model as expect_model
+from arena_cli.scenarios.expect.amounts import Cost, Range
 from arena_cli.scenarios.expect.context import CheckContext, Subject
 from arena_cli.scenarios.expect.model import (
     CarriedFile,
     CarriedPart,
     Checks,
-    Cost,
     DeviationRow,
     Exactly,
     Expect,
@@ -227,7 +227,6 @@ from arena_cli.scenarios.expect.model import (
     NoteRow,
     NotesShown,
     PassedOverBy,
-    Range,
     Replied,
     ReplyRow,
     TextCheck,
@@ -240,10 +239,11 @@ from arena_cli.scenarios.model import Scenario, ScenarioFile
 from arena_cli.scenarios.promote import Promoted, Promotion, path_for
 from arena_cli.scenarios.recording import drift, file, recorder, steps
 from arena_cli.scenarios.recording.file import encode_recording
-from arena_cli.scenarios.recording.model import CaseRecord, hash_files
+from arena_cli.scenarios.recording.model import CaseRecord, RecordedTool, hash_files
 from arena_cli.scenarios.recording.recorder import Ignoring
 from arena_cli.scenarios.recording.steps import StepMessage
 from arena_cli.scenarios.recording.store import RecordingStore, Wanted
+from arena_cli.scenarios.recording.tool_calls import TapedTools
 from arena_cli.scenarios.result import (
     CheckResult,
     Drift,
@@ -256,6 +256,7 @@ from arena_cli.scenarios.result import (
 )
 from arena_cli.scenarios.runner import Runner
 from arena_cli.scenarios.select import Selected
+from arena_cli.scenarios.workdirs import WorkdirCopies
 from arena_cli.session import (
     doctor,
     end_of_life,

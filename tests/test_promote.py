@@ -1055,3 +1055,61 @@ def test_what_a_library_summarised_is_summarised_again(tmp_path: Path) -> None:
     program.run("promote", "s").check()
     assert "given" not in (tmp_path / "scenarios" / "s.yaml").read_text("utf-8")
     program.run("run", "s", "--replay").check()
+
+
+ADD = 'def add(a: int) -> int:\n    open("calls", "a").write("x")\n    return a + 1\n'
+
+
+def acting_program(folder: Path, **profile: Any) -> Program:
+    """A session in which `fixer` called functions, and was not allowed one call."""
+    program = Program(folder)
+    program.file("calc.py", ADD)
+    calls = [
+        {"tool": "add", "arguments": {"a": 1}},
+        [{"tool": "add", "arguments": {"a": 2}}, {"tool": "add", "arguments": {"b": 2}}],
+        *profile.pop("last", []),
+    ]
+    program.agent(
+        "fixer",
+        adapter={"type": "scripted", "replies": [{"calls": calls, "say": "It is ${result}"}]},
+        tools=["python:calc.py:add", "list_members"],
+        **profile,
+    )
+    program.team([])
+    assert program.run("send", "-s", "s", "--quiet", "@fixer go").code == 0
+    return program
+
+
+def test_calls_of_tools_are_promoted_with_their_results(tmp_path: Path) -> None:
+    program = acting_program(tmp_path)
+    called = (tmp_path / "calls").read_text()
+    done = program.run("promote", "s")
+    assert done.code == 0, done.stdout + done.stderr
+    data = yaml.safe_load((tmp_path / "scenarios" / "s.yaml").read_text("utf-8"))
+    (step,) = data["steps"]
+    row = {"agent": "fixer", "name": "add"}
+    assert (step["expect"]["tool"], step["expect"]["ended"]) == ([row, row], {"fixer": "goal"})
+    done = program.run("run", "s", "--replay", "--json", "--keep", "all")
+    told = json.loads(done.stdout)
+    assert (done.code, told["drift"]) == (0, []), done.stdout
+    assert (tmp_path / "calls").read_text() == called
+    (played,) = (tmp_path / "sessions").glob("2*/transcript.jsonl")
+    results = [
+        [
+            event["result"]
+            for event in map(json.loads, path.read_text("utf-8").splitlines())
+            if event["type"] == "tool_finished"
+        ]
+        for path in (tmp_path / "sessions" / "s" / "transcript.jsonl", played)
+    ]
+    assert sorted(results[0]) == sorted(results[1])
+    assert len(results[0]) == 3
+
+
+def test_an_output_that_was_handed_in_is_promoted(tmp_path: Path) -> None:
+    last = [{"tool": "complete_task", "arguments": {"report": {"sum": 3}}}]
+    output = {"name": "report", "schema": {"type": "object", "required": ["sum"]}}
+    program = acting_program(tmp_path, last=last, output=output)
+    assert program.run("promote", "s").code == 0
+    done = program.run("run", "s", "--replay", "--json")
+    assert (done.code, json.loads(done.stdout)["drift"]) == (0, []), done.stdout

@@ -12,16 +12,15 @@ from stage import Stage
 # Every key that the format has and that is not built yet, where it stands.
 NOT_BUILT = {
     "": "repeat pass_rate matrix workdir errors limits exclude max_repeat reflect inputs baseline "
-    "max_reflections until_sure alpha beta max_usd max_minutes tools mcp",
+    "max_reflections until_sure alpha beta max_usd max_minutes mcp",
     "step": "simulate id needs when agent python shell http sql each repeat container flow "
     "on_failure retries timeout_s parallel kind reply_to group inputs output until max "
     "feedback reflect work thread priority key",
-    "expect": "files changed unchanged command tool ended output exchanges plan tasks flow "
+    "expect": "files changed unchanged command exchanges plan tasks flow "
     "reactions unread learned conflict",
     "config": "planner lanes workdir",
     "memory": "limit_per_type expiration_days",
-    "reply": "calls ask",
-    "check": "tool",
+    "reply": "ask",
 }
 PLACES = {
     "": ("{key}: 1\nscenario: x\nsteps: [{{send: hi}}]", 1, "{key}"),
@@ -43,11 +42,6 @@ PLACES = {
         "      type: scripted\n      replies:\n        - say: x\n          {key}: 1",
         9,
         "profiles.dev.adapter.replies[0].{key}",
-    ),
-    "check": (
-        "scenario: x\nsteps: [{{send: hi}}]\nexpect:\n  replies:\n    dev:\n      - {key}: 1",
-        6,
-        "expect.replies.dev[0].{key}",
     ),
 }
 

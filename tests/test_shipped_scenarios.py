@@ -262,6 +262,29 @@ CHANGES = [
     Change(
         "retrospective", OWN, 'of ten minutes."\n  dev', 'of an hour."\n  dev', "notes.decision"
     ),
+    Change("fix-a-test", OWN, "new: (1 - discount / 100)}", "new: (1 - discount / 10)}", "tool[2]"),
+    Change("fix-a-test", OWN, "modify_file: allow", "modify_file: deny", "tool[1]"),
+    Change(
+        "fix-a-test",
+        "scenarios/fixtures/app/test_prices.py",
+        "(10,): 72.0",
+        "(10,): 71.0",
+        "replies.fixer[0].contains",
+    ),
+    Change("research-report", OWN, "quote: Invoices", "quotes: Invoices", "ended.librarian"),
+    Change("research-report", "agents/librarian.yaml", "[answer, findings]", "[answer]", "tool[2]"),
+    Change("broken-server", OWN, "{error:", "{returns:", "tool[0]"),
+    Change("ask-a-colleague", OWN, "risk: a wrong percentage", "risk: a typo", "tool[0]"),
+    Change(
+        "ask-a-colleague",
+        "agents/auditor.yaml",
+        "file: {type: string",
+        "file: {type: number",
+        "tool[1]",
+    ),
+    Change("dying-server", OWN, "max_turns: 6", "max_turns: 2", "ended.librarian"),
+    Change("greeting", OWN, "min_confidence: 0.8", "min_confidence: 0.99", "must"),
+    Change("greeting", OWN, "enabled: true", "enabled: false", "outcome.dev"),
 ]
 
 

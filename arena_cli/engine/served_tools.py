@@ -23,7 +23,14 @@ from arena_cli.engine.tool_loop import CUT_SHORT, Acting, ToolLoop
 from arena_cli.engine.tool_results import MOST_SHOWN_BYTES
 from arena_cli.engine.toolbox import Toolbox
 from arena_cli.errors import AgentError, ArenaError, DiskRefused
-from arena_cli.protocol import HANDED_IN, ToolCall, ToolResult
+from arena_cli.protocol import (
+    HANDED_IN,
+    SERVED,
+    Permission,
+    PermissionRequest,
+    ToolCall,
+    ToolResult,
+)
 from arena_cli.tools.base import COMPLETE_TASK, ToolFailed, ToolScope
 from arena_cli.transcript.acting_events import ToolFinished, ToolRequested
 from arena_cli.util.text import clean_text, clean_value
@@ -57,7 +64,10 @@ async def attempt(
     invoked = call.invoke(member, agent_input, room, heard, limit, planned)
     try:
         if room.sessions is None:  # nothing is called, as in a replay
-            answer = await invoked
+            try:
+                answer = await invoked
+            finally:
+                await loop.repeat(acting)
         else:
             folder = room.sessions / room.scene.session_id
             desk = CallDesk(loop, acting, Inbox.of_calls(folder, member.id))
@@ -66,6 +76,8 @@ async def attempt(
         if acting.output is None:
             raise
         answer = None
+    finally:
+        heard.notes.pop(SERVED, None)
     if HANDED_IN in heard.notes and acting.output is None:  # as it was recorded
         acting.output = (heard.notes[HANDED_IN],)
     return await loop.finish(acting, answer)
@@ -112,6 +124,9 @@ class ServedLoop(ToolLoop):
         arguments = self._room.runtime.redactor.value(clean_value(request.arguments)[0])
         asked = ToolCall(tool=request.tool, arguments=arguments, problem=self._find_excess())
         requested = self._request(asked, acting)
+        self._heard.notes.setdefault(SERVED, []).append(
+            {"tool": asked.tool, "arguments": arguments}
+        )
         try:
             result = await self._answer(requested, acting, self._places)
         except asyncio.CancelledError:
@@ -122,6 +137,23 @@ class ServedLoop(ToolLoop):
         if acting.output is not None and request.tool == COMPLETE_TASK:
             self._heard.notes[HANDED_IN] = acting.output[0]
         return result
+
+    async def repeat(self, acting: Acting) -> None:
+        """Carry out the calls of a recorded reply; what they give is recorded, too."""
+        calls = self._heard.notes.pop(SERVED, ())
+        if not calls:
+            return
+        self._toolbox = await self._room.tools.get(self._room).open(self._member, is_served=True)
+        self._permitted = self._find_permission
+        for asked in calls:
+            await self.carry_out(ControlRequest(act="tool_call", **asked), acting)
+
+    async def _find_permission(self, act: PermissionRequest) -> Permission:
+        """Return the decision about an act that was asked before the calls are repeated."""
+        for request, permission in self._heard.permits:
+            if (request.action, request.detail) == (act.action, act.detail):
+                return permission
+        return await self._heard.permit(act)
 
     def _find_excess(self) -> str:
         """Return why the team's budget allows no call, "" if it does."""

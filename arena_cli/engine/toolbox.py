@@ -178,6 +178,8 @@ class ToolShop:
         self, entry: str | InlineTool, member: Member, *, may_lack: bool = False
     ) -> list[Tool]:
         """Return the tools that an entry of `tools` names; a glob may name several."""
+        if scripted := list(self._room.config.find_tools(entry)):
+            return scripted
         found: list[Tool] = await self._source(entry).find(entry, member)
         if not found and not may_lack:
             raise AgentUnavailable(

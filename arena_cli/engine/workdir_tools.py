@@ -27,6 +27,7 @@ class FolderSource:
     def __init__(self, room: Room) -> None:
         self._room = room
         self._folders: dict[Path, WorkFolder] = {}
+        self._copies: set[Path] = set()
         folder = room.seen_folder
         redact = room.runtime.redactor.text_or_nothing
         self._seen = None if folder is None else SeenFiles(folder, redact)
@@ -47,7 +48,8 @@ class FolderSource:
                 )
             ]
         workspace = self._room.workspace.resolve()
-        above = workspace if folder.root.is_relative_to(workspace) else folder.root
+        is_part = folder.root.is_relative_to(workspace) and folder.root not in self._copies
+        above = workspace if is_part else folder.root
         on_seen = partial(self._note, folder, member.id)
         return [make_file_tool(str(entry), folder, above, on_seen)]
 
@@ -66,9 +68,12 @@ class FolderSource:
             raise AgentUnavailable(
                 member.id, f"there is no folder {name}", mend="create it, or correct `workdir`"
             )
-        root = path.resolve()
+        placed = self._room.config.place_workdir(path)
+        root = placed.resolve()
+        if placed != path:  # it has no secrets, and lies among the sessions
+            self._copies.add(root)
         if root not in self._folders:
-            closed = [workspace / part for part in _CLOSED]
+            closed = [] if root in self._copies else [workspace / part for part in _CLOSED]
             self._folders[root] = WorkFolder(name, root, closed)
         return self._folders[root]
 

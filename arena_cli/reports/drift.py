@@ -17,6 +17,7 @@ from arena_cli.scenarios import select
 from arena_cli.scenarios.result import (
     DRIFTED,
     DRIFTED_AND_NEW,
+    TOOL,
     Cause,
     CheckResult,
     Drift,
@@ -117,6 +118,10 @@ def _unmatched(drift: Drift | Cause, name: str, say: Words) -> str:
         return say("the file no longer has the case {case}", case=escape_line(drift.before))
     if drift.kind == "left_over":
         return say("{who} is no longer called", who=name)
+    if drift.field.startswith(TOOL):
+        tool = escape_line(drift.field.removeprefix(TOOL))
+        text = "{who} calls the tool {tool}, but no recorded result is left for it"
+        return say(text, who=name, tool=tool)
     if is_case:
         case_id = escape_line(drift.after)
         return say("the file has a case {case} that was not recorded", case=case_id)
@@ -125,6 +130,8 @@ def _unmatched(drift: Drift | Cause, name: str, say: Words) -> str:
 
 def _input(name: str, field: str, owner: str, agents: int, say: Words) -> str:
     """Describe a changed input of agents, of a judge, or of the first agent of all."""
+    if name.startswith(TOOL):
+        return _tool(*field.removeprefix(TOOL).partition(" ")[::2], owner, say)
     if owner and name == "rubric":
         return say("the judge {who} uses a different rubric", who=owner)
     if agents > 1:
@@ -132,6 +139,15 @@ def _input(name: str, field: str, owner: str, agents: int, say: Words) -> str:
     if owner:
         return say("{who} is shown a different {field}", who=owner, field=field)
     return say("a different message is sent")
+
+
+def _tool(tool: str, part: str, owner: str, say: Words) -> str:
+    """Describe a changed tool: its answer, the arguments it is called with, or what it is."""
+    if part == "answer":
+        return say("tool {tool}: its answer changed", tool=tool)
+    if part == "arguments":
+        return say("{who} calls the tool {tool} with other arguments", who=owner, tool=tool)
+    return say("tool {tool}: its schema or description changed ({who})", tool=tool, who=owner)
 
 
 def _setting(name: str, field: str, owner: str, agents: int, say: Words) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from arena_cli.errors import suggest_nearest
 from arena_cli.scenarios.expect import (
@@ -16,10 +17,14 @@ from arena_cli.scenarios.expect import (
 from arena_cli.scenarios.expect.context import Folders
 from arena_cli.scenarios.expect.model import Expect
 from arena_cli.scenarios.model import CONTINUING, RUNNING, ScenarioFile
+from arena_cli.scenarios.tool_names import ALWAYS_KNOWN, COMPLETE_TASK, is_named, name_tools
 from arena_cli.session.outgoing import USER
 from arena_cli.workspace import mentions
-from arena_cli.workspace.models import Team
+from arena_cli.workspace.models import AgentProfile, Team
 from arena_cli.yamlio.nodes import Loc
+
+if TYPE_CHECKING:
+    from arena_cli.workspace.acting import InlineTool
 
 Wrong = tuple[Loc, str, str]
 
@@ -34,6 +39,24 @@ def report_problem(file: ScenarioFile, folders: Folders) -> Iterator[Wrong]:
                     continue  # all of them lie in one file
                 reported.add(problem)
                 yield (*loc, *check.loc, *below), problem, mend
+    yield from _outputs(file, folders)
+    for name, tool in file.tools.items():
+        try:
+            if tool.schema_:
+                json_checks.load_validator(tool.schema_, folders)
+        except json_checks.NotASchema as error:
+            yield ("tools", name, "schema"), str(error), ""
+
+
+def _outputs(file: ScenarioFile, folders: Folders) -> Iterator[Wrong]:
+    """Yield each schema of `output` that is missing or invalid."""
+    for loc, expected in expects(file):
+        for agent, checks in expected.output.items():
+            listed = checks if isinstance(checks, list) else [checks]
+            for index, check in enumerate(listed):
+                place = (index,) if isinstance(checks, list) else ()
+                for below, problem, mend in json_checks.wrong(check, folders):
+                    yield (*loc, "output", agent, *place, *below), problem, mend
 
 
 def expects(file: ScenarioFile) -> Iterator[tuple[Loc, Expect]]:
@@ -137,10 +160,16 @@ def _has_step_before(file: ScenarioFile, index: int) -> bool:
 _WAIT = ("send", "attach", "say", "system", "check", "expect")
 
 
-def unknown(file: ScenarioFile, team: Team, waiting: Sequence[tuple[Loc, str]]) -> Iterator[Wrong]:
+def unknown(
+    file: ScenarioFile,
+    team: Team,
+    waiting: Sequence[tuple[Loc, str]],
+    profiles: Mapping[str, AgentProfile],
+) -> Iterator[Wrong]:
     """Yield (place, problem, hint) of every unknown id, and of every value that is never saved.
 
-    `waiting` are the places and names of saved values that the file uses.
+    `waiting` are the places and names of saved values that the file uses; `profiles` are those of
+    the agents, and of agents that they may call as tools.
     """
     for index, step in enumerate(file.steps):
         loc: Loc = ("steps", index)
@@ -155,9 +184,51 @@ def unknown(file: ScenarioFile, team: Team, waiting: Sequence[tuple[Loc, str]]) 
         for name, saved in step.save.items():
             yield from _agent(saved.agent, (*loc, "save", name, "from"), team)
     yield from _in_expect(file.expect, ("expect",), team)
+    yield from _unknown_tools(file, profiles)
     yield from _no_session(file)
     yield from _no_chain(file)
     yield from _never_saved(file, waiting)
+
+
+def _unknown_tools(file: ScenarioFile, profiles: Mapping[str, AgentProfile]) -> Iterator[Wrong]:
+    """Yield each scripted or expected tool that none of these agents has, and each unknown agent.
+
+    A name with a `*` may mean any tool.
+    """
+    entries = [entry for profile in profiles.values() for entry in profile.tools]
+    for name in file.tools:
+        if not any(is_named(name, entry) for entry in entries):
+            known = [name_tools(entry) for entry in entries]
+            hint = suggest_nearest(name, known) if known else "add it to `tools` of an agent"
+            yield ("tools", name), f"no agent of this scenario has a tool `{name}`", hint
+    for loc, expected in expects(file):
+        for inner, agent in _named_actors(expected):
+            if agent not in profiles:
+                problem = f"no agent of this scenario has the id `{agent}`"
+                yield (*loc, *inner), problem, suggest_nearest(agent, profiles)
+        for index, row in enumerate(expected.tool):
+            named = profiles.get(row.agent)
+            row_entries = entries if named is None else named.tools
+            if row.name and "*" not in row.name and not _is_tool(row.name, row_entries):
+                known = [*map(name_tools, row_entries), COMPLETE_TASK]
+                problem = f"no agent of this scenario has a tool `{row.name}`"
+                if named is not None:
+                    problem = f"`{row.agent}` has no tool `{row.name}`"
+                yield (*loc, "tool", index, "name"), problem, suggest_nearest(row.name, known)
+
+
+def _named_actors(expect: Expect) -> Iterator[tuple[Loc, str]]:
+    """Yield every id of an agent that acts, which may also be called as a tool."""
+    for index, row in enumerate(expect.tool):
+        if row.agent:
+            yield ("tool", index, "agent"), row.agent
+    for key in ("ended", "output"):
+        for agent in getattr(expect, key):
+            yield (key, agent), agent
+
+
+def _is_tool(name: str, entries: Sequence[str | InlineTool]) -> bool:
+    return name in ALWAYS_KNOWN or any(is_named(name, entry) for entry in entries)
 
 
 def _no_session(file: ScenarioFile) -> Iterator[Wrong]:

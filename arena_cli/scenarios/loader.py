@@ -35,6 +35,7 @@ from arena_cli.scenarios.model import (
     try_making,
 )
 from arena_cli.scenarios.select import Selected
+from arena_cli.scenarios.tool_names import list_profiles
 from arena_cli.scenarios.variables import Reader
 from arena_cli.session import outgoing
 from arena_cli.session.trust_store import Contact, find_contacts, merge_contacts
@@ -334,7 +335,12 @@ class _Loader:
         ]
         judging, unfit = choose_judges(file, team, workspace.loaded, workspace.judge)
         folders = Folders(self._workspace.root, self._path, self._workspace.anywhere)
-        unfit = [*lint.unknown(file, team, waiting), *unfit, *lint.report_problem(file, folders)]
+        profiles = list_profiles((member.profile for member in team.agents), workspace.loaded)
+        unfit = [
+            *lint.unknown(file, team, waiting, profiles),
+            *unfit,
+            *lint.report_problem(file, folders),
+        ]
         faults += _faults([*unfit, *lint.errors(file)], fragments)
         if faults:
             return None, faults

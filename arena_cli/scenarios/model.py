@@ -265,6 +265,33 @@ class TeamPart(FileShape):
     profiles: ByAgent[dict[str, Any]] = Field(default_factory=dict)
 
 
+class ScriptedTool(FileShape):
+    """A tool that takes the place of the agents' tool of that name.
+
+    It gives `returns`, a text or JSON, or fails with `error`, after `delay_s` seconds. The items of
+    a list are given one after the other, the last one from then on. `schema` is the JSON Schema of
+    its arguments; without it, it takes any.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["returns"]}, {"required": ["error"]}]}
+    )
+
+    returns: Any = None
+    error: Annotated[str, Field(pattern=r"\S")] | None = None
+    delay_s: float = Field(default=0, ge=0)
+    description: str = ""
+    schema_: dict[str, Any] = Field(default={}, alias="schema")
+
+    @model_validator(mode="after")
+    def _is_one(self) -> ScriptedTool:
+        if ("returns" in self.model_fields_set) == (self.error is not None):
+            raise ValueError("a scripted tool needs one of `returns` and `error`")
+        if self.returns == []:
+            raise ValueError("`returns` is an empty list; for an empty result write `[[]]`")
+        return self
+
+
 class Frame(FileShape):
     """The keys that are read first: the files that a scenario is assembled from."""
 
@@ -276,12 +303,13 @@ class Frame(FileShape):
 class ScenarioFile(TeamPart, Frame):
     """`scenarios/<name>.yaml`.
 
-    `strict_context`: a server that reads only a part of a prompt fails the scenario.
+    `strict_context`: a server that reads only a part of a prompt fails the scenario. `tools` take
+    the place of tools of its agents, by name.
     """
 
     not_built: ClassVar[frozenset[str]] = read_keys(
         "alpha baseline beta errors exclude inputs limits matrix max_minutes max_reflections "
-        "max_repeat max_usd mcp pass_rate reflect repeat tools until_sure workdir"
+        "max_repeat max_usd mcp pass_rate reflect repeat until_sure workdir"
     )
 
     scenario: str
@@ -290,6 +318,7 @@ class ScenarioFile(TeamPart, Frame):
     xfail: Reason | None = None
     ignore: list[Ignored] = []
     strict_context: bool = False
+    tools: dict[str, ScriptedTool] = {}
     given: Given = Field(default_factory=_no_past)
     steps: list[Step] = Field(min_length=1)
     expect: Expect = Field(default_factory=_no_expect)

@@ -47,7 +47,9 @@ from arena_cli.scenarios.result import (
     StepResult,
     StepStatus,
 )
+from arena_cli.scenarios.tool_names import make_finder
 from arena_cli.scenarios.variables import NotSaved
+from arena_cli.scenarios.workdirs import WorkdirCopies
 from arena_cli.session.outgoing import Outgoing, Planted
 from arena_cli.session.session import Session, make_redactor, own_notes
 from arena_cli.transcript.conversation import read_conversation
@@ -136,6 +138,8 @@ class Playing:
         config = replace(
             config,
             shared_notes=False,
+            find_tools=make_finder(scenario.file.tools, is_hasty=self._take.replays),
+            place_workdir=self._place_workdir,
             profiles=(
                 *config.profiles,
                 *(profile.profile for profile in scenario.profiles.values()),
@@ -152,6 +156,7 @@ class Playing:
         self._keep = keep
         self._detail = detail
         self._sessions: dict[str | None, Session] = {}
+        self._workdirs: WorkdirCopies | None = None
         self._chains: dict[str | None, PlayedChain] = {}
         self._stepping_in: SteppingIn | None = None
         self._steps: list[StepResult] = []
@@ -378,6 +383,13 @@ class Playing:
             opened.push_async_callback(session.stop)
             self._sessions[name] = session
         return session
+
+    def _place_workdir(self, workdir: Path) -> Path:
+        """Return the copy of an agent's folder; all sessions of the scenario share it."""
+        if self._workdirs is None:
+            folder = self._sessions[None].folder
+            self._workdirs = WorkdirCopies(folder, folder.parent)
+        return self._workdirs.place(workdir)
 
     async def _step(self, index: int, session: Session, events: list[Event]) -> StepResult:
         """Play a step and judge it; if a value that it needs was not saved, it is an error."""

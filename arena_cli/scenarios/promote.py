@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from arena_cli.adapters.base import SessionConfig
+from arena_cli.adapters.base import SessionConfig, find_tool_way
 from arena_cli.adapters.runtime import Answer, Heard
 from arena_cli.context import window
 from arena_cli.engine import answers, plan
@@ -29,11 +29,11 @@ from arena_cli.protocol import (
     PermissionRequest,
     TextDelta,
 )
-from arena_cli.scenarios import given, loader, promoted_control, select
+from arena_cli.scenarios import given, loader, promoted_control, promoted_tools, select
 from arena_cli.scenarios.promoted_file import Piece, SessionPart, Writer, WrittenFiles, select_part
 from arena_cli.scenarios.recording import file, recorder
 from arena_cli.scenarios.recording.model import CallKey
-from arena_cli.scenarios.recording.recorder import FAILURE, OUTPUT, Tape, TapedCall
+from arena_cli.scenarios.recording.recorder import FAILURE, OUTPUT, PERMITS, Tape, TapedCall
 from arena_cli.scenarios.recording.store import RecordingStore
 from arena_cli.scenarios.result import ScenarioResult
 from arena_cli.scenarios.runner import Runner
@@ -376,7 +376,33 @@ class Taper:
             self._fold.apply(event)
             if isinstance(event, ReplyFinished) and event.status != "cancelled":
                 taped = self._call(event, planned[event.reply], step, opener, piece.chain)
-                tape.calls.append(taped)
+                tape.calls += [*self._turns(event, taped, piece, tape)]
+
+    def _turns(
+        self, done: ReplyFinished, last: TapedCall, piece: Piece, tape: Tape
+    ) -> Iterator[TapedCall]:
+        """Yield the calls of a reply, those before its last answer too if it called tools."""
+        events = piece.chain.events if piece.chain else ()
+        tools = promoted_tools.read_reply(events, done.reply)
+        member = self._team.agent(done.agent)
+        if tools is None or member is None or find_tool_way(member.profile) != "loop":
+            yield last
+            return
+        requests = [*tools.asked.values()]
+        promoted_tools.keep_specs(member, requests, tape)
+        promoted_tools.tape_tools(tools, member, last.key.step or 0, tape, self._attached)
+        heard = Heard(self._redactor, lambda _: None)
+        heard.notes |= _list_notes(done)
+        for output in tools.list_turns():
+            record = recorder.output(Answer(output, declined=False), heard, thinking=True)
+            yield replace(last, came={OUTPUT: record})
+        if not tools.has_handed_in:
+            # What its tools needed approval for is asked when they are called.
+            records = {
+                key: {name: value for name, value in record.items() if name != PERMITS}
+                for key, record in last.came.items()
+            }
+            yield replace(last, came=records)
 
     def _call(
         self, done: ReplyFinished, planned: Planned, step: int, opener: str, chain: Chain | None
@@ -407,7 +433,10 @@ class Taper:
             content=message.content,
             next_mentions=list(dict.fromkeys(self._added(done, message, opener))),
             structured=message.structured,
-            attachments=[self._attached(attachment, message) for attachment in message.attachments],
+            attachments=[
+                self._attached(attachment, message.id, message.author_id)
+                for attachment in message.attachments
+            ],
             usage=usage,
         )
 
@@ -435,11 +464,11 @@ class Taper:
             yield from (name for name in message.mentions if name not in known_ids)
             yield from (name for name in done.unresolved if name not in mentioned.unresolved)
 
-    def _attached(self, attachment: Attachment, message: Message) -> Attachment:
-        with_data = given.with_content(attachment, message.id, (self._stored.folder, self._root))
+    def _attached(self, attachment: Attachment, message_id: str, author: str) -> Attachment:
+        with_data = given.with_content(attachment, message_id, (self._stored.folder, self._root))
         if with_data.data is None:
             raise UsageError(
-                f"what {escape_line(message.author_id)} attached to {message.id} as "
+                f"what {escape_line(author)} attached to {message_id} as "
                 f"{escape_line(attachment.name)} is gone",
                 f"it was at {escape_line(attachment.path or '')}, and is part of the recording",
             )
@@ -483,11 +512,16 @@ def _list_permits(chain: Chain, reply: int) -> list[tuple[PermissionRequest, Per
     ]
 
 
+def _list_notes(done: ReplyFinished) -> dict[str, int]:
+    """Return the entry of the agent's script that answered, if it has one."""
+    entry = done.metadata.get("scripted")
+    return {"scripted": entry} if isinstance(entry, int) else {}
+
+
 def _heard(done: ReplyFinished, redactor: Redactor) -> Heard:
     """Return the data that the agent reported in addition to its answer."""
     heard = Heard(redactor, lambda _: None)
-    if isinstance(done.metadata.get("scripted"), int):
-        heard(CallNote({"scripted": done.metadata["scripted"]}))
+    heard(CallNote(_list_notes(done)))
     if isinstance(done.metadata.get("partial"), str):
         heard(TextDelta(done.metadata["partial"]))
     if done.usage is not None and not done.usage.estimated:

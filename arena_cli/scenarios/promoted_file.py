@@ -287,6 +287,11 @@ def _expected(piece: Piece, root: Path) -> Iterator[tuple[str, Any]]:
     yield "turns", len(talk.turns)
     if requests := list_approvals(talk):
         yield "approvals", [_drop_empty(row) for row in requests]
+    calls = [call for call in talk.used_tools if call.status == "ok"]
+    if calls:
+        yield "tool", [{"agent": call.asked.agent, "name": call.asked.tool} for call in calls]
+    if talk.acting_ends:
+        yield "ended", {agent: end.mode for agent, end in talk.acting_ends.items()}
     yield "end", piece.end
     if talk.awaits:
         yield "awaits", talk.awaits
@@ -498,7 +503,8 @@ def _cut(events: Sequence[Event], pieces: Sequence[Piece]) -> tuple[SessionEvent
         elif any(map(_is_by_agent, piece.events)):
             cut, reason = (
                 last,
-                "an agent was called for its memory, and no transcript contains such answers",
+                "an agent was called for its memory, or as a tool, "
+                "and no transcript contains such answers",
             )
         elif piece.opening.seq < sessions[-1].seq:
             cut, reason = last, "then the team, or its rules, became what they were in the rest"

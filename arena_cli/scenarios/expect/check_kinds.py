@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from arena_cli.scenarios.expect import (
+    acting,
     json_checks,
     judge_checks,
     python_checks,
@@ -116,6 +117,9 @@ KINDS: dict[str, Kind] = {
     "python": Kind(python_checks.judge, python_checks.asks),
     "snapshot": Kind(snapshots.judge, snapshots.asks),
     "judge": Kind(judge_checks.judge, judge_checks.asks),
+    "tool": Kind(
+        lambda subject, use, **_: acting.judge_reply(subject, use, all_of), acting.describe_use
+    ),
 }
 
 _PLUGGED = Kind(python_checks.judge_plugin, python_checks.describe_plugin)

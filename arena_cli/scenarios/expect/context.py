@@ -24,7 +24,19 @@ from arena_cli.util import files
 
 if TYPE_CHECKING:
     from arena_cli.scenarios.expect.snapshots import Snapshots
+    from arena_cli.transcript.acting_events import AgentEnded, ToolFinished, ToolRequested
     from arena_cli.transcript.control_events import ChainPaused, RuleBroken, Supervised
+
+
+class UsedTool(NamedTuple):
+    """A call of a tool that an agent asked for, and how it ended; None if it did not."""
+
+    asked: ToolRequested
+    ended: ToolFinished | None
+
+    @property
+    def status(self) -> str:
+        return self.ended.status if self.ended else "open"
 
 
 class Folders(NamedTuple):
@@ -200,6 +212,26 @@ class CheckContext:
         """The rules that were broken, in order."""
         events = [event for event in self._side_events if event.type == "rule_broken"]
         return cast("list[RuleBroken]", events)
+
+    @cached_property
+    def used_tools(self) -> list[UsedTool]:
+        """The calls of tools, in order of call within each reply."""
+        asked: dict[tuple[int, str], ToolRequested] = {}
+        ends: dict[tuple[int, str], ToolFinished] = {}
+        for event in self._side_events:
+            if event.type == "tool_requested":
+                request = cast("ToolRequested", event)
+                asked[request.reply, request.call] = request
+            elif event.type == "tool_finished":
+                end = cast("ToolFinished", event)
+                ends[end.reply, end.call] = end
+        return [UsedTool(request, ends.get(key)) for key, request in asked.items()]
+
+    @cached_property
+    def acting_ends(self) -> dict[str, AgentEnded]:
+        """The last end of each agent that acted, by its id."""
+        events = [event for event in self._side_events if event.type == "agent_ended"]
+        return {event.agent: event for event in cast("list[AgentEnded]", events)}
 
     @cached_property
     def _side_events(self) -> list[SideEvent]:

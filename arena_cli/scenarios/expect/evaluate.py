@@ -15,6 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 from arena_cli.scenarios.expect import (
+    acting,
+    amounts,
     check_kinds,
     control_checks,
     conversation_checks,
@@ -23,15 +25,14 @@ from arena_cli.scenarios.expect import (
     note_checks,
     text_checks,
 )
+from arena_cli.scenarios.expect.amounts import Cost, Range
 from arena_cli.scenarios.expect.context import Call, CheckContext, Subject
 from arena_cli.scenarios.expect.judge_checks import NOT_YET, Consulted, JudgeError, JudgeQuestion
 from arena_cli.scenarios.expect.model import (
     EVERYBODY,
-    Cost,
     Exactly,
     Expect,
     PassedOverBy,
-    Range,
     Replied,
     ReplyRow,
     SpentAmounts,
@@ -289,13 +290,13 @@ def _was_passed_over(
 ) -> Verdict:
     expected = "passed over"
     if expected_relevance is not None:
-        expected += f" with relevance {model.describe_limit(expected_relevance)}"
+        expected += f" with relevance {amounts.describe_limit(expected_relevance)}"
     turns = conversation.turns
     passings = [turn.passed_over[agent] for turn in turns if agent in turn.passed_over]
     if not passings:
         return Verdict(False, expected, conversation.outcome(agent))
     holds = expected_relevance is None or any(
-        model.within(expected_relevance, passing.relevance) for passing in passings
+        amounts.within(expected_relevance, passing.relevance) for passing in passings
     )
     return Verdict(
         holds, expected, ", ".join(f"relevance {passing.relevance:g}" for passing in passings)
@@ -309,21 +310,21 @@ def _counted(
 
 
 def _count(expected: float | Range, actual: float | None, unit: str) -> Verdict:
-    text = f"{model.describe_limit(expected)}{unit}"
+    text = f"{amounts.describe_limit(expected)}{unit}"
     if actual is None:
         return Verdict(True, text, "not judged: no agent was called live")
-    return Verdict(model.within(expected, actual), text, f"{actual:g}{unit}")
+    return Verdict(amounts.within(expected, actual), text, f"{actual:g}{unit}")
 
 
 def _cost(
     expected: float | Cost, count: Callable[[CheckContext], float | None] = CheckContext.cost_usd
 ) -> Checks:
     def check(conversation: CheckContext) -> Verdict:
-        text, actual = f"{model.describe_limit(expected)} USD", count(conversation)
+        text, actual = f"{amounts.describe_limit(expected)} USD", count(conversation)
         if actual is None:
             passes = isinstance(expected, Cost) and expected.unknown == "pass"
             return Verdict(passes, text, "unknown: an agent did not report its cost")
-        return Verdict(model.within(expected, actual), text, f"{actual:g} USD")
+        return Verdict(amounts.within(expected, actual), text, f"{actual:g} USD")
 
     yield Check((), check)
 
@@ -374,7 +375,7 @@ def _count_refused(agent: str, expected: float | Range, conversation: CheckConte
     calls = [call for call in conversation.calls() if agent in (EVERYBODY, call.agent)]
     actions = [str(action) for call in calls for action in call.done.refused_actions]
     actual = f"{len(actions)}: {'; '.join(actions)}" if actions else "0"
-    return Verdict(model.within(expected, len(actions)), model.describe_limit(expected), actual)
+    return Verdict(amounts.within(expected, len(actions)), amounts.describe_limit(expected), actual)
 
 
 def _compare_lists(expected: list[str], actual: list[str]) -> Verdict:
@@ -428,6 +429,9 @@ _KEYS: dict[str, Callable[[Any], Checks]] = {
     "supervised": control_checks.supervised,
     "rules": lambda expected: [Check((), functools.partial(conversation_checks.broke, expected))],
     "approvals": control_checks.approvals,
+    "tool": functools.partial(acting.check_tools, check_kinds.all_of),
+    "ended": acting.check_ends,
+    "output": acting.check_outputs,
     "compactions": functools.partial(_counted, lambda told: len(told.compactions), ""),
 }
 

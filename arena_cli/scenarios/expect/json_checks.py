@@ -352,14 +352,22 @@ def judge(subject: Subject, json_check: JsonCheck, *, ignore_case: bool = False)
 
     Raises NoVerdict if the schema gives no result.
     """
-    expected = asks(json_check, ignore_case=ignore_case)
     try:
         value = _value(subject, json_check)
     except NotJson as error:
+        expected = asks(json_check, ignore_case=ignore_case)
         return Verdict(False, expected, f"{error}: {text_checks.excerpt(subject.text)}")
+    return judge_value(value, json_check, subject.context.folders, ignore_case=ignore_case)
+
+
+def judge_value(
+    value: Any, json_check: JsonCheck, folders: Folders, *, ignore_case: bool = False
+) -> Verdict:
+    """Check all given conditions on a value, as `judge` does on a text."""
+    expected = asks(json_check, ignore_case=ignore_case)
     if json_check.of_schema is not None:
         try:
-            schema = load_validator(json_check.of_schema, subject.context.folders)
+            schema = load_validator(json_check.of_schema, folders)
             against = validate_schema(value, schema)
         except (NotASchema, CannotTell) as error:
             raise NoVerdict(expected, str(error)) from error

@@ -7,10 +7,21 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    model_validator,
+)
 
 from arena_cli.notes.model import Kind, Status
+from arena_cli.protocol import ToolStatus
 from arena_cli.scenarios.expect import python_checks, text_checks
+from arena_cli.scenarios.expect.amounts import Amount, Cost, Count
 from arena_cli.scenarios.expect.json_checks import JsonCheck
 from arena_cli.scenarios.expect.judge_checks import Judged
 from arena_cli.scenarios.expect.python_checks import Target
@@ -87,8 +98,6 @@ class CheckKeys(Sparse):
     """Checks on one text; all that are given must hold."""
 
     model_config = ConfigDict(json_schema_extra=_with_plugged)
-    not_built: ClassVar[frozenset[str]] = frozenset({"tool"})
-
     contains: WantedTexts = Field(default_factory=list)
     not_contains: WantedTexts = Field(default_factory=list)
     equals: str = ""
@@ -104,6 +113,7 @@ class CheckKeys(Sparse):
     python: Target = ""
     snapshot: Literal[True] = True
     judge: Judged = Field(default=None)  # type: ignore[assignment]  # Sparse
+    tool: ToolUse = Field(default=None)  # type: ignore[assignment]  # Sparse
     ignore_case: bool = False
     _plugged: ClassVar[Mapping[str, BaseModel]] = {}
 
@@ -146,9 +156,9 @@ _KINDS = {key: at for at, key in enumerate(CheckKeys.model_fields) if key != "ig
 
 @cache
 def _keys_of(shape: type[CheckKeys]) -> frozenset[str]:
-    """Return the keys that belong to arena itself, built or not."""
+    """Return the keys that belong to arena itself."""
     fields = shape.model_fields.items()
-    return shape.not_built | {field.alias or name for name, field in fields}
+    return frozenset(field.alias or name for name, field in fields)
 
 
 def key_of(kind: str) -> str:
@@ -160,7 +170,7 @@ def key_of(kind: str) -> str:
 _NEEDS_ONE = f"needs one of {', '.join(key_of(kind) for kind in _KINDS)}"
 
 
-_CASELESS = frozenset({"max_words", "max_chars", "language", "python", "judge"})
+_CASELESS = frozenset({"max_words", "max_chars", "language", "python", "judge", "tool"})
 
 
 def _case_counts(check_keys: CheckKeys) -> None:
@@ -200,6 +210,40 @@ class TextCheck(CheckKeys):
     def kind(self) -> str:
         """The field of the check."""
         return self.kinds[0]
+
+
+def _sort_argument(value: Any) -> str:
+    """Return `checks` for a mapping with keys of checks only, `value` for all else."""
+    is_checks = isinstance(value, dict) and value and value.keys() <= _keys_of(Checks)
+    return "checks" if is_checks or isinstance(value, Checks) else "value"
+
+
+Argument = Annotated[
+    Annotated[Checks, Tag("checks")] | Annotated[Any, Tag("value")], Discriminator(_sort_argument)
+]
+"""An expected argument of a tool: a value, or checks on it."""
+
+
+class Row(Sparse):
+    """A row of a list; it needs a key."""
+
+    @model_validator(mode="after")
+    def _is_something(self) -> Self:
+        if not self.model_fields_set:
+            raise ValueError(f"needs one of {', '.join(type(self).model_fields)}")
+        return self
+
+
+class ToolUse(Row):
+    """Calls of a tool: its name, in which `*` matches any text, and some of its arguments.
+
+    `status` is how they ended. Without `times` there is at least one.
+    """
+
+    name: Wanted = ""
+    arguments: dict[str, Argument] = Field(default_factory=dict)
+    times: Count = 1
+    status: ToolStatus = "ok"
 
 
 CheckKeys.model_rebuild()  # shapes of other modules inherit it, and do not know `Checks`
@@ -263,42 +307,6 @@ Pauses = Annotated[
 ]
 
 ByAgent = Annotated[dict[AgentId, T], BeforeValidator(_once)]
-
-
-class Range(FileShape):
-    """`{min, max}`, both included; one of them may be left out."""
-
-    min: float | None = Field(default=None, ge=0)
-    max: float | None = Field(default=None, ge=0)
-
-    @model_validator(mode="after")
-    def _bounds_something(self) -> Range:
-        if self.min is None and self.max is None:
-            raise ValueError("needs `min` or `max`")
-        if self.min is not None and self.max is not None and self.min > self.max:
-            raise ValueError(f"min {self.min:g} is more than max {self.max:g}")
-        if not self.min and self.max is None and self.holds_of_unknown:
-            raise ValueError("every number is at least 0, so this cannot fail; raise `min`")
-        return self
-
-    @property
-    def holds_of_unknown(self) -> bool:
-        """True if it holds for an unknown number."""
-        return True
-
-
-class Cost(Range):
-    """A range in US dollars. An unknown cost is not free: it fails, unless `pass`."""
-
-    unknown: Literal["fail", "pass"] = "fail"
-
-    @property
-    def holds_of_unknown(self) -> bool:
-        return self.unknown == "pass"
-
-
-Count = Annotated[int, Field(ge=0)] | Range
-Amount = Annotated[float, Field(ge=0)] | Range
 
 
 class Which(Sparse):
@@ -464,16 +472,6 @@ class SpentAmounts(Sparse):
         return self
 
 
-class Row(Sparse):
-    """A row of a list; it needs a key."""
-
-    @model_validator(mode="after")
-    def _is_something(self) -> Self:
-        if not self.model_fields_set:
-            raise ValueError(f"needs one of {', '.join(type(self).model_fields)}")
-        return self
-
-
 class SupervisedRow(Row):
     """A decision of the supervisor before a turn (of the chain, from 1).
 
@@ -506,12 +504,24 @@ class ApprovalRow(Row):
     by: str = ""
 
 
+class ToolRow(ToolUse):
+    """Calls of a tool by an agent, or by one that it called as a tool."""
+
+    agent: AgentId = ""
+
+
+_ToolRowOrList = ToolRow | list[ToolRow]
+ToolRows = Annotated[list[ToolRow], BeforeValidator(as_list, json_schema_input_type=_ToolRowOrList)]
+EndedAs = Literal["goal", "timeout", "max_turns", "aborted", "error", "error_no_complete_task"]
+"""How a reply with tools has ended, as in the event `agent_ended`."""
+
+
 class Expect(Sparse):
     """The expectations of a step, or of all steps."""
 
     not_built: ClassVar[frozenset[str]] = read_keys(
-        "changed command conflict ended exchanges files flow learned output plan reactions tasks "
-        "tool unchanged unread"
+        "changed command conflict exchanges files flow learned plan reactions tasks unchanged "
+        "unread"
     )
 
     replied: list[AgentId] | Replied = Field(default_factory=list)
@@ -548,25 +558,10 @@ class Expect(Sparse):
     supervised: list[SupervisedRow] = Field(default_factory=list)
     approvals: list[ApprovalRow] = Field(default_factory=list)
     compactions: Count = 0
+    tool: ToolRows = Field(default_factory=list)
+    ended: ByAgent[EndedAs] = Field(default_factory=dict, min_length=1)
+    output: ByAgent[JsonCheck | list[JsonCheck]] = Field(default_factory=dict, min_length=1)
     rules: list[RuleRow] = Field(default_factory=list)
-
-
-def within(expected: float | Range, actual: float) -> bool:
-    """Return True if a number equals the expected one, or lies in the expected range."""
-    if not isinstance(expected, Range):
-        return actual == expected
-    least, most = expected.min, expected.max
-    return (least is None or actual >= least) and (most is None or actual <= most)
-
-
-def describe_limit(expected: float | Range) -> str:
-    """Describe an expectation in words."""
-    if not isinstance(expected, Range):
-        return f"{expected:g}"
-    least, most = expected.min, expected.max
-    if least is not None and most is not None:
-        return f"{least:g} to {most:g}"
-    return f"at most {most:g}" if least is None else f"at least {least:g}"
 
 
 class GivenCheck(NamedTuple):

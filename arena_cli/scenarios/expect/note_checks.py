@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from arena_cli.scenarios.expect import check_kinds, model, text_checks
+from arena_cli.scenarios.expect import amounts, check_kinds, text_checks
+from arena_cli.scenarios.expect.amounts import Range
 from arena_cli.scenarios.expect.context import CheckContext, Subject
 from arena_cli.scenarios.expect.model import (
     DeviationRow,
     Noted,
     NoteRow,
     NotesShown,
-    Range,
 )
 from arena_cli.scenarios.expect.text_checks import Check, Verdict
 from arena_cli.transcript.events import Deviation, NoteEvent
@@ -128,8 +128,8 @@ def _so_many(kind: str, expected: float | Range, conversation: CheckContext) -> 
     items = [item for item in _items(conversation) if item.last.kind == kind]
     actual = f"{len(items)} {kind}"
     told_of = f"{actual}: {'; '.join(map(str, items))}" if items else actual
-    text = f"{model.describe_limit(expected)} {kind}"
-    return Verdict(model.within(expected, len(items)), text, told_of)
+    text = f"{amounts.describe_limit(expected)} {kind}"
+    return Verdict(amounts.within(expected, len(items)), text, told_of)
 
 
 def _against(row: str | NoteRow, item: _NoteItem, conversation: CheckContext) -> str:
@@ -245,7 +245,7 @@ def _deviated(expected: float | Range, conversation: CheckContext) -> Verdict:
     found = list(map(_deviation, conversation.conversation.deviations))
     count = len(found)
     told_of = f"{count}: {'; '.join(found)}" if found else "0"
-    return Verdict(model.within(expected, count), model.describe_limit(expected), told_of)
+    return Verdict(amounts.within(expected, count), amounts.describe_limit(expected), told_of)
 
 
 def _unheeded(row: DeviationRow, conversation: CheckContext, *, times: int = 1) -> Verdict:

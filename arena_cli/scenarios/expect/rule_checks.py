@@ -23,6 +23,7 @@ _NEEDS_RUN = {
     "judge": "no agent is called for a rule; use `python` of the rule",
     "python": "write `python` next to the rule's `id`",
     "snapshot": "a rule has no recorded text",
+    "tool": "a rule with `on: tool` is checked before each call of a tool",
 }
 
 

@@ -13,8 +13,8 @@ from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
 from arena_cli.scenarios.expect import judge_checks
-from arena_cli.scenarios.recording import recorder, settings, steps
-from arena_cli.scenarios.recording.model import CaseRecord, Recorded
+from arena_cli.scenarios.recording import recorder, settings, steps, tool_calls
+from arena_cli.scenarios.recording.model import TOOLS, CaseRecord, Recorded
 from arena_cli.scenarios.recording.recorder import MARK, Ignoring, Tape, TapedCall
 from arena_cli.scenarios.recording.steps import MESSAGE, Fact
 from arena_cli.scenarios.result import Drift
@@ -89,7 +89,7 @@ def find_drift(tape: Tape, members: Sequence[Member]) -> list[Drift]:
     new = _new_steps(tape)
     compared = _compared(case, tape, new | _silent_steps(case, tape))
     followers = [*_routing(compared), *_remembered(compared), *_misses(tape), *_left_over(tape)]
-    for drift, is_root in _inputs(case, tape):
+    for drift, is_root in (*_inputs(case, tape), *tool_calls.list_drift(tape.tools)):
         (roots if is_root else followers).append(drift)
     if roots or followers:
         inputs = [drift for drift in (*roots, *followers) if drift.kind == "input"]
@@ -286,6 +286,9 @@ def _differences(
             own_notes = _notes_of_session(case, tape)
             for piece in differences(old_value, new_value, record.notes, call.notes):
                 differing.append(_InputDifference(*piece, is_root=is_given(piece[0], own_notes)))
+        elif old_value != new_value and name == TOOLS:
+            for change in tool_calls.list_changed_specs(old_value, new_value):
+                differing.append(_InputDifference(*change))
         elif old_value != new_value:
             differing.append(
                 _InputDifference(

@@ -9,8 +9,9 @@ and for each step a `step` line, then the step's events in canonical form. Every
 also has `input` (the agent's input) and `output` or `failure` (`recorder`); an attempt that another
 one followed has its number. Data that can be derived from these is left out: estimates of tokens,
 sums, errors as text, and the fields of a reply's message that its output holds. A judge's call is a
-`judge` line. A call of an agent that works for the team's memory is a `memory` line, before the
-event that reports its result; one of a supervisor is a `supervise` line.
+`judge` line. A call of an agent that works for the team's memory, or that is called as a tool, is a
+`memory` line, before the event that reports its result; one of a supervisor is a `supervise` line.
+The end of a call of a tool has an `answer`: what it gave, as far as the event does not have it.
 """
 
 from __future__ import annotations
@@ -28,11 +29,20 @@ from pydantic import ValidationError
 
 from arena_cli.adapters.runtime import Heard
 from arena_cli.errors import DiskRefused, Fault, FileFaults, UsageError
-from arena_cli.protocol import AgentInput, Derived, ShownMessage, Volatile
+from arena_cli.protocol import Derived, ShownMessage, Volatile
 from arena_cli.scenarios import select
 from arena_cli.scenarios.recording import model, recorder, settings
-from arena_cli.scenarios.recording.model import ASIDE, CallKey, CaseRecord, Recorded, Recording
+from arena_cli.scenarios.recording.model import (
+    ASIDE,
+    TOOLS,
+    CallKey,
+    CaseRecord,
+    Recorded,
+    RecordedTool,
+    Recording,
+)
 from arena_cli.scenarios.recording.recorder import MEMORY, SUPERVISE, Stretch, Tape, TapedCall
+from arena_cli.scenarios.recording.tool_calls import ANSWER
 from arena_cli.transcript import compare, events
 from arena_cli.transcript.events import EVENT_TYPES, Event, MessageEvent, ReplyStarted, list_fields
 from arena_cli.util import files
@@ -199,6 +209,7 @@ class _RecordingReader:
         self._step: int | None = 0
         self._session: str | None = None
         self._said: dict[str, Mapping[str, Any]] = {}
+        self._asked: dict[tuple[Any, ...], Mapping[str, Any]] = {}
 
     def read(self, texts: list[str]) -> Recording:
         records = self._decode(texts)
@@ -273,6 +284,12 @@ class _RecordingReader:
         case.lines.append(record)
         if kind == "step":
             self._step, self._session = record["step"], record["session"]
+        elif kind == "tool_requested":
+            self._asked[record["reply"], record["call"]] = record
+        elif kind == "tool_finished" and ANSWER in record:
+            asked = self._asked[record["reply"], record["call"]]
+            tool = (self._step, asked["agent"], asked["tool"], asked["arguments"], record)
+            case.tools.append(RecordedTool(*tool))
         elif kind in ASIDE or (kind == "reply_started" and "input" in record):
             case.calls.append(self._call(record, number, len(case.calls)))
             if kind not in ASIDE:
@@ -312,6 +329,8 @@ def lines(tape: Tape, case: str | None, members: Sequence[Member]) -> list[dict[
     for member in everyone.values():
         line = {**settings.record(member, tape.redactor), **_called_with(member, tape)}
         line[settings.ROLE_PROMPT] = tape.ignoring.text(line[settings.ROLE_PROMPT])
+        if specs := tape.tools.specs.get(member.id):
+            line[TOOLS] = [*specs.values()]
         records.append(line)
     ids: dict[str | None, dict[str, str]] = {}
     by_reply: dict[tuple[str | None, int | None], list[TapedCall]] = {}
@@ -358,7 +377,7 @@ def _events(
             calls = by_reply.get((stretch.session, event.reply), [])
             yield from _attempts(line, calls, ids, tape)
         else:
-            yield line
+            yield line | tape.tools.find_answer(stretch.session, event)
     yield from _memory_calls(stretch, None, tape, ids)
 
 
@@ -366,11 +385,32 @@ def _memory_calls(
     stretch: Stretch, event: Event | None, tape: Tape, ids: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
     """Yield the calls that are no reply and that an event reports; for None, those of no event."""
-    for call, memory_event in stretch.remembering:
+    for call, memory_event in _order_asides(stretch):
         if memory_event is event:
             is_supervisor = call.key.invocation == SUPERVISE
             kind, known = (SUPERVISE, ids) if is_supervisor else (MEMORY, {})
             yield _aside(kind, call, tape, known)
+
+
+def _order_asides(stretch: Stretch) -> Iterator[tuple[TapedCall, Event | None]]:
+    """Yield the calls that are no reply, each with the event that reports it, in canonical order.
+
+    Agents that are called as tools work side by side: their calls go by their inputs, and all
+    belong to the first of their ends.
+    """
+    nested = [(call, event) for call, event in stretch.remembering if _is_nested(event)]
+    if not nested:
+        yield from stretch.remembering
+        return
+    first = next(filter(_is_nested, compare.ordered(stretch.events)), None)
+    for call, _ in sorted(nested, key=lambda pair: (pair[0].key.agent, pair[0].input_hash)):
+        yield call, first
+    yield from (pair for pair in stretch.remembering if not _is_nested(pair[1]))
+
+
+def _is_nested(event: Event | None) -> bool:
+    """Return True for the end of an agent that was called as a tool."""
+    return getattr(event, "type", "") == "agent_ended" and bool(getattr(event, "within", ""))
 
 
 def _is_unseen(event: Event, shown_ids: Container[str]) -> bool:
@@ -383,7 +423,7 @@ def _attempts(
     """Yield the line of a reply for each call of the agent, with its input and answer."""
     for attempt, call in enumerate(calls, start=1):
         again = {"attempt": attempt} if attempt < len(calls) else {}
-        shown = {"input": _input(tape.ignoring.input(call.input), ids)}
+        shown = {"input": _input(call, ids, tape)}
         yield {**line, "input_hash": call.input_hash, **again, **shown} | call.came
     if not calls:  # it was no longer in the team
         yield line
@@ -408,7 +448,7 @@ def restore(line: Mapping[str, Any]) -> Event | None:
     """
     message = line.get("message")
     if isinstance(message, dict) and message.get("attachments"):
-        attachments = [recorder.encode_data(item) for item in message["attachments"]]
+        attachments = [model.encode_data(item) for item in message["attachments"]]
         line = {**line, "message": {**message, "attachments": attachments}}
     return events.restore(line)
 
@@ -421,27 +461,30 @@ def _aside(kind: str, call: TapedCall, tape: Tape, ids: Mapping[str, str]) -> di
         "invocation": call.key.invocation,
         "input_hash": call.input_hash,
         "input": {
-            **_input(tape.ignoring.input(call.input), ids),
+            **_input(call, ids, tape),
             "members": [member.model_dump(mode="json") for member in call.input.members],
         },
     } | call.came
 
 
-def _input(input: AgentInput, ids: Mapping[str, str]) -> dict[str, Any]:
+def _input(call: TapedCall, ids: Mapping[str, str], tape: Tape) -> dict[str, Any]:
     """Return the fields particular to an input; its prompt and its members are in other lines."""
-    fields: dict[str, Any] = {"turn": input.turn}
-    if input.mentioned_by:
-        fields["mentioned_by"] = list(input.mentioned_by)
-    if input.memory_context is not None:
-        fields["memory_context"] = input.memory_context
-    if input.prefer_concise:
+    shown = tape.ignoring.input(call.input)
+    fields: dict[str, Any] = {"turn": shown.turn}
+    if shown.mentioned_by:
+        fields["mentioned_by"] = list(shown.mentioned_by)
+    if shown.memory_context is not None:
+        fields["memory_context"] = shown.memory_context
+    if shown.prefer_concise:
         fields["prefer_concise"] = True
-    if input.brief:
-        fields["brief"] = input.brief
-    if input.supervision is not None:
-        fields["supervision"] = input.supervision.model_dump(mode="json")
-    fields["max_output_tokens"] = input.max_output_tokens
-    fields["messages"] = _messages(input.messages, ids)
+    if shown.brief:
+        fields["brief"] = shown.brief
+    if shown.supervision is not None:
+        fields["supervision"] = shown.supervision.model_dump(mode="json")
+    if shown.tools:
+        fields[TOOLS] = tape.tools.name_specs(call.key.agent, shown.tools, tape.redactor)
+    fields["max_output_tokens"] = shown.max_output_tokens
+    fields["messages"] = _messages(shown.messages, ids)
     return fields
 
 

@@ -7,6 +7,7 @@ sessions and recordings.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import os
 import re
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 
 from arena_cli.adapters.runtime import Answer, CallNext, CallRequest
 from arena_cli.errors import AgentUnavailable
+from arena_cli.protocol import Attachment
 from arena_cli.session import outgoing
 from arena_cli.transcript.events import FREE_KINDS
 from arena_cli.workspace.agents import list_adapters
@@ -26,6 +28,10 @@ from arena_cli.workspace.models import AgentProfile
 
 ASIDE = ("judge", "memory", "supervise")
 """The types of lines that are a call and no event."""
+
+
+TOOLS = "tools"
+"""The key of an agent's tools: in its line with their schemas, in an input by their names."""
 
 
 class CallKey(NamedTuple):
@@ -57,14 +63,29 @@ class Recorded(NamedTuple):
     notes: Sequence[str] = ()
 
 
+class RecordedTool(NamedTuple):
+    """A call of a tool of a case: its step, the agent, the tool, the arguments.
+
+    `line` is the event of its end; its `answer` has what that lacks: the whole `text`, and the
+    `attachments` with their data.
+    """
+
+    step: int | None
+    agent: str
+    tool: str
+    arguments: Mapping[str, Any]
+    line: Mapping[str, Any]
+
+
 @dataclass
 class CaseRecord:
     """A case of a scenario, or the scenario that has none.
 
     `lines` are its records in order, without those of agents (see `file`), each with its texts: a
     reply's text is in its message. `calls` are those of agents, of judges, and of agents that work
-    for the team's memory. `workspace` are the settings of the workspace and the scenario that
-    affect the inputs of agents (`settings.record_workspace`); None if it has none yet.
+    for the team's memory; `tools` are those of tools. `workspace` are the settings of the workspace
+    and the scenario that affect the inputs of agents (`settings.record_workspace`); None if it has
+    none yet.
     """
 
     id: str | None
@@ -72,6 +93,7 @@ class CaseRecord:
     agents: dict[str, dict[str, Any]] = field(default_factory=dict)
     lines: list[dict[str, Any]] = field(default_factory=list)
     calls: list[Recorded] = field(default_factory=list)
+    tools: list[RecordedTool] = field(default_factory=list)
 
     def unused(self) -> dict[CallKey, list[Recorded]]:
         """Return all calls by key, in order."""
@@ -83,6 +105,11 @@ class CaseRecord:
     def steps(self) -> set[int]:
         """Return the steps that were played."""
         return {line["step"] for line in self.lines if line["type"] == "step"}
+
+    def specs(self, agent: str) -> Sequence[Mapping[str, Any]]:
+        """Return the tools that an agent had, as its model was shown them."""
+        specs: Sequence[Mapping[str, Any]] = self.agents.get(agent, {}).get(TOOLS, ())
+        return specs
 
     def called(self) -> set[str]:
         """Return the agents that were called."""
@@ -113,6 +140,11 @@ class CaseRecord:
             "members": list(members),
             **call.input,
         }
+        specs = {spec["name"]: spec for spec in self.specs(call.key.agent)}
+        agent_input[TOOLS] = [
+            specs.get(item, {"name": item}) if isinstance(item, str) else item
+            for item in call.input.get(TOOLS, ())
+        ]
         agent_input["messages"] = [
             message
             for item in call.input.get("messages", ())
@@ -196,6 +228,26 @@ _FOREIGN = frozenset(
 )
 _SESSIONS = "sessions"
 _WILD = re.compile(r"[*?]")
+
+
+_BYTES = "data_base64"
+
+
+def dump_attachment(attachment: Attachment) -> dict[str, Any]:
+    """Return an attachment that an agent or a tool gave as a record."""
+    if isinstance(attachment.data, bytes):
+        data = {_BYTES: base64.b64encode(attachment.data).decode("ascii")}
+    else:
+        data = {"data": attachment.data}
+    return {"type": attachment.type, "name": attachment.name, **data}
+
+
+def encode_data(attachment: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an attachment of a record as it was given."""
+    if _BYTES not in attachment:
+        return attachment
+    without_bytes = {key: value for key, value in attachment.items() if key != _BYTES}
+    return {**without_bytes, "data": base64.b64decode(attachment[_BYTES])}
 
 
 class Hashes(NamedTuple):

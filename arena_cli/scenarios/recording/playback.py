@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 from arena_cli.adapters.base import SessionConfig
-from arena_cli.adapters.runtime import Middleware
+from arena_cli.adapters.runtime import (
+    Answer,
+    CallNext,
+    CallRequest,
+    Middleware,
+    SpecsNext,
+    ToolAnswer,
+    ToolNext,
+    ToolRequest,
+)
+from arena_cli.errors import AgentError
+from arena_cli.protocol import ToolSpec
 from arena_cli.scenarios.model import Scenario
-from arena_cli.scenarios.recording import drift, file, settings, store
+from arena_cli.scenarios.recording import drift, file, recorder, settings, store
 from arena_cli.scenarios.recording.model import CaseRecord, LiveCallGuard
-from arena_cli.scenarios.recording.recorder import Tape, TapeMiddleware
+from arena_cli.scenarios.recording.recorder import Tape
 from arena_cli.scenarios.recording.settings import Surroundings
 from arena_cli.scenarios.recording.store import RecordingStore, WhatOfDrift
 from arena_cli.scenarios.result import (
@@ -24,6 +36,53 @@ from arena_cli.scenarios.result import (
 from arena_cli.session.session import make_redactor
 from arena_cli.transcript.events import Event
 from arena_cli.util.language import Language
+from arena_cli.workspace.models import Member
+
+
+class TapeMiddleware:
+    """Answers the calls of a session, or of judges, from a tape, and records those it makes."""
+
+    def __init__(self, tape: Tape, session: str | None, *, is_judge: bool = False) -> None:
+        self._tape = tape
+        self._session = session
+        self._is_judge = is_judge
+
+    async def invoke(self, request: CallRequest, call_next: CallNext) -> Answer:
+        """Answer a call from its record, else call the agent itself and record it."""
+        tape, member, heard = self._tape, request.member, request.heard
+        call = tape.opened(member, request.input, self._session, is_judge=self._is_judge)
+        for record in call.came.values():
+            await recorder.ask_again(record, member.id, heard)
+        if recorder.OUTPUT in call.came:
+            return recorder.answered(call.came[recorder.OUTPUT], heard)
+        if recorder.FAILURE in call.came:
+            raise recorder.failed(call.came[recorder.FAILURE], member.id, heard)
+        if not tape.may_call():
+            raise tape.miss(call.key)
+        tape.called_agents = True
+        try:
+            answer = await call_next(request)
+        except AgentError as error:
+            call.came = {recorder.FAILURE: recorder.failure(error, heard)}
+            raise
+        except asyncio.CancelledError:  # its time ran out; nobody keeps what was interrupted
+            call.came = {recorder.FAILURE: recorder.failure(None, heard)}
+            raise
+        call.came = {recorder.OUTPUT: recorder.output(answer, heard, thinking=member.profile.acts)}
+        return answer
+
+    async def call_tool(self, request: ToolRequest, call_next: ToolNext) -> ToolAnswer:
+        """Answer a call of a tool from its record, else call the tool itself and record it."""
+        tape = self._tape
+        call = tape.tools.open(request, self._session, tape.stretches[-1].step)
+        return await tape.tools.answer(call, call_next, may_call=tape.may_call, mend=tape.mend)
+
+    async def list_tools(self, member: Member, list_next: SpecsNext) -> list[ToolSpec]:
+        """Return the tools of MCP servers as they were recorded, else those that they offer."""
+        tape = self._tape
+        if (offered := tape.tools.list_offered(member)) or not tape.may_call():
+            return offered
+        return await list_next(member)
 
 
 class Take:
@@ -161,7 +220,9 @@ class Take:
         tape = self._tape
         if tape is None or (self._mode == "replay" and not tape.adds):
             return "nothing was recorded"
-        if any(call.missed for call in tape.calls):
+        if any(call.missed for call in tape.calls) or any(
+            call.is_missing for call in tape.tools.calls
+        ):
             return "there are calls without a recorded answer"
         recorded = tape.recorded.steps() if tape.recorded else ()
         if any(step.status == "not_run" and step.number in recorded for step in steps):

@@ -10,21 +10,20 @@ a recording. Steps are those of the scenario: a recording is renumbered to them 
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from arena_cli import errors
-from arena_cli.adapters.runtime import Answer, CallNext, CallRequest, Heard
+from arena_cli.adapters.runtime import Answer, Heard
 from arena_cli.context import render
 from arena_cli.engine.side_calls import ASIDE
 from arena_cli.errors import AgentError, AgentOverloaded, AgentRefused, AgentUnavailable
 from arena_cli.protocol import (
     HANDED_IN,
+    SERVED,
     AgentInput,
     AgentOutput,
     Attachment,
@@ -32,11 +31,20 @@ from arena_cli.protocol import (
     RefusedAction,
     StructuredContent,
     TextDelta,
+    ToolCall,
     Usage,
 )
 from arena_cli.scenarios.recording import settings
-from arena_cli.scenarios.recording.model import CallKey, CaseRecord, Recorded
+from arena_cli.scenarios.recording.model import (
+    TOOLS,
+    CallKey,
+    CaseRecord,
+    Recorded,
+    dump_attachment,
+    encode_data,
+)
 from arena_cli.scenarios.recording.settings import Surroundings
+from arena_cli.scenarios.recording.tool_calls import TapedTools
 from arena_cli.transcript import log
 from arena_cli.transcript.events import Event, ReplyStarted, SideEvent
 from arena_cli.util.redaction import Redactor
@@ -47,10 +55,10 @@ from arena_cli.workspace.models import Member
 DEADLINE = "deadline"
 
 # What of a call's metadata the session goes by later.
-_NOTED = ("scripted", "model", "input_counted", "prompt_cut", HANDED_IN, FALLBACK)
-_BYTES = "data_base64"
+_NOTED = ("scripted", "model", "input_counted", "prompt_cut", HANDED_IN, SERVED, FALLBACK)
+_THINKING = "thinking"
 _REFUSED = "refused_actions"
-_PERMITS = "permits"
+PERMITS = "permits"
 _WORDS = ("what", "came", "mend")
 _FAILURES: dict[str, type[AgentError]] = {
     one.__name__: one
@@ -64,8 +72,8 @@ _FAILURES: dict[str, type[AgentError]] = {
 }
 
 
-def output(answer: Answer, heard: Heard) -> dict[str, Any]:
-    """Return an answer as a record."""
+def output(answer: Answer, heard: Heard, *, thinking: bool = False) -> dict[str, Any]:
+    """Return an answer as a record, with its `thinking`, if that is shown."""
     agent_output = answer.output
     fields: dict[str, Any] = {"content": agent_output.content}
     if answer.declined:
@@ -75,7 +83,13 @@ def output(answer: Answer, heard: Heard) -> dict[str, Any]:
     if agent_output.structured:
         fields["structured"] = [item.model_dump(mode="json") for item in agent_output.structured]
     if agent_output.attachments:
-        fields["attachments"] = [_attachment(item) for item in agent_output.attachments]
+        fields["attachments"] = [dump_attachment(item) for item in agent_output.attachments]
+    if agent_output.tool_calls:
+        fields["tool_calls"] = [
+            call.model_dump(mode="json", exclude_defaults=True) for call in agent_output.tool_calls
+        ]
+    if thinking and _THINKING in agent_output.metadata:
+        fields[_THINKING] = agent_output.metadata[_THINKING]
     if agent_output.usage is not None:
         fields["usage"] = _usage(agent_output.usage)
     asked = {**_refused(heard), **_permits(heard)}
@@ -117,14 +131,14 @@ def _permits(heard: Heard) -> dict[str, Any]:
         {**request.model_dump(mode="json", exclude_defaults=True), "verdict": permission.verdict}
         for request, permission in heard.permits
     ]
-    return {_PERMITS: permits} if permits else {}
+    return {PERMITS: permits} if permits else {}
 
 
 def list_permits(record: Mapping[str, Any]) -> list[tuple[PermissionRequest, str]]:
     """Return the requests for permission in a record, each with its verdict."""
     return [
         (PermissionRequest.model_validate(item), str(item["verdict"]))
-        for item in record.get(_PERMITS, ())
+        for item in record.get(PERMITS, ())
     ]
 
 
@@ -153,14 +167,6 @@ def _usage(usage: Usage) -> dict[str, Any]:
     return usage.model_dump(mode="json", exclude_defaults=True)
 
 
-def _attachment(attachment: Attachment) -> dict[str, Any]:
-    if isinstance(attachment.data, bytes):
-        data = {_BYTES: base64.b64encode(attachment.data).decode("ascii")}
-    else:
-        data = {"data": attachment.data}
-    return {"type": attachment.type, "name": attachment.name, **data}
-
-
 def answered(record: Mapping[str, Any], heard: Heard) -> Answer:
     """Return the answer that a record holds."""
     _tell(record, heard)
@@ -176,6 +182,10 @@ def answered(record: Mapping[str, Any], heard: Heard) -> Answer:
         fields["attachments"] = [
             Attachment.model_validate(attachment) for attachment in attachments
         ]
+    if "tool_calls" in record:
+        fields["tool_calls"] = [ToolCall.model_validate(call) for call in record["tool_calls"]]
+    if _THINKING in record:
+        fields["metadata"] = {_THINKING: str(record[_THINKING])}
     if "usage" in record:
         fields["usage"] = Usage.model_validate(record["usage"])
     # It was read when it was recorded: reading it again would cost more than all the rest.
@@ -205,14 +215,6 @@ def _tell(record: Mapping[str, Any], heard: Heard) -> None:
         heard(TextDelta(record["partial"]))
     for action in record.get(_REFUSED, ()):
         heard(RefusedAction.model_validate(action))
-
-
-def encode_data(attachment: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an attachment of a record as the agent gave it."""
-    if _BYTES not in attachment:
-        return attachment
-    without_bytes = {key: value for key, value in attachment.items() if key != _BYTES}
-    return {**without_bytes, "data": base64.b64decode(attachment[_BYTES])}
 
 
 MARK = "[ignored]"
@@ -267,6 +269,7 @@ FIELDS = (
     "brief",
     "supervision",
     "turn",
+    TOOLS,
 )
 MESSAGES = "messages"
 
@@ -278,6 +281,8 @@ def normalize_input(input: AgentInput, ignoring: Ignoring, redactor: Redactor) -
     """Return the fields of an input in the form used for comparison."""
     fields = ignoring.input(input).model_dump(mode="json")
     fields["role_prompt"] = redactor.text(fields["role_prompt"])
+    if TOOLS in fields:
+        fields[TOOLS] = redactor.value(fields[TOOLS])
     return normalize(fields, ignoring)
 
 
@@ -397,8 +402,9 @@ class Tape:
     """The calls of one scenario as it is played.
 
     `redactor` is that of its sessions; `surroundings` are the data that its agents' settings refer
-    to. `workspace` is the result of `settings.record_workspace`, and `called_with` the data
-    recorded of each agent at its first call. `finished` is set once all its steps were played.
+    to. `tools` are the calls of tools; `scripted` names the scripted ones. `workspace` is the
+    result of `settings.record_workspace`, and `called_with` the data recorded of each agent at its
+    first call. `finished` is set once all its steps were played.
     `recorded` is the case that is replayed; with `live`, an agent is called if there is no record.
     `recorded` with `live` calls agents only for missing records, and stops doing so after drift.
     """
@@ -410,8 +416,10 @@ class Tape:
         live: bool,
         ignore: Sequence[UserPattern | str] = (),
         mend: str = "",
+        scripted: Collection[str] = (),
     ) -> None:
         self.recorded = recorded
+        self.tools = TapedTools(recorded, scripted)
         self.ignoring = Ignoring(ignore)
         self.calls: list[TapedCall] = []
         self.stretches: list[Stretch] = [Stretch(0, None, [], [], [])]
@@ -419,7 +427,7 @@ class Tape:
         self.called_agents = False
         self.finished = False
         self._live = live
-        self._mend = mend
+        self.mend = mend
         self.redactor = Redactor()
         self.surroundings: Surroundings | None = None
         self.workspace: Mapping[str, Any] | None = None
@@ -502,6 +510,8 @@ class Tape:
         if call.record is not None:
             call.came = call.record.came
         self.calls.append(call)
+        if input.tools:
+            self.tools.keep_specs(member.id, input.tools, self.redactor)
         if member.id not in self.members:
             self.members[member.id] = member
             if self.surroundings is not None:
@@ -550,37 +560,4 @@ class Tape:
         """Return the exception of a call without a record."""
         scope = "over the whole scenario" if key.step is None else f"in step {key.step}"
         problem = f"its recording has no answer left {scope} ({key.invocation})"
-        return AgentUnavailable(key.agent, problem, mend=self._mend, again=False)
-
-
-class TapeMiddleware:
-    """Answers the calls of a session, or of judges, from a tape, and records those it makes."""
-
-    def __init__(self, tape: Tape, session: str | None, *, is_judge: bool = False) -> None:
-        self._tape = tape
-        self._session = session
-        self._is_judge = is_judge
-
-    async def invoke(self, request: CallRequest, call_next: CallNext) -> Answer:
-        """Answer a call from its record, else call the agent itself and record it."""
-        tape, member, heard = self._tape, request.member, request.heard
-        call = tape.opened(member, request.input, self._session, is_judge=self._is_judge)
-        for record in call.came.values():
-            await ask_again(record, member.id, heard)
-        if OUTPUT in call.came:
-            return answered(call.came[OUTPUT], heard)
-        if FAILURE in call.came:
-            raise failed(call.came[FAILURE], member.id, heard)
-        if not tape.may_call():
-            raise tape.miss(call.key)
-        tape.called_agents = True
-        try:
-            answer = await call_next(request)
-        except AgentError as error:
-            call.came = {FAILURE: failure(error, heard)}
-            raise
-        except asyncio.CancelledError:  # its time ran out; nobody keeps what was interrupted
-            call.came = {FAILURE: failure(None, heard)}
-            raise
-        call.came = {OUTPUT: output(answer, heard)}
-        return answer
+        return AgentUnavailable(key.agent, problem, mend=self.mend, again=False)

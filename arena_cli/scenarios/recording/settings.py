@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from arena_cli.adapters import base
 from arena_cli.scenarios.model import Scenario
 from arena_cli.scenarios.recording.model import Hashes, hash_files
-from arena_cli.scenarios.result import Drift
+from arena_cli.scenarios.result import TOOL, Drift
 from arena_cli.util.language import Language
 from arena_cli.util.redaction import Redactor
 from arena_cli.util.text import iter_texts
@@ -342,6 +342,10 @@ def locate(drift: Drift, scenario: Scenario) -> str:
     field, agent = drift.field, drift.agent
     if field.startswith(FILE):
         return field.removeprefix(FILE)
+    if field.startswith(TOOL):
+        tool = field.removeprefix(TOOL).partition(" ")[0]
+        scripted = tool in scenario.file.tools and drift.kind == "input"
+        return "{}:{}".format(*scenario.place(("tools", tool))) if scripted else ""
     if field == "rubric":
         return _rubric(drift, scenario)
     if agent is not None:

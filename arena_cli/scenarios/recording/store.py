@@ -206,6 +206,7 @@ class RecordingStore:
                 if self.drift == "ignore"
                 else "the reported drift shows how to record it"
             ),
+            scripted=scenario.file.tools,
         )
 
     def drift_of_cases(self, scenario: Scenario) -> list[Drift]:
