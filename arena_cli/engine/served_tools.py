@@ -110,9 +110,8 @@ class ServedLoop(ToolLoop):
             if end is None:
                 self._end_call(request.call, request.tool, ToolFailed(CUT_SHORT), 0)
             elif (end.tool, end.status) == (COMPLETE_TASK, "ok"):
-                complete_task = self._toolbox.complete_task
-                assert complete_task is not None
-                acting.output = (request.arguments.get(complete_task.output.name),)
+                output = self._member.profile.output  # in a replay, no tool is there
+                acting.output = (request.arguments.get(output.name),) if output else None
 
     def list_tools(self) -> str:
         """Return the tools, as JSON."""

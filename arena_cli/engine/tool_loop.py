@@ -14,6 +14,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from arena_cli.adapters import permission_requests
 from arena_cli.adapters.runtime import Answer, Heard, ToolAnswer, ToolNext, ToolRequest
 from arena_cli.context import tokens
 from arena_cli.engine import call, tool_results, tool_steps
@@ -464,11 +465,7 @@ class ToolLoop:
             redactor = self._room.runtime.redactor
             permission = await self._permitted(tool_results.redact_act(act, redactor))
             if permission.verdict == "asked":
-                raise ToolFailed(
-                    permission.reason
-                    or "a person was asked to approve this; end your reply, and say so",
-                    "denied",
-                )
+                raise ToolFailed(permission_requests.explain(permission), "denied")
             if permission.verdict != "allowed":
                 raise ToolFailed(f"not allowed: {permission.reason}", "denied")
             return
