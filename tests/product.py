@@ -25,8 +25,8 @@ from arena_cli.adapters.anthropic.adapter import AnthropicAdapter
 from arena_cli.adapters.anthropic.request import AnthropicSettings
 from arena_cli.adapters.base import (
     Adapter,
+    HandedServer,
     Health,
-    McpServer,
     SessionConfig,
     Settings,
     Setup,

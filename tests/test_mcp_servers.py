@@ -18,7 +18,7 @@ from product import (
     ClaudeCodeSettings,
     CodexAdapter,
     FileFaults,
-    McpServer,
+    HandedServer,
     base,
     mcp_servers,
     permission_options,
@@ -45,7 +45,7 @@ def fake(tmp_path: Path) -> Fake:
     return Fake(tmp_path)
 
 
-def servers_of(folder: Path, **changes: Any) -> list[McpServer]:
+def servers_of(folder: Path, **changes: Any) -> list[HandedServer]:
     profile = AgentProfile.model_validate({**PROFILE, **changes})
     return mcp_servers.list_servers(profile, ENVIRON, folder)
 

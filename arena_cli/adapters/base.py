@@ -118,7 +118,7 @@ class Settings(BaseModel):
         return {"base_url": base_url, "api_key": f"${{env:{key}}}"}
 
 
-class McpServer(NamedTuple):
+class HandedServer(NamedTuple):
     """An MCP server as it is handed to a program: a `command`, or a `url`, all texts filled.
 
     `cwd` is absolute. `tools` are patterns of the names of the tools that may be called.
@@ -161,7 +161,7 @@ class Setup:
     environ: Mapping[str, str] = field(default_factory=dict)
     models: Mapping[str, ModelFacts] = field(default_factory=dict)
     connects: bool = True
-    servers: Sequence[McpServer] = ()
+    servers: Sequence[HandedServer] = ()
 
 
 class Health(NamedTuple):

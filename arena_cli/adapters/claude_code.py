@@ -21,7 +21,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, model_validator
 
 from arena_cli.adapters import http
-from arena_cli.adapters.base import Health, McpServer, Settings, Setup, ToolWay
+from arena_cli.adapters.base import HandedServer, Health, Settings, Setup, ToolWay
 from arena_cli.adapters.claude_turn import (
     EDITING_TOOLS,
     LOGIN_HINT,
@@ -84,7 +84,7 @@ def permission_options(
     mode: str | None,
     args: Sequence[str],
     readable: Path,
-    servers: Sequence[McpServer] = (),
+    servers: Sequence[HandedServer] = (),
 ) -> list[str]:
     """Return the options that let it use `tools` as they are written, unless the profile decides.
 

@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from arena_cli.adapters.base import McpServer
+from arena_cli.adapters.base import HandedServer
 from arena_cli.errors import AgentUnavailable
 from arena_cli.workspace import agents
 from arena_cli.workspace.models import AgentProfile
@@ -52,13 +52,13 @@ _IN_FOLDER = (
 
 def list_servers(
     profile: AgentProfile, environ: Mapping[str, str], workspace: Path
-) -> list[McpServer]:
+) -> list[HandedServer]:
     """Return the servers of a profile, filled. Raises AgentUnavailable for a missing variable."""
     servers = []
     for name, server in profile.mcp.items():
         filled, _ = agents.fill_settings(server.model_dump(), environ, agent_id=profile.agent_id)
         servers.append(
-            McpServer(
+            HandedServer(
                 name=name,
                 command=tuple(filled["command"]),
                 env=_fill_inherited(filled["env"], environ),
@@ -84,7 +84,9 @@ def _list_allowed(server: str, profile: AgentProfile) -> tuple[str, ...]:
     return tuple(tool for name, _, tool in halves if fnmatchcase(server, name)) or ("*",)
 
 
-def own_server(workspace: Path, session: str, agent: str, environ: Mapping[str, str]) -> McpServer:
+def own_server(
+    workspace: Path, session: str, agent: str, environ: Mapping[str, str]
+) -> HandedServer:
     """Return arena's own server for an agent in a session.
 
     Gemini CLI passes no PYTHONPATH on, so its folders are an argument.
@@ -94,7 +96,7 @@ def own_server(workspace: Path, session: str, agent: str, environ: Mapping[str, 
         folders = map(os.path.abspath, paths.split(os.pathsep))
         start = ["-c", _FROM_FOLDERS, os.pathsep.join(folders)]
     options = ["--workspace", str(workspace.resolve()), "mcp"]
-    return McpServer(
+    return HandedServer(
         name=OWN,
         command=(sys.executable, *start, *options, "--session", session, "--agent", agent),
         cwd=str(workspace.resolve()),
@@ -113,14 +115,14 @@ def is_own_tool(title: str) -> bool:
     return _OWN_TOOL.fullmatch(title) is not None
 
 
-def list_words(server: McpServer, folder: Path) -> list[str]:
+def list_words(server: HandedServer, folder: Path) -> list[str]:
     """Return the command of a server for a program that starts it in `folder`."""
     if server.is_own or not server.cwd or Path(server.cwd) == folder.resolve():
         return list(server.command)
     return [sys.executable, "-c", _IN_FOLDER, server.cwd, *server.command]
 
 
-def describe_for_claude(servers: Sequence[McpServer], folder: Path) -> str:
+def describe_for_claude(servers: Sequence[HandedServer], folder: Path) -> str:
     """Return the content of a file for `--mcp-config`."""
     described = {
         server.name: {"type": "http", "url": server.url, "headers": {**server.headers}}
@@ -135,7 +137,7 @@ def describe_for_claude(servers: Sequence[McpServer], folder: Path) -> str:
     return json.dumps({"mcpServers": described})
 
 
-def list_claude_rules(servers: Sequence[McpServer]) -> list[str]:
+def list_claude_rules(servers: Sequence[HandedServer]) -> list[str]:
     """Return the rules that let Claude Code call the tools of these servers."""
     return [
         f"mcp__{server.name}" if tool == "*" else f"mcp__{server.name}__{tool}"
@@ -144,7 +146,7 @@ def list_claude_rules(servers: Sequence[McpServer]) -> list[str]:
     ]
 
 
-def list_codex_options(servers: Sequence[McpServer], agent_id: str) -> list[str]:
+def list_codex_options(servers: Sequence[HandedServer], agent_id: str) -> list[str]:
     """Return the options of Codex that start these servers; it gets secrets by variables.
 
     Raises AgentUnavailable for a pattern of tools, which it does not take.
@@ -157,7 +159,7 @@ def list_codex_options(servers: Sequence[McpServer], agent_id: str) -> list[str]
     ]
 
 
-def describe_for_codex(servers: Sequence[McpServer], agent_id: str) -> dict[str, dict[str, Any]]:
+def describe_for_codex(servers: Sequence[HandedServer], agent_id: str) -> dict[str, dict[str, Any]]:
     """Return the table `mcp_servers` of Codex's configuration; secrets are in variables.
 
     Raises AgentUnavailable for a pattern of tools, which it does not take.
@@ -165,7 +167,7 @@ def describe_for_codex(servers: Sequence[McpServer], agent_id: str) -> dict[str,
     return {server.name: _describe_for_codex(server, agent_id) for server in servers}
 
 
-def _describe_for_codex(server: McpServer, agent_id: str) -> dict[str, Any]:
+def _describe_for_codex(server: HandedServer, agent_id: str) -> dict[str, Any]:
     limits = {"startup_timeout_sec": START_LIMIT_S, "tool_timeout_sec": server.timeout_s}
     approved: dict[str, Any] = {"default_tools_approval_mode": "approve", "required": True}
     if names := list_exact_tools(server, "Codex", agent_id):
@@ -179,7 +181,7 @@ def _describe_for_codex(server: McpServer, agent_id: str) -> dict[str, Any]:
     return {**place, **limits, **approved}
 
 
-def list_codex_variables(servers: Sequence[McpServer]) -> dict[str, str]:
+def list_codex_variables(servers: Sequence[HandedServer]) -> dict[str, str]:
     """Return the variables that Codex passes on to its servers."""
     variables: dict[str, str] = {}
     for server in servers:
@@ -188,7 +190,7 @@ def list_codex_variables(servers: Sequence[McpServer]) -> dict[str, str]:
     return variables
 
 
-def _name_headers(server: McpServer) -> dict[str, tuple[str, str]]:
+def _name_headers(server: HandedServer) -> dict[str, tuple[str, str]]:
     """Return for each header a variable that holds its value, and the value."""
     prefix = "ARENA_MCP_" + re.sub(r"\W", "_", server.name).upper()
     return {
@@ -205,7 +207,7 @@ def _write_toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def describe_for_gemini(servers: Sequence[McpServer], agent_id: str) -> dict[str, Any]:
+def describe_for_gemini(servers: Sequence[HandedServer], agent_id: str) -> dict[str, Any]:
     """Return the key `mcpServers` of Gemini CLI's settings.
 
     Raises AgentUnavailable for a pattern of tools, which it does not take.
@@ -263,7 +265,7 @@ def make_gemini_home(scratch: Path, home: Path, servers: Mapping[str, Any]) -> I
         yield folder
 
 
-def describe_for_opencode(servers: Sequence[McpServer], folder: Path) -> dict[str, Any]:
+def describe_for_opencode(servers: Sequence[HandedServer], folder: Path) -> dict[str, Any]:
     """Return the key `mcp` of opencode's configuration."""
     return {
         server.name: {
@@ -283,12 +285,12 @@ def describe_for_opencode(servers: Sequence[McpServer], folder: Path) -> dict[st
     }
 
 
-def list_opencode_permissions(servers: Sequence[McpServer]) -> dict[str, str]:
+def list_opencode_permissions(servers: Sequence[HandedServer]) -> dict[str, str]:
     """Return the permissions of opencode that allow the tools of these servers."""
     return {f"{server.name}_{tool}": "allow" for server in servers for tool in server.tools}
 
 
-def list_exact_tools(server: McpServer, program: str, agent_id: str) -> list[str]:
+def list_exact_tools(server: HandedServer, program: str, agent_id: str) -> list[str]:
     """Return the names of the tools that may be called; an empty list is all of them.
 
     Raises AgentUnavailable for a pattern.
@@ -305,6 +307,6 @@ def list_exact_tools(server: McpServer, program: str, agent_id: str) -> list[str
     return list(server.tools)
 
 
-def _describe_program(server: McpServer, folder: Path) -> dict[str, Any]:
+def _describe_program(server: HandedServer, folder: Path) -> dict[str, Any]:
     program, *args = list_words(server, folder)
     return {"command": program, "args": args, "env": {**server.env}}

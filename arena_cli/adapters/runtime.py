@@ -20,8 +20,8 @@ from pydantic import ValidationError
 
 from arena_cli.adapters.base import (
     Adapter,
+    HandedServer,
     Health,
-    McpServer,
     SessionConfig,
     Setup,
     find_tool_way,
@@ -376,13 +376,15 @@ class Runtime:
         )
         return adapter_type(setup)
 
-    def _servers(self, member: Member, variables: Mapping[str, str]) -> Sequence[McpServer]:
+    def _servers(self, member: Member, variables: Mapping[str, str]) -> Sequence[HandedServer]:
         """Return the MCP servers that are handed to the agent's program, if it is one."""
         if find_tool_way(member.profile) != "mcp":
             return ()
         handing: Any = import_module("arena_cli.adapters.mcp_servers")
         config = self._config
-        servers: list[McpServer] = handing.list_servers(member.profile, variables, config.workspace)
+        servers: list[HandedServer] = handing.list_servers(
+            member.profile, variables, config.workspace
+        )
         if self._session and (member.profile.tools or member.profile.output):
             own = handing.own_server(config.workspace, self._session, member.id, config.environ)
             servers.insert(0, own)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,7 +15,7 @@ from arena_cli.adapters import base, pricing
 from arena_cli.adapters.base import Health
 from arena_cli.adapters.http import without_login
 from arena_cli.adapters.process.run import ProgramSettings
-from arena_cli.cli import agent_run, command_line, common, servers, trust
+from arena_cli.cli import agent_run, agent_trial, command_line, common, servers, trust
 from arena_cli.context import tokens
 from arena_cli.context.window import sizes
 from arena_cli.errors import FileFaults, UsageError
@@ -24,10 +23,9 @@ from arena_cli.reports import lines
 from arena_cli.reports.lines import INDENT
 from arena_cli.scenarios import select
 from arena_cli.session import one_shot, store
-from arena_cli.session.one_shot import Trial
 from arena_cli.util import language
 from arena_cli.util.redaction import is_secret_key
-from arena_cli.util.text import display_width, escape_line, escape_text
+from arena_cli.util.text import display_width, escape_line
 from arena_cli.workspace import agents as profiles
 from arena_cli.workspace import mentions, models, relevance, scaffold, workspace
 from arena_cli.workspace.agents import read_dotenv
@@ -470,7 +468,7 @@ def _tell_added(new: Newcomer, *, connect: bool) -> None:
     """Print the files that were written, what is missing, and how to send a message."""
     say = lines.user_words()
     common.print_line(escape_line(new.path))
-    for line in below(new.shown.rstrip()):
+    for line in agent_trial.indent_text(new.shown.rstrip()):
         common.print_line(line)
     if new.team_file:
         place = escape_line(new.team_file[0])
@@ -514,8 +512,8 @@ def try_out(context: typer.Context, agent_id: OneAgent, as_json: TriedAsJson = F
         common.warn(f"asking {member.id}, for up to {limit:g} s")
     trial = common.run(one_shot.call_once(config, member, limit), hint="")
     if as_json:
-        common.print_json(trial_document(member, trial))
-    for line in trial_lines(member, trial) if not as_json else ():
+        common.print_json(agent_trial.make_document(member, trial))
+    for line in agent_trial.draw_trial(member, trial) if not as_json else ():
         common.print_line(line)
     if not trial.works:
         raise typer.Exit(errors.EXIT_FAILED)
@@ -567,51 +565,3 @@ def limit_s(loaded: Workspace) -> float:
     is_team = loaded.file.team or any(profile.member for profile in loaded.profiles.values())
     config = loaded.team(loaded.file.team).config if is_team else TeamConfig()
     return config.turn_timeout_s
-
-
-def trial_document(member: Member, trial: Trial) -> dict[str, Any]:
-    """Return the call as a JSON document."""
-    reply = trial.finished
-    return {
-        "agent": member.id,
-        "adapter": member.profile.adapter["type"],
-        "ok": trial.works,
-        "status": reply.status,
-        "latency_ms": reply.latency_ms,
-        "usage": reply.usage.model_dump() if reply.usage else None,
-        "sent": {"system": trial.system, "prompt": trial.prompt},
-        "content": reply.message.content if reply.message else None,
-        "error": reply.error,
-        "metadata": reply.metadata,
-    }
-
-
-def trial_lines(member: Member, trial: Trial) -> Iterator[str]:
-    """Yield the call as text: the input, the answer, then status, time, tokens and cost."""
-    say, reply = lines.user_words(), trial.finished
-    reply_text = reply.message.content if reply.message else str(reply.metadata.get("partial", ""))
-    sections = [
-        (say("sent: system"), trial.system),
-        (say("sent: prompt"), trial.prompt),
-        (say("came"), reply_text),
-    ]
-    for title, text in sections:
-        if text.strip():
-            yield f"── {title}"
-            yield from below(text.rstrip())
-    state = say("ok") if trial.works else say("NOT OK")
-    seconds = say("{seconds} s", seconds=f"{reply.latency_ms / 1000:.1f}")
-    columns = [f"{state} {escape_line(member.id)}", seconds]
-    if reply.usage:
-        columns.append(lines.tokens(reply.usage))
-    if reply.status == "declined":
-        columns.append(say("it declined, which is a valid answer"))
-    yield f"── {' · '.join(columns)}"
-    if reply.error:
-        yield from below(language.translate_message(reply.error.removeprefix(f"{member.id}: ")))
-
-
-def below(text: str) -> Iterator[str]:
-    """Yield the lines of an untrusted text, escaped and indented."""
-    for line in escape_text(text).split("\n"):
-        yield f"{INDENT}{line}".rstrip()

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from arena_cli.engine.approvals import AskPerson
     from arena_cli.engine.budget import BudgetGuard
     from arena_cli.engine.control import Control
-    from arena_cli.engine.tool_loop import Acting
+    from arena_cli.engine.tool_steps import Acting
     from arena_cli.engine.toolbox import ToolShop
 
 NO_WINDOWS: Mapping[str, int] = MappingProxyType({})
@@ -422,18 +422,13 @@ def plan(
         scene.memory(_said(trigger, chain)),
         _lower_limits(scene.limits(agent), most, is_concise=is_concise),
     )
-    recorded = scene.fold.agent_sessions.get(agent)
-    own_session = member and usable(recorded, built.input, built.digests, member)
-    agent_input = built.input
-    if own_session:
-        agent_input = agent_input.model_copy(update={"own_session": own_session})
     return Planned(
         agent=agent,
         member=member,
         reply=earlier.number if earlier else scene.fold.reply + 1,
         turn=turn.started.turn,
         phase=phase,
-        input=agent_input,
+        input=_continue_session(built, member, scene),
         input_hash=built.input_hash,
         input_tokens=built.input_tokens,
         digests=built.digests,
@@ -446,6 +441,17 @@ def plan(
         is_concise=is_concise,
         unfilled=_explain_unfilled(member, scene),
     )
+
+
+def _continue_session(built: window.Built, member: Member | None, scene: Scene) -> AgentInput:
+    """Return the input with the session that the agent may continue, if there is one."""
+    if member is None:
+        return built.input
+    recorded = scene.fold.agent_sessions.get(member.id)
+    own_session = usable(recorded, built.input, built.digests, member)
+    if own_session is None:
+        return built.input
+    return built.input.model_copy(update={"own_session": own_session})
 
 
 def _import_inputs() -> Any:

@@ -19,8 +19,9 @@ from arena_cli.adapters.runtime import Answer, Heard
 from arena_cli.engine import call, plan
 from arena_cli.engine.inbox import ControlRequest, Inbox, Outcome
 from arena_cli.engine.plan import Planned, Room
-from arena_cli.engine.tool_loop import CUT_SHORT, Acting, ToolLoop
+from arena_cli.engine.tool_loop import CUT_SHORT, ToolLoop
 from arena_cli.engine.tool_results import MOST_SHOWN_BYTES
+from arena_cli.engine.tool_steps import Acting
 from arena_cli.engine.toolbox import Toolbox
 from arena_cli.errors import AgentError, ArenaError, DiskRefused
 from arena_cli.protocol import (

@@ -16,7 +16,8 @@ from arena_cli.adapters.runtime import Answer, Heard
 from arena_cli.engine import call, plan, rules
 from arena_cli.engine.plan import Planned, Room
 from arena_cli.engine.side_calls import ASIDE
-from arena_cli.engine.tool_loop import Acting, ToolLoop
+from arena_cli.engine.tool_loop import ToolLoop
+from arena_cli.engine.tool_steps import Acting
 from arena_cli.engine.toolbox import Toolbox
 from arena_cli.errors import AgentError, AgentUnavailable
 from arena_cli.protocol import AgentInput, PermissionRequest, ShownMessage, ToolSpec, Usage

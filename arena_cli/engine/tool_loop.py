@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from arena_cli.adapters.runtime import Answer, Heard, ToolAnswer, ToolNext, Tool
 from arena_cli.context import tokens
 from arena_cli.engine import call, tool_results, tool_steps
 from arena_cli.engine.plan import Planned, Room
+from arena_cli.engine.tool_steps import Acting
 from arena_cli.engine.toolbox import Toolbox
 from arena_cli.errors import (
     AgentError,
@@ -67,28 +67,6 @@ _COMPLETE_NOW = {
     "max_turns": "You have used up your turns.",
     "error_no_complete_task": f"You stopped without calling {COMPLETE_TASK}.",
 }
-
-
-@dataclass
-class Acting:
-    """The state of a reply with tools: its steps, its counts, its output.
-
-    `ends_at` is the end of its time, as the clock has it, without what people took to decide.
-    `closing` is why its last turn came; `output` is what was handed in, in a tuple. `is_short`: it
-    ended with a text in place of the output that it has.
-    """
-
-    ends_at: float
-    steps: list[ToolStep] = field(default_factory=list)
-    calls: int = 0
-    turns: int = 0
-    invalid: int = 0
-    last_call: str = ""
-    repeated: int = 0
-    closing: EndMode | None = None
-    output: tuple[Any] | None = None
-    squeezed: bool = False
-    is_short: bool = False
 
 
 class _Requested(NamedTuple):

@@ -4,17 +4,41 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from arena_cli.context import render, tokens, window
 from arena_cli.engine.plan import Room
 from arena_cli.protocol import AgentInput, ToolCall, ToolSpec, ToolStep
-from arena_cli.transcript.acting_events import ActingEvent, ToolRequested, order_call
+from arena_cli.transcript.acting_events import ActingEvent, EndMode, ToolRequested, order_call
 from arena_cli.workspace.models import Member
 
 _FULL = 0.8
 _SQUEEZED = 0.5
 _SHORT_TOKENS = 100
 _REMOVED = "(This result was removed to save room. Call the tool again if you need it.)"
+
+
+@dataclass
+class Acting:
+    """The state of a reply with tools: its steps, its counts, its output.
+
+    `ends_at` is the end of its time, as the clock has it, without what people took to decide.
+    `closing` is why its last turn came; `output` is what was handed in, in a tuple. `is_short`: it
+    ended with a text in place of the output that it has.
+    """
+
+    ends_at: float
+    steps: list[ToolStep] = field(default_factory=list)
+    calls: int = 0
+    turns: int = 0
+    invalid: int = 0
+    last_call: str = ""
+    repeated: int = 0
+    closing: EndMode | None = None
+    output: tuple[Any] | None = None
+    squeezed: bool = False
+    is_short: bool = False
 
 
 def fit_steps(

@@ -18,6 +18,7 @@ from arena_cli.notes import assertion, model, phrases
 from arena_cli.notes.model import KINDS, Draft, Kind
 from arena_cli.notes.text import Sentence, split
 from arena_cli.protocol import StructuredContent
+from arena_cli.util import task_lists
 from arena_cli.util.text import cut_text, escape_line, lazy_pattern
 from arena_cli.util.user_pattern import PatternTimeout, UserPattern
 from arena_cli.workspace import mentions, visible_text
@@ -395,15 +396,16 @@ def _tasks(data: Any, depth: int) -> Iterator[Mapping[str, Any]]:
     """Yield the open tasks of a list, each followed by its subtasks; skip other entries."""
     if isinstance(data, dict):
         data = next(
-            (data[key] for key in protocol.TASK_LIST_KEYS if isinstance(data.get(key), list)), None
+            (data[key] for key in task_lists.TASK_LIST_KEYS if isinstance(data.get(key), list)),
+            None,
         )
-    for task in data if isinstance(data, list) and depth <= protocol.TASK_MAX_DEPTH else ():
+    for task in data if isinstance(data, list) and depth <= task_lists.TASK_MAX_DEPTH else ():
         fields = task if isinstance(task, dict) else {"title": task}
-        title = _first_text(fields, protocol.TASK_TITLE_KEYS)
+        title = _first_text(fields, task_lists.TASK_TITLE_KEYS)
         if not title.strip() or _is_done(fields):
             continue
         yield {"kind": "task", "title": title, "owner": _first_text(fields, _OWNERS)}
-        for key in protocol.TASK_LIST_KEYS:
+        for key in task_lists.TASK_LIST_KEYS:
             yield from _tasks(fields.get(key), depth + 1)
 
 
@@ -412,11 +414,11 @@ def _first_text(fields: Mapping[str, Any], keys: Sequence[str]) -> str:
 
 
 def _is_done(task: Mapping[str, Any]) -> bool:
-    for key in protocol.TASK_STATE_KEYS:
+    for key in task_lists.TASK_STATE_KEYS:
         value = task.get(key)
         if (
             isinstance(value, str)
-            and value.strip().casefold() in protocol.TASK_DONE_WORDS | _DROPPED
+            and value.strip().casefold() in task_lists.TASK_DONE_WORDS | _DROPPED
         ):
             return True
         if key in task and protocol.parse_decision(value):

@@ -23,6 +23,7 @@ from arena_cli.protocol import (
     Usage,
 )
 from arena_cli.transcript.events import PassedOver, ReplyFinished
+from arena_cli.util import task_lists
 from arena_cli.util.language import Texts, current_language
 from arena_cli.util.text import escape_line, escape_text
 
@@ -278,12 +279,12 @@ def _task_list(data: Any) -> Drawn | None:
     title, tasks, remaining = "", data, {}
     if isinstance(data, dict):
         key = next(
-            (key for key in protocol.TASK_LIST_KEYS if isinstance(data.get(key), list)), None
+            (key for key in task_lists.TASK_LIST_KEYS if isinstance(data.get(key), list)), None
         )
         if key is None:
             return None
         remaining = {name: value for name, value in data.items() if name != key}
-        title, tasks = _pop_text(remaining, protocol.TASK_TITLE_KEYS), data[key]
+        title, tasks = _pop_text(remaining, task_lists.TASK_TITLE_KEYS), data[key]
     rows = _tasks(tasks, 0) if isinstance(tasks, list) and tasks else None
     if rows is None:
         return None
@@ -296,12 +297,12 @@ def _tasks(tasks: list[Any], depth: int) -> list[Line] | None:
     for task in tasks:
         remaining = dict(task) if isinstance(task, dict) else {"title": task}
         key = next(
-            (key for key in protocol.TASK_LIST_KEYS if isinstance(remaining.get(key), list)),
+            (key for key in task_lists.TASK_LIST_KEYS if isinstance(remaining.get(key), list)),
             "subtasks",
         )
         below = remaining.pop(key, None) or []
-        title = _pop_text(remaining, protocol.TASK_TITLE_KEYS)
-        if not title or not isinstance(below, list) or depth > protocol.TASK_MAX_DEPTH:
+        title = _pop_text(remaining, task_lists.TASK_TITLE_KEYS)
+        if not title or not isinstance(below, list) or depth > task_lists.TASK_MAX_DEPTH:
             return None
         done = _done(remaining)
         facts = ", ".join(
@@ -321,9 +322,9 @@ def _tasks(tasks: list[Any], depth: int) -> list[Line] | None:
 
 def _done(task: dict[str, Any]) -> bool:
     """Return True if a task is done, and remove its mark from the task."""
-    for key in protocol.TASK_STATE_KEYS:
+    for key in task_lists.TASK_STATE_KEYS:
         value = task.get(key)
-        if isinstance(value, str) and value.strip().casefold() in protocol.TASK_DONE_WORDS:
+        if isinstance(value, str) and value.strip().casefold() in task_lists.TASK_DONE_WORDS:
             del task[key]
             return True
         decided = protocol.parse_decision(value) if key in task else None

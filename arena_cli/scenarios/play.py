@@ -114,6 +114,21 @@ def _looks_at_notes(expect: Expect) -> bool:
 Keep = Literal["failed", "all", "none"]
 
 
+def _as_played(config: SessionConfig, scenario: Scenario) -> SessionConfig:
+    """Return the settings of sessions with the agents as a scenario has them."""
+    find_agent = config.find_agent
+    profiles = (profile.profile for profile in scenario.profiles.values())
+    return replace(
+        config,
+        shared_notes=False,
+        profiles=(*config.profiles, *profiles),
+        find_agent=lambda agent: scenario.as_played(find_agent(agent)),
+        summarizer=scenario.as_played(config.summarizer),
+        extractor=scenario.as_played(config.extractor),
+        memory_judge=scenario.as_played(config.memory_judge),
+    )
+
+
 class Playing:
     """Plays one scenario; `result` contains its progress, and that its recording was `written`.
 
@@ -134,22 +149,11 @@ class Playing:
         self._take = Take(scenario, shelf, config)
         if self._take.replays:
             config = replace(config, clock=HastyClock(config.clock), connects=False)
-        find_agent = config.find_agent
-        config = replace(
-            config,
-            shared_notes=False,
+        config = self._place = replace(
+            _as_played(config, scenario),
             find_tools=make_finder(scenario.file.tools, is_hasty=self._take.replays),
             place_workdir=self._place_workdir,
-            profiles=(
-                *config.profiles,
-                *(profile.profile for profile in scenario.profiles.values()),
-            ),
-            find_agent=lambda agent: scenario.as_played(find_agent(agent)),
-            summarizer=scenario.as_played(config.summarizer),
-            extractor=scenario.as_played(config.extractor),
-            memory_judge=scenario.as_played(config.memory_judge),
         )
-        self._place = config
         self._redactor = make_redactor(config)
         language = self._take.frame_language(config.language)
         self._watching = Watching(scenario.file, config.workspace, language)

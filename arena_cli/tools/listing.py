@@ -28,7 +28,7 @@ _MOST_SECONDS = 20.0
 _MOST_LINE = 300
 
 
-class FolderEntry(NamedTuple):
+class ListedFile(NamedTuple):
     """A file or folder: its resolved path, and its names from the folder where the walk began."""
 
     path: Path
@@ -56,7 +56,7 @@ class Walk:
         self.is_full = False
         self.skipped = 0
 
-    def entries(self, start: Path, *, deep: bool) -> Iterator[FolderEntry]:
+    def entries(self, start: Path, *, deep: bool) -> Iterator[ListedFile]:
         """Yield the entries of a folder, with `deep` those of all folders below it too."""
         rules: list[tuple[Path, IgnoreFile]] = []
         for above in reversed(start.parents):
@@ -80,7 +80,7 @@ class Walk:
         rules: Sequence[tuple[Path, IgnoreFile]],
         *,
         deep: bool,
-    ) -> Iterator[FolderEntry]:
+    ) -> Iterator[ListedFile]:
         rules = [*rules, *self._rules(folder)]
         try:
             with os.scandir(folder) as scan:
@@ -95,7 +95,7 @@ class Walk:
             is_folder = _is_folder(item)
             if self._is_left_out(path, item, rules, is_folder=is_folder):
                 continue
-            entry = FolderEntry(path, (*parts, item.name), is_folder or path.is_dir())
+            entry = ListedFile(path, (*parts, item.name), is_folder or path.is_dir())
             yield entry
             if deep and is_folder:
                 yield from self._below(path, entry.parts, rules, deep=True)
@@ -215,9 +215,7 @@ def find_lines(walk: Walk, start: Path, prefix: str, search: TextSearch, glob: s
     lines = BoundedLines()
     is_one = start.is_file()
     entries = (
-        iter([FolderEntry(start, (), is_folder=False)])
-        if is_one
-        else walk.entries(start, deep=True)
+        iter([ListedFile(start, (), is_folder=False)]) if is_one else walk.entries(start, deep=True)
     )
     try:
         for entry in entries:

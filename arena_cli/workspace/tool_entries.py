@@ -6,7 +6,7 @@ Profiles without `tools` and `mcp` never import this module.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -100,6 +100,21 @@ def find_server_faults(servers: Fragment) -> list[Fault]:
         for name in names
         if not _SERVER_NAME.fullmatch(str(name))
     ]
+
+
+def check_agents(
+    acting: Sequence[str],
+    shared: Fragment,
+    agents: Collection[str],
+    loaded: dict[str, LoadedProfile],
+) -> list[Fault]:
+    """Give agents that act the shared servers that they name; return the errors of their tools."""
+    faults = find_server_faults(shared)
+    servers = read_shared_servers(shared)
+    for agent_id in acting:
+        loaded[agent_id] = add_shared_servers(loaded[agent_id], servers)
+        faults += find_tool_faults(loaded[agent_id], agents)
+    return faults
 
 
 def find_tool_faults(agent: LoadedProfile, agents: Collection[str]) -> list[Fault]:

@@ -584,26 +584,14 @@ def _load_profiles(
     acting = [
         agent_id for agent_id in sources if agent_id in loaded and loaded[agent_id].profile.acts
     ]
-    return faults + _check_tools(acting, document, {*sources, *loaded}, loaded)
-
-
-def _check_tools(
-    acting: Sequence[str],
-    document: Document,
-    agents: Collection[str],
-    loaded: dict[str, LoadedProfile],
-) -> list[Fault]:
-    """Give agents that act the shared servers that they name; return the errors of their tools."""
     shared = Fragment(document, ("mcp",))
     if not acting and not shared.data:
-        return []
+        return faults
     tool_entries = import_module("arena_cli.workspace.tool_entries")
-    faults: list[Fault] = tool_entries.find_server_faults(shared)
-    servers = tool_entries.read_shared_servers(shared)
-    for agent_id in acting:
-        loaded[agent_id] = tool_entries.add_shared_servers(loaded[agent_id], servers)
-        faults += tool_entries.find_tool_faults(loaded[agent_id], agents)
-    return faults
+    tool_faults: list[Fault] = tool_entries.check_agents(
+        acting, shared, {*sources, *loaded}, loaded
+    )
+    return faults + tool_faults
 
 
 def _draft_everyone(loaded: Mapping[str, LoadedProfile], document: Document) -> TeamDraft:

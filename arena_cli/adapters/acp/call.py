@@ -22,7 +22,7 @@ from arena_cli.adapters import http, permission_requests
 from arena_cli.adapters.acp import turn as turn_module
 from arena_cli.adapters.acp.client import AgentLink
 from arena_cli.adapters.acp.turn import AUTH_REQUIRED, PromptTurn, RemoteError
-from arena_cli.adapters.base import McpServer
+from arena_cli.adapters.base import HandedServer
 from arena_cli.adapters.coding_agents import (
     AttachedFile,
     describe_paths,
@@ -103,10 +103,10 @@ class Agent:
     model: str | None
     careful: bool
     render: Render
-    servers: Sequence[McpServer] = ()
+    servers: Sequence[HandedServer] = ()
 
 
-def describe_acp_server(server: McpServer, folder: Path) -> schema.McpServerStdio:
+def describe_acp_server(server: HandedServer, folder: Path) -> schema.McpServerStdio:
     """Return a server with a command as the protocol takes it: the command is a whole path."""
     program, *args = list_words(server, folder)
     return schema.McpServerStdio(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from arena_cli.adapters import mcp_servers
-from arena_cli.adapters.base import McpServer
+from arena_cli.adapters.base import HandedServer
 from arena_cli.adapters.coding_agents import AttachedFile
 from arena_cli.adapters.coding_clis.adapter import (
     ProgramAdapter,
@@ -275,7 +275,7 @@ class CursorAdapter(ProgramAdapter):
 
 
 def codex_servers_environ(
-    servers: Sequence[McpServer], agent_id: str, environ: Mapping[str, str]
+    servers: Sequence[HandedServer], agent_id: str, environ: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the variables with MCP servers that a session waits for, as it does for no others."""
     config = json.loads(environ.get("CODEX_CONFIG") or "{}")
@@ -285,7 +285,7 @@ def codex_servers_environ(
     return {**variables, "CODEX_CONFIG": json.dumps(config)}
 
 
-ServersEnviron = Callable[[Sequence[McpServer], str, Mapping[str, str]], Mapping[str, str]]
+ServersEnviron = Callable[[Sequence[HandedServer], str, Mapping[str, str]], Mapping[str, str]]
 
 
 def _as_it_is(text: str) -> str:

@@ -15,7 +15,7 @@ from arena_cli.scenarios.expect.json_checks import JsonCheck
 from arena_cli.scenarios.expect.text_checks import Check, Verdict
 
 if TYPE_CHECKING:
-    from arena_cli.scenarios.expect.model import CheckKeys, ToolRow, ToolUse
+    from arena_cli.scenarios.expect.model import CheckKeys, ExpectedCalls, ToolRow
 
 AllOf = Callable[..., Verdict]
 """`check_kinds.all_of`, which also judges calls of tools."""
@@ -23,7 +23,7 @@ AllOf = Callable[..., Verdict]
 _MOST_CALLS = 30
 
 
-def judge_reply(subject: Subject, use: ToolUse, all_of: AllOf) -> Verdict:
+def judge_reply(subject: Subject, use: ExpectedCalls, all_of: AllOf) -> Verdict:
     """Check that the reply that has the text called a tool so."""
     reply = subject.call.done.reply if subject.call else None
     calls = [call for call in subject.context.used_tools if call.asked.reply == reply]
@@ -32,13 +32,13 @@ def judge_reply(subject: Subject, use: ToolUse, all_of: AllOf) -> Verdict:
 
 
 def find_matches(
-    use: ToolUse, calls: Sequence[UsedTool], context: CheckContext, all_of: AllOf
+    use: ExpectedCalls, calls: Sequence[UsedTool], context: CheckContext, all_of: AllOf
 ) -> list[int]:
     """Return the indexes of the calls that are as expected."""
     return [index for index, call in enumerate(calls) if _is_so(use, call, context, all_of)]
 
 
-def _is_so(use: ToolUse, call: UsedTool, context: CheckContext, all_of: AllOf) -> bool:
+def _is_so(use: ExpectedCalls, call: UsedTool, context: CheckContext, all_of: AllOf) -> bool:
     keys, asked = use.model_fields_set, call.asked
     if getattr(use, "agent", "") not in ("", asked.agent):
         return False
@@ -70,17 +70,17 @@ def _as_checks(expected: Any) -> CheckKeys | None:
     return expected if hasattr(expected, "kinds") else None
 
 
-def count_fits(use: ToolUse, count: int) -> bool:
+def count_fits(use: ExpectedCalls, count: int) -> bool:
     """Return True if that number of calls is expected."""
     return amounts.within(get_times(use), count)
 
 
-def get_times(use: ToolUse) -> float | Range:
+def get_times(use: ExpectedCalls) -> float | Range:
     """Return how many calls are expected: at least one, unless `times` says otherwise."""
     return use.times if "times" in use.model_fields_set else Range(min=1)
 
 
-def describe_use(use: ToolUse, **_: bool) -> str:
+def describe_use(use: ExpectedCalls, **_: bool) -> str:
     """Describe an expected call in words."""
     keys = use.model_fields_set
     facts = [getattr(use, "agent", ""), f"calls {use.name}" if "name" in keys else "calls a tool"]

@@ -113,7 +113,7 @@ class CheckKeys(Sparse):
     python: Target = ""
     snapshot: Literal[True] = True
     judge: Judged = Field(default=None)  # type: ignore[assignment]  # Sparse
-    tool: ToolUse = Field(default=None)  # type: ignore[assignment]  # Sparse
+    tool: ExpectedCalls = Field(default=None)  # type: ignore[assignment]  # Sparse
     ignore_case: bool = False
     _plugged: ClassVar[Mapping[str, BaseModel]] = {}
 
@@ -234,7 +234,7 @@ class Row(Sparse):
         return self
 
 
-class ToolUse(Row):
+class ExpectedCalls(Row):
     """Calls of a tool: its name, in which `*` matches any text, and some of its arguments.
 
     `status` is how they ended. Without `times` there is at least one.
@@ -504,7 +504,7 @@ class ApprovalRow(Row):
     by: str = ""
 
 
-class ToolRow(ToolUse):
+class ToolRow(ExpectedCalls):
     """Calls of a tool by an agent, or by one that it called as a tool."""
 
     agent: AgentId = ""
