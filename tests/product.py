@@ -186,6 +186,7 @@ from arena_cli.protocol import Status as protocol_Status
 from arena_cli.reports import audit as reports_audit
 from arena_cli.reports import ci, columns, explain, lines, terminal, timeline
 from arena_cli.reports import results as reports_results
+from arena_cli.reports.acting_lines import LONGEST_ROW, MOST_LINES
 from arena_cli.reports.audit import AuditRecord, write_json
 from arena_cli.reports.budgets import budget_rows
 from arena_cli.reports.diff import compare as diff_compare
@@ -276,6 +277,7 @@ from arena_cli.session.outgoing import Outgoing, Planted, planted
 from arena_cli.session.outgoing import outgoing as outgoing_outgoing
 from arena_cli.session.preview import Preview
 from arena_cli.session.session import Session
+from arena_cli.session.status import read_status
 from arena_cli.session.store import find
 from arena_cli.session.trust_store import Contact
 from arena_cli.tools import mcp_server, text_change

@@ -24,6 +24,7 @@ _VARIES = [
     (re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.]+Z?"), "TIME"),
     (re.compile(r"\b\d\d:\d\d:\d\d\b"), "TIME"),
     (re.compile(r"\b\d+\.\d+ ?(s|秒)"), "N s"),
+    (re.compile(r"\n·\nN s(?=\n)"), ""),  # of a call of a tool, only where it was slow
     (re.compile(r'("(?:seconds|latency_ms)": ?)[\d.]+'), r"\1N"),
     (re.compile(r'time="[\d.]+"'), 'time="N"'),
     (re.compile(r"latency_ms:? \d+"), "latency_ms N"),

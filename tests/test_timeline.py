@@ -280,6 +280,23 @@ def hostile_events() -> Iterable[dict[str, Any]]:
     why = {"summary": HOSTILE, "rolled_back": HOSTILE}
     yield {"type": "compacted", "by": HOSTILE, "upto": HOSTILE, **counts, **why}
     yield from hostile_control_events()
+    yield from hostile_acting_events()
+
+
+def hostile_acting_events() -> Iterable[dict[str, Any]]:
+    """The same of a reply with tools."""
+    part = {"type": "file", "name": HOSTILE, "path": HOSTILE, "size": 3}
+    reply = {"reply": 1, "agent": HOSTILE}
+    call = {**reply, "call": "1", "tool": HOSTILE}
+    asked = {"step": 1, "arguments": {HOSTILE: HOSTILE}, "problem": HOSTILE}
+    yield {"type": "tool_requested", **call, **asked}
+    files = {"attachments": [part], "diff": HOSTILE}
+    yield {"type": "tool_finished", **call, "status": "ok", "result": f"{HOSTILE}\n", **files}
+    yield {"type": "tool_finished", **call, "status": "error", "result": HOSTILE}
+    yield {"type": "thought", **reply, "step": 1, "text": HOSTILE}
+    yield {"type": "agent_ended", **reply, "mode": "error", "turns": 1, "output": HOSTILE}
+    goal = {"goal": {"id": HOSTILE, "description": HOSTILE}, "count": 1, "result": HOSTILE}
+    yield {"type": "goal", **reply, "action": "pop", **goal}
 
 
 def hostile_control_events() -> Iterable[dict[str, Any]]:
@@ -306,12 +323,14 @@ def hostile_control_events() -> Iterable[dict[str, Any]]:
     yield {"type": "checkpoint", "label": HOSTILE, "at": 1, "by": HOSTILE}
     yield {"type": "forked", "session": HOSTILE, "at": 1}
     yield {"type": "rewound", "to": 1, "by": HOSTILE, "from": 2}
+    sorted_by = {"intent": "greeting", "confidence": 0.9, "by": HOSTILE}
+    yield {"type": "intent", "chain": 1, **sorted_by, "answered_by": HOSTILE, "error": HOSTILE}
     yield {"type": "edited", "message": HOSTILE, "content": HOSTILE, "by": HOSTILE}
 
 
 @pytest.mark.parametrize("event", list(hostile_events()), ids=lambda event: event["type"])
 def test_no_text_steers_a_terminal_or_a_ci_runner(event: dict[str, Any]) -> None:
-    timeline = Timeline()
+    timeline = Timeline(has_steps=True)
     told(session(), started(HOSTILE), timeline=timeline)
     text = told(event, ended("no_reply"), timeline=timeline)
     assert "\\x1b[31m" in text

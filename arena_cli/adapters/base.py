@@ -287,9 +287,10 @@ class SessionConfig:
     if people may pause, steer or decide from another process. `ask_person` asks for approval at a
     terminal (`engine.approvals.AskPerson`). `find_agent` returns any agent of the workspace by its
     id. `find_tools` returns the scripted tools that take the place of those of an entry of `tools`,
-    `place_workdir` the folder in which agents work instead of their `workdir`. `on_problem` is
-    called for notes that cannot be read, and for other problems of the memory, `on_progress` with
-    the number of notes that were read, and of all of them, if that takes long.
+    `place_workdir` the folder in which agents work instead of their `workdir`. `on_delta` is called
+    with an agent's id and each piece of its text, redacted, as it grows, `on_problem` for notes
+    that cannot be read, and for other problems of the memory, `on_progress` with the number of
+    notes that were read, and of all of them, if that takes long.
     """
 
     workspace: Path
@@ -314,6 +315,7 @@ class SessionConfig:
     find_agent: Callable[[str], Member | None] = lambda _: None
     find_tools: Callable[[Any], Sequence[Any]] = lambda _: ()
     place_workdir: Callable[[Path], Path] = lambda folder: folder
+    on_delta: Callable[[str, str], None] | None = None
     on_problem: Callable[[Fault], None] = lambda _: None
     on_progress: Callable[[int, int], None] = lambda _, __: None
 

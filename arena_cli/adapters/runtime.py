@@ -75,13 +75,15 @@ class Heard:
     `session_id` names the session that the agent keeps for itself, if it told one; `usage` is what
     it used if it fails, `earlier_usage` what the attempts before it did; `refused` are the actions
     that were not allowed, `earlier_refused` those of the attempts before. `on_text` receives the
-    end of its text so far, without what may be the beginning of a secret. `on_permit` decides what
-    the agent may do; without it, everything is denied. `permits` are its requests and the answers.
+    end of its text so far, without what may be the beginning of a secret, and `on_delta` each piece
+    of it. `on_permit` decides what the agent may do; without it, everything is denied. `permits`
+    are its requests and the answers.
     """
 
     redactor: Redactor
     on_status: Callable[[StatusEvent], None]
     on_text: Callable[[str], None] | None = None
+    on_delta: Callable[[str], None] | None = None
     on_permit: Callable[[PermissionRequest], Awaitable[Permission]] | None = None
     notes: dict[str, Any] = field(default_factory=dict)
     session_id: SessionId | None = None
@@ -97,13 +99,8 @@ class Heard:
     def __call__(self, item: AgentReport, /) -> None:
         if isinstance(item, TextDelta):
             self._text.append(item)
-            if self.on_text:
-                self._growing = self._growing or GrowingText(self.redactor)
-                try:
-                    if self._growing.feed(item):
-                        self.on_text(self._growing.tail)
-                except PatternTimeout:
-                    self.on_text = None  # what is not redacted is not shown
+            if self.on_text or self.on_delta:
+                self._grow(item)
         elif isinstance(item, StatusEvent):
             self.on_status(item.model_copy(update={"detail": self._edge(item.detail)}))
         elif isinstance(item, SessionId):
@@ -116,6 +113,18 @@ class Heard:
             self.refused.append(RefusedAction(**self._edge(item.model_dump())))
         else:
             self.notes.update(cut_raw(self._edge(dict(item))))
+
+    def _grow(self, item: TextDelta) -> None:
+        self._growing = self._growing or GrowingText(self.redactor)
+        try:
+            piece = self._growing.feed(item)
+        except PatternTimeout:
+            self.on_text = self.on_delta = None  # what is not redacted is not shown
+            return
+        if piece and self.on_text:
+            self.on_text(self._growing.tail)
+        if piece and self.on_delta:
+            self.on_delta(piece)
 
     async def permit(self, request: PermissionRequest, /) -> Permission:
         """Return the decision of `on_permit` about the redacted request.

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -169,6 +169,15 @@ EventsAsJson = Annotated[
         rich_help_panel="Output",
     ),
 ]
+WithDeltas = Annotated[
+    bool,
+    typer.Option(
+        "--deltas",
+        help="With --json, also print each piece of a text as its agent writes it; these lines "
+        "are not in the transcript.",
+        rich_help_panel="Output",
+    ),
+]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print only problems.", rich_help_panel="Output")
 ]
@@ -196,6 +205,7 @@ def send(
     attach: Attach = None,
     attach_audit: AttachAudit = None,
     as_json: EventsAsJson = False,
+    deltas: WithDeltas = False,
     quiet: Quiet = False,
     force: Force = False,
     dry_run: DryRun = False,
@@ -203,7 +213,7 @@ def send(
     wait: Wait = 600,
 ) -> None:
     """Send a message to the team and run the conversation until no agent is left to reply."""
-    _one_output(as_json=as_json, quiet=quiet)
+    output = _one_output(as_json=as_json, quiet=quiet, deltas=deltas)
     attached = attach or []
     if not force:
         outgoing.refuse_secret_files(attached, "--attach")
@@ -229,7 +239,7 @@ def send(
         return
     config = trust.live_place(loaded, _profiles(members), wait_s=wait)
     common.archive_old_sessions(loaded, config, [name] if name else ())
-    with _opened(config, name, members, as_json=as_json, quiet=quiet) as (opened, printer):
+    with _opened(config, name, members, output) as (opened, printer):
         printer.goes_on(opened.journal.fold)
         if opened.open_chain:
             common.warn(
@@ -259,6 +269,7 @@ def resume(
     agent: OneAgent = None,
     budget: BudgetRaises = None,
     as_json: EventsAsJson = False,
+    deltas: WithDeltas = False,
     quiet: Quiet = False,
     wait: Wait = 600,
 ) -> None:
@@ -266,7 +277,7 @@ def resume(
 
     With `--agent`, only let that agent, which was paused, take part again.
     """
-    _one_output(as_json=as_json, quiet=quiet)
+    output = _one_output(as_json=as_json, quiet=quiet, deltas=deltas)
     if agent is not None:
         from arena_cli.cli import control
 
@@ -279,7 +290,7 @@ def resume(
     members = common.find_team(loaded, stored)
     config = trust.live_place(loaded, _profiles(members), wait_s=wait)
     common.archive_old_sessions(loaded, config, [stored.name])
-    with _opened(config, stored.name, members, as_json=as_json, quiet=quiet) as (opened, printer):
+    with _opened(config, stored.name, members, output) as (opened, printer):
         if opened.open_chain:
             printer.goes_on(opened.journal.fold)
         if allowed is not None:
@@ -341,9 +352,21 @@ def _profiles(members: Team) -> list[AgentProfile]:
     return [member.profile for member in members.agents]
 
 
-def _one_output(*, as_json: bool, quiet: bool) -> None:
+class _Output(NamedTuple):
+    """The options for what is printed."""
+
+    as_json: bool
+    quiet: bool
+    deltas: bool
+
+
+def _one_output(*, as_json: bool, quiet: bool, deltas: bool) -> _Output:
+    """Return the options for what is printed. Raises UsageError if they exclude each other."""
     if as_json and quiet:
         raise UsageError("--json and --quiet were given", "Give one of them.")
+    if deltas and not as_json:
+        raise UsageError("--deltas was given without --json", "Give both, or none.")
+    return _Output(as_json, quiet, deltas)
 
 
 def _stored(
@@ -402,15 +425,16 @@ def _with_audit(
 
 @contextlib.contextmanager
 def _opened(
-    config: SessionConfig, name: str | None, members: Team, *, as_json: bool, quiet: bool
+    config: SessionConfig, name: str | None, members: Team, output: _Output
 ) -> Iterator[tuple[Session, Printer]]:
     """Yield the session, open for writing, and the printer of its events.
 
     Raises DiskRefused at the end if stdout could not be written.
     """
     avatars = {member.id: member.profile.avatar for member in members.agents}
-    printer = Printer(as_json=as_json, quiet=quiet, avatars=avatars, live=True)
-    config = replace(config, ask_person=pauses.find_asker(printer))
+    printer = Printer(as_json=output.as_json, quiet=output.quiet, avatars=avatars, live=True)
+    on_delta = printer.delta if output.deltas else None
+    config = replace(config, ask_person=pauses.find_asker(printer), on_delta=on_delta)
     wait = f"{config.wait_s:g} s"
     with (
         contextlib.closing(printer),

@@ -177,6 +177,14 @@ AsPage = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+WithSteps = Annotated[
+    bool,
+    typer.Option(
+        "--steps",
+        help="Print all steps of replies with tools: thoughts, calls and results.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 ItsTranscript = Annotated[
     str | None,
     typer.Argument(
@@ -199,6 +207,7 @@ def show(
     last: Last = None,
     follow: Follow = False,
     shown_context: WithContext = False,
+    steps: WithSteps = False,
     as_json: EventsOrInputAsJson = False,
     html: AsPage = None,
     no_pager: common.NoPager = False,
@@ -230,7 +239,13 @@ def show(
         pages = context.obj.pager and not no_pager and not follow
         avatars = {} if as_json else common.read_avatars(context)
         is_skipped = reader.read_revisions(stored.transcript).is_skipped
-        printer = Printer(as_json=as_json, avatars=avatars, pages=pages, is_skipped=is_skipped)
+        printer = Printer(
+            as_json=as_json,
+            avatars=avatars,
+            pages=pages,
+            is_skipped=is_skipped,
+            has_steps=steps,
+        )
         _print_events(printer, ShownEvents(stored, printer.goes_on), selection)
 
 
@@ -240,6 +255,7 @@ def _print_events(printer: Printer, shown: ShownEvents, selection: ShownPart) ->
             printer.event(event)
             if not printer.out.is_read:
                 break
+        printer.finish()
     except Interrupted:
         if not selection.follow:
             raise

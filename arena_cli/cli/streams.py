@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import shlex
 import shutil
@@ -279,6 +280,7 @@ class Printer:
 
     `avatars` are by agent id. With `live`, a terminal shows the agents at work, and with `pages` a
     pager, until `close`. `is_skipped` returns True for the seq of an event that a rewind skips.
+    With `has_steps`, a timeline shows all steps of replies with tools.
     """
 
     def __init__(
@@ -290,12 +292,15 @@ class Printer:
         live: bool = False,
         pages: bool = False,
         is_skipped: Callable[[int], bool] | None = None,
+        has_steps: bool = False,
     ) -> None:
 
         self.out = Stdout(pages=pages)
         say = user_words()
         shown = encodable(avatars or {}, sys.stdout)
-        self._timeline = Timeline(say, shown, is_live=live, is_skipped=is_skipped)
+        self._timeline = Timeline(
+            say, shown, is_live=live, is_skipped=is_skipped, has_steps=has_steps
+        )
         self._as_json = as_json
         self._screen: Screen | None = None
         self._began = False
@@ -319,6 +324,13 @@ class Printer:
         elif self._screen:
             self._began = True
             self._screen.show(self._timeline.drawn(event), event)
+
+    def delta(self, agent: str, text: str) -> None:
+        """Print a piece of the text that an agent writes; it is not in the transcript."""
+        record = {"type": "delta", "agent": agent, "text": text}
+        self.out.write(
+            escape_json(json.dumps(record, ensure_ascii=False, separators=(",", ":"))) + "\n"
+        )
 
     @property
     def is_shown(self) -> bool:
@@ -345,6 +357,11 @@ class Printer:
         if self._screen and fold.session and not self._began:
             turns = len(fold.open.turns) if fold.open else 0
             self._screen.show(self._timeline.goes_on(fold.session, turns))
+
+    def finish(self) -> None:
+        """Print what a timeline holds back of replies that have not ended."""
+        if self._screen:
+            self._screen.show(self._timeline.draw_open())
 
     def close(self) -> None:
         """End the live display, or the pager."""

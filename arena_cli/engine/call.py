@@ -137,6 +137,7 @@ async def _run(planned: Planned, room: Room, place: Ticket | None = None) -> Non
         room.runtime.redactor,
         lambda status: _report(status, planned, room),
         on_text=partial(room.on_text, planned.agent) if room.on_text else None,
+        on_delta=partial(room.config.on_delta, planned.agent) if room.config.on_delta else None,
     )
     control = room.control.current
     review = control.begin_review(planned) if control else None

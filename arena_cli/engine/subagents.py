@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from arena_cli.adapters.runtime import Answer, Heard
@@ -90,7 +91,7 @@ class SubAgent:
         member = fill_role(self._member, given) if self._member.profile.inputs else self._member
         text = make_query(member, given) if member.profile.inputs else str(given[_TASK])
         toolbox = await self._open_toolbox(member)
-        heard = Heard(self._room.runtime.redactor, scope.report)
+        heard = self._listen(scope)
         loop = SubLoop(member, self._room, scope.planned, heard, toolbox, within=scope.call)
         ends = [
             event
@@ -105,6 +106,16 @@ class SubAgent:
                 place = held.enter_context(self._room.draw_subagent_place(member.id))
                 await call.wait_for_place(place, scope.planned, self._room)
             return _make_output(await loop.run_to_end(self._make_input(member, text)))
+
+    def _listen(self, scope: ToolScope) -> Heard:
+        """Return the receiver of its reports: its caller shows its text as it grows."""
+        on_text, on_delta = self._room.on_text, self._room.config.on_delta
+        return Heard(
+            self._room.runtime.redactor,
+            scope.report,
+            on_text=partial(on_text, scope.planned.agent) if on_text else None,
+            on_delta=partial(on_delta, self._member.id) if on_delta else None,
+        )
 
     async def _open_toolbox(self, member: Member) -> Toolbox:
         if not member.profile.acts:

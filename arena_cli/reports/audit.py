@@ -159,6 +159,8 @@ def _event_entry(kind: str, event: Event) -> Entry:
         entry |= event.model_dump(mode="json", exclude=_APART)
     if isinstance(event, SideEvent) and "usage" in type(event).model_fields:
         call = event.agent_call
+        if call is None and event.is_acting:
+            return entry  # its cost is counted elsewhere: by its reply, or by the agent's own end
         entry |= _usage(call.usage if call else None, free=call is None or call.is_free)
     return entry
 

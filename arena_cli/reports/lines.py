@@ -240,7 +240,7 @@ def draw_message(message: Message, say: Words) -> Iterator[Line]:
     for item in message.structured:
         yield from draw_structured(item, say)
     for attachment in message.attachments:
-        yield line(INDENT, Span(_attachment(attachment, say), "dim"))
+        yield line(INDENT, Span(describe_attachment(attachment, say), "dim"))
 
 
 def draw_text(content: str, *, style: str = "") -> Iterator[Line]:
@@ -472,7 +472,8 @@ def _whole(source: str, style: Callable[[str], str] = lambda _: "") -> list[Line
     ]
 
 
-def _attachment(attachment: Attachment, say: Words) -> str:
+def describe_attachment(attachment: Attachment, say: Words) -> str:
+    """Return the kind, name, size and path of an attachment."""
     size = f", {say('{count} bytes', count=attachment.size)}" if attachment.size is not None else ""
     path = f" {say('at {path}', path=escape_line(attachment.path))}" if attachment.path else ""
     return f"[{say.enum(attachment.type)}: {escape_line(attachment.name)}{size}{path}]"

@@ -12,7 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TextIO, cast
+from importlib import import_module
+from typing import Any, TextIO, cast
 
 import rich.live
 from rich.console import Console, ConsoleOptions
@@ -35,6 +36,7 @@ class _Working:
     since: float
     status: str = ""
     tail: str = ""
+    acting: Any = None  # the `LiveSteps` of a reply with tools
 
 
 class AtWork:
@@ -67,8 +69,22 @@ class AtWork:
                 self._replies[event.reply].status = self._status(event)
             case ReplyFinished():
                 self._replies.pop(event.reply, None)
+            case _ if event.is_acting:
+                self._act(event)
             case _:
                 pass
+
+    def _act(self, event: Event) -> None:
+        """Update a reply with tools: the calls that run, and the last thought."""
+        working = self._replies.get(getattr(event, "reply", 0))
+        if working is None:
+            return
+        if working.acting is None:
+            working.acting = import_module("arena_cli.reports.acting_lines").LiveSteps()
+        working.acting.apply(event)
+        working.status = working.acting.describe(self._say)
+        if event.type == "thought":
+            working.tail = working.acting.thought
 
     def text(self, agent: str, tail: str) -> None:
         """Set the end of the text that an agent has written so far."""

@@ -192,6 +192,11 @@ RENDERERS: Mapping[type[Event], Callable[[Any, Words, Who], Line | None]] = {
 }
 
 
+def _acting_lines() -> Any:
+    """Return the module with the lines of replies with tools, which most sessions have not."""
+    return import_module("arena_cli.reports.acting_lines")
+
+
 def _mark_skipped(drawn: Line) -> Line:
     """Return a line of a part that agents no longer see."""
     spans = tuple(Span(span.text, "dim") for span in drawn.spans)
@@ -211,7 +216,8 @@ class Timeline:
 
     `avatars` by agent id, as profiles have them; what is no short text, an address of a picture
     say, is not shown. `is_live`: the session is the last, so its human can answer with `-c`. The
-    lines of events that `is_skipped` by a rewind are marked.
+    lines of events that `is_skipped` by a rewind are marked. With `has_steps`, replies with tools
+    are shown with all their steps.
     """
 
     def __init__(
@@ -221,8 +227,10 @@ class Timeline:
         *,
         is_live: bool = False,
         is_skipped: Callable[[int], bool] | None = None,
+        has_steps: bool = False,
     ) -> None:
         self._is_live = is_live
+        self._has_steps = has_steps
         self._is_skipped = is_skipped
         self._say = say or Words()
         self._avatars = {agent: lines.avatar(avatar) for agent, avatar in (avatars or {}).items()}
@@ -241,6 +249,8 @@ class Timeline:
         self._known_cost = 0.0
         self._tried_before: set[int] = set()
         self._tools_used: dict[int, list[str]] = {}
+        self._acting: dict[int, list[Any]] = {}
+        self._open_replies: dict[str, int] = {}
         self._why: dict[str, str] = {}
         self._called_in_turn: dict[str, str] = {}  # agent: the status of its reply, "" so far
 
@@ -285,14 +295,20 @@ class Timeline:
                 yield EMPTY
             case ChainFinished():
                 yield from self._chain_finished(event)
+            case _ if event.is_acting:  # shown when its reply has ended
+                self._acting.setdefault(getattr(event, "reply", 0), []).append(event)
             case _:
-                text = render_event(event, self._say, self._who)
-                if text is not None:
-                    yield text
-                    yield from render_details(event, self._say, self._who)
-                    self._is_loose = isinstance(event, SideEvent) and not self._in_turn
-                    if not isinstance(event, SideEvent):
-                        yield EMPTY
+                yield from self._other(event)
+
+    def _other(self, event: Event) -> Iterator[Line]:
+        """Yield the lines of an event that is no step of the conversation."""
+        text = render_event(event, self._say, self._who)
+        if text is not None:
+            yield text
+            yield from render_details(event, self._say, self._who)
+            self._is_loose = isinstance(event, SideEvent) and not self._in_turn
+            if not isinstance(event, SideEvent):
+                yield EMPTY
 
     def named(self, agent: str) -> list[Span]:
         """Return an agent's avatar and name."""
@@ -356,6 +372,7 @@ class Timeline:
         return [*self._say.spans("{who} (mentioned by {by})", "dim", who=name, by=self._list(by))]
 
     def _reply_started(self, event: ReplyStarted) -> Iterator[Line]:
+        self._open_replies[event.agent] = event.reply
         if event.reply in self._tried_before:
             name = [self._name(event.agent)]
             said = self._say.spans("{who}: attempt {count}", "dim", who=name, count=event.attempt)
@@ -364,6 +381,7 @@ class Timeline:
 
     def _reply_finished(self, event: ReplyFinished) -> Iterator[Line]:
         say = self._say
+        self._open_replies.pop(event.agent, None)
         told = [
             Span(say("turn {turn} {phase}", turn=self._chain_turn, phase=event.phase), "dim"),
             Span(say("{seconds} s", seconds=f"{event.latency_ms / 1000:.1f}"), "dim"),
@@ -379,7 +397,15 @@ class Timeline:
             self._why[event.agent] = say.enum(event.status)
         if event.attempts > 1:
             told.append(Span(say("{count} attempts", count=event.attempts), "dim"))
+        acting = self._acting.pop(event.reply, [])
+        if acting and (ended := _acting_lines().find_end(acting)) is not None:
+            told += _acting_lines().describe_end(ended, say)
+        if acting and event.status == "cancelled":  # it may continue, and end these calls
+            self._acting[event.reply] = _acting_lines().list_unfinished(acting)
         yield _heading(event.ts, [*self._face(event.agent), self._name(event.agent)], told)
+        if acting:
+            self._tools_used.pop(event.reply, None)
+            yield from self._draw_acting(acting)
         yield from lines.draw_text(say.message(event.error or ""), style="failed")
         if event.message:
             yield from lines.draw_message(event.message, say)
@@ -401,6 +427,19 @@ class Timeline:
                 ),
             )
         yield from self._unresolved(event.unresolved)
+
+    def _draw_acting(self, events: list[Any]) -> Iterator[Line]:
+        """Yield the calls of a reply with tools, or all its steps."""
+        draw = _acting_lines().draw_steps if self._has_steps else _acting_lines().draw_calls
+        yield from draw(events, self._say, self._who)
+
+    def draw_open(self) -> Iterator[Line]:
+        """Yield the calls of replies that have not ended, each below its agent's name."""
+        for agent, reply in self._open_replies.items():
+            if events := self._acting.pop(reply, []):
+                facts = [Span(self._say("no answer yet"), "warned")]
+                yield _heading(events[0].ts, [*self._face(agent), self._name(agent)], facts)
+                yield from self._draw_acting(events)
 
     def _silence(self, event: ReplyFinished) -> Iterator[Line]:
         """Yield the line of a marker of silence that the agent wrote."""
@@ -459,6 +498,7 @@ class Timeline:
 
     def _chain_finished(self, event: ChainFinished) -> Iterator[Line]:
         say = self._say
+        yield from self.draw_open()
         end = Span(say.enum(event.end), "failed" if event.end == "failed" else "strong")
         awaits = f"{say(': ')}{say(', ').join(map(escape_line, event.awaits))}"
         ended = [end, Span(awaits)] if event.end == "awaiting_human" else [end]

@@ -110,8 +110,9 @@ def _out_of_step(seq: int, last: int, unread: int) -> str:
 def _attachments(event: Event, location: str, workspace: Path) -> list[str]:
     message = event.message if isinstance(event, (MessageEvent, ReplyFinished)) else None
     is_planted = isinstance(event, MessageEvent) and event.planted
+    attachments = message.attachments if message else getattr(event, "attachments", ())
     faults = []
-    for attachment in message.attachments if message else ():
+    for attachment in attachments:
         if attachment.path is None and is_planted:
             continue  # it was gone already, and agents are told so
         fault = _fault(attachment, workspace)

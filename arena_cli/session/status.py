@@ -17,6 +17,7 @@ from arena_cli.session.store import Stored
 from arena_cli.transcript import queries, reader
 from arena_cli.transcript.control_events import BreakerChanged, Request, SessionControl
 from arena_cli.transcript.conversation import Chain, Conversation, Reply, Turn, read_conversation
+from arena_cli.transcript.events import StatusReported
 from arena_cli.transcript.revisions import list_visible
 from arena_cli.util import tickets
 from arena_cli.workspace.models import LaneName, Mode, Team
@@ -258,12 +259,32 @@ def _find_last_reply(agent: str, chain: Chain) -> tuple[Turn | None, Reply | Non
 
 
 def _read_running(reply: Reply, chain: Chain, turn: int) -> AgentStatus:
-    """Return the state of a running reply, by the last status that its agent reported."""
+    """Return the state of a running reply: the tools that run, or the last status it reported."""
     assert reply.started is not None
     event = chain.find_status(reply)
+    if acting := _read_acting(reply, chain, event, turn):
+        return acting
     if event is None:
         return AgentStatus(reply.agent, "running", reply.started.ts, turn=turn)
     if event.status == "waiting":
         return AgentStatus(reply.agent, "waiting", event.ts, event.detail, turn)
     activity = ": ".join(filter(None, (event.status, event.detail)))
     return AgentStatus(reply.agent, "running", reply.started.ts, activity, turn)
+
+
+def _read_acting(
+    reply: Reply, chain: Chain, status: StatusReported | None, turn: int
+) -> AgentStatus | None:
+    """Return what a reply with tools does; None if the status that it reported is newer."""
+    steps: list[Any] = [
+        event
+        for event in (chain.turns[-1].side_events if chain.turns else ())
+        if event.is_acting and getattr(event, "reply", 0) == reply.number
+    ]
+    if not steps or (status is not None and status.seq > steps[-1].seq):
+        return None
+    ended = {event.call for event in steps if event.type == "tool_finished"}
+    running = [event for event in steps if event.type == "tool_requested"]
+    tools = [event.tool for event in running if event.call not in ended]
+    detail = f"calling_tool: {', '.join(tools)}" if tools else "generating"
+    return AgentStatus(reply.agent, "running", steps[-1].ts, detail, turn)

@@ -23,6 +23,8 @@ def order_call(call: str) -> str:
 class ActingEvent(SideEvent):
     """An event within the reply of an agent; `agent` is that agent, or one called as a tool."""
 
+    is_acting: ClassVar[bool] = True
+
     reply: Annotated[int, Position]
     agent: str
 

@@ -58,12 +58,14 @@ class Event(Shape):
 
     An event whose class is `volatile` is specific to this run, and is ignored in comparisons. One
     that `is_control` is defined in `control_events`, and changes the control of its session. One
-        that `is_progress` reports the progress of a running reply; nothing depends on it.
+        that `is_progress` reports the progress of a running reply; nothing depends on it. One that
+        `is_acting` is a step of a reply with tools, of `acting_events`, and is shown with it.
     """
 
     volatile: ClassVar[bool] = False
     is_progress: ClassVar[bool] = False
     is_control: ClassVar[bool] = False
+    is_acting: ClassVar[bool] = False
 
     seq: Annotated[int, Volatile]
     ts: Annotated[str, Volatile]

@@ -344,16 +344,20 @@ def select_agent(events: Iterable[Event], agent: str) -> Iterator[Event]:
     """Yield the events that concern an agent, in order.
 
     They are its calls and the events about them, and before each the message and the turn in which
-    it was called. `session` events are always included, since they hold the names.
+    it was called. `session` events are always included, since they hold the names. A reply that
+    calls it as a tool concerns it: of that, its own steps and the end.
     """
     held: list[Event] = []
+    calling: set[int] = set()  # the replies that call it as a tool
     for event, chain in follow(events):
+        if event.is_acting and getattr(event, "agent", None) == agent:
+            calling.add(getattr(event, "reply", 0))
         begins_turn = chain and chain.turns and event is chain.turns[-1].started
         if begins_turn:
             held = [first for first in held if chain and first is chain.first]
         if isinstance(event, SessionEvent):
             yield event
-        elif _concerns(event, chain, agent):
+        elif _concerns(event, chain, agent, calling):
             yield from held
             held.clear()
             yield event
@@ -363,13 +367,19 @@ def select_agent(events: Iterable[Event], agent: str) -> Iterator[Event]:
             held = [event]
 
 
-def _concerns(event: Event, chain: Chain | None, agent: str) -> bool:
+def _concerns(event: Event, chain: Chain | None, agent: str, calling: set[int]) -> bool:
     """Return True if an event is about an agent, or begins or ends a turn in which it is called."""
     turn = chain.turns[-1] if chain and chain.turns else None
+    own = turn.replies.get(agent) if turn else None
+    if event.is_acting and own and getattr(event, "reply", 0) == own.number:
+        return True
+    if isinstance(event, ReplyFinished) and event.reply in calling:
+        return True
     if turn and event is turn.started:
         return agent in (*turn.must, *turn.started.deferred)
     if turn and event is turn.candidates:
         return agent in turn.asked
     if turn and event is turn.finished:
-        return agent in (*turn.called, *turn.started.deferred)
+        is_calling = any(reply.number in calling for reply in turn.replies.values())
+        return is_calling or agent in (*turn.called, *turn.started.deferred)
     return getattr(event, "agent", None) == agent

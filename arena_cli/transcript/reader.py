@@ -14,11 +14,11 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from arena_cli.protocol import Message, Usage
+from arena_cli.protocol import Attachment, Message, Usage
 from arena_cli.transcript.events import (
     Compacted,
     Event,
@@ -136,19 +136,26 @@ _OLD_PLACE = lazy_pattern(rf"{_SESSIONS}/[^/]+/(?=attachments/[^/]+/[^/]+\Z)")
 
 
 def _with_paths(event: Event, place: str) -> Event:
+    own: Sequence[Attachment] = getattr(event, "attachments", ())
+    if own and (moved := _move_attachments(own, place)) != own:
+        return event.model_copy(update={"attachments": moved})
     if not isinstance(event, (MessageEvent, ReplyFinished)) or event.message is None:
         return event
     message = event.message
-    attachments = [
-        item.model_copy(update={"path": _OLD_PLACE.sub(lambda _: place, item.path, count=1)})
-        if item.path
-        else item
-        for item in message.attachments
-    ]
+    attachments = _move_attachments(message.attachments, place)
     if attachments == message.attachments:
         return event
     message = message.model_copy(update={"attachments": attachments})
     return event.model_copy(update={"message": message})
+
+
+def _move_attachments(attachments: Sequence[Attachment], place: str) -> list[Attachment]:
+    return [
+        item.model_copy(update={"path": _OLD_PLACE.sub(lambda _: place, item.path, count=1)})
+        if item.path
+        else item
+        for item in attachments
+    ]
 
 
 def tail(path: Path) -> tuple[bytes, int]:

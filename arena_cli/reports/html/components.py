@@ -9,7 +9,8 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from importlib import import_module
+from typing import Any, NamedTuple
 
 from arena_cli.protocol import Message, Usage
 from arena_cli.reports import lines, timeline
@@ -118,6 +119,18 @@ def _choose_lanes(turns: list[Turn]) -> dict[str, None]:
 
 
 @dataclass(frozen=True)
+class StepView:
+    """A step of a reply with tools: one line, and what opens below it.
+
+    `depth` is the number of agents around it that are called as tools.
+    """
+
+    pieces: Sequence[Span]
+    depth: int
+    details: CollapsibleText | None = None
+
+
+@dataclass(frozen=True)
 class Card:
     """A reply. `status` is empty while there is none; `calls` are agents, then humans by id."""
 
@@ -132,6 +145,7 @@ class Card:
     humans: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     facts: list[str] = field(default_factory=list)
+    steps: list[StepView] = field(default_factory=list)
 
 
 @dataclass
@@ -242,6 +256,19 @@ def _list_idle(chains: Sequence[Chain], cast: Cast) -> list[Who]:
     return [member for member in cast.members if member.id not in names]
 
 
+def _list_acting(reply: int, turn: Turn) -> list[Any]:
+    """Return the events of a reply with tools; none for others."""
+    return [
+        event
+        for event in turn.side_events
+        if event.is_acting and getattr(event, "reply", 0) == reply
+    ]
+
+
+def _acting_lines() -> Any:
+    return import_module("arena_cli.reports.acting_lines")
+
+
 class _Table:
     """Makes the rows of a table."""
 
@@ -276,6 +303,8 @@ class _Table:
                 yield self._said(event)
             case ChainFinished():
                 yield self._end(event)
+            case SideEvent(is_acting=True):
+                return  # it is in the card of its reply
             case _:
                 line = timeline.render_event(event, self._say, self._name)
                 if line is None:
@@ -325,7 +354,8 @@ class _Table:
         for done in reply.ends:
             yield self._card(done, by if reply.phase == "A" else [], turn)
         if reply.is_running:
-            yield Card(self._cast.who(reply.agent), "", by=by)
+            steps = self._steps(reply.number, turn)
+            yield Card(self._cast.who(reply.agent), "", by=by, steps=steps)
 
     def _said(self, event: MessageEvent) -> SaidRow:
         message = event.message
@@ -345,6 +375,9 @@ class _Table:
     def _card(self, done: ReplyFinished, by: list[Who], turn: Turn) -> Card:
         message = done.message
         mentioned = message.mentions if message else []
+        # A reply that was interrupted and continued has its steps where they end.
+        reply = turn.replies[done.agent]
+        is_last = reply.ends[-1] is done and not reply.is_running
         return Card(
             who=self._cast.who(done.agent),
             status=done.status,
@@ -361,8 +394,27 @@ class _Table:
                 *self._refused(done),
                 *self._unresolved(done.unresolved),
             ],
-            facts=self._facts(done),
+            facts=self._facts(done) + (self._describe_end(done.reply, turn) if is_last else []),
+            steps=self._steps(done.reply, turn) if is_last else [],
         )
+
+    def _steps(self, reply: int, turn: Turn) -> list[StepView]:
+        """Return the steps of a reply with tools."""
+        events = _list_acting(reply, turn)
+        if not events:
+            return []
+        steps = _acting_lines().list_page_steps(events, self._say, self._name)
+        return [
+            StepView(step.spans, step.depth, of_lines(step.details) if step.details else None)
+            for step in steps
+        ]
+
+    def _describe_end(self, reply: int, turn: Turn) -> list[str]:
+        events = _list_acting(reply, turn)
+        ended = _acting_lines().find_end(events) if events else None
+        if ended is None:
+            return []
+        return [span.text for span in _acting_lines().describe_end(ended, self._say)]
 
     def _facts(self, event: ReplyFinished) -> list[str]:
         facts = [self._say("{seconds} s", seconds=f"{event.latency_ms / 1000:.1f}")]
