@@ -12,9 +12,9 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, Literal, NamedTuple, Protocol
 
-from arena_cli.context.acting_text import tools_text
 from arena_cli.notes import extraction
 from arena_cli.protocol import (
     AgentInput,
@@ -294,7 +294,8 @@ def _system(input: AgentInput, language: Language) -> str:
         return supervisor_text(input.agent_id, input.role_prompt, input.members, language)
     text = system_text(input.agent_id, input.role_prompt, input.members, language)
     if input.tools or input.steps:
-        text = f"{text}\n\n{tools_text(input.tools, _texts(language))}"
+        acting_text = import_module("arena_cli.context.acting_text")
+        text = f"{text}\n\n{acting_text.tools_text(input.tools, _texts(language))}"
     return text
 
 
