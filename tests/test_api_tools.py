@@ -72,7 +72,7 @@ def after_restart(step: ToolStep) -> ToolStep:
 
 @given(st.lists(st.text(max_size=90), max_size=12))
 def test_names_are_what_apis_accept_and_lead_back(names: list[str]) -> None:
-    known = tool_calls.ToolNames(names, taken=["pass"])
+    known = tool_calls.ToolNames(names, reserved=["pass"])
     sent = [known.sent(name) for name in dict.fromkeys(names)]
     assert len(set(sent)) == len(sent)
     assert "pass" not in sent

@@ -69,12 +69,12 @@ class Settings(BaseModel):
     fallback: list[dict[str, Any]] = []
 
     @classmethod
-    def endpoints(cls, given: Mapping[str, Any]) -> list[Endpoint]:
+    def endpoints(cls, keys: Mapping[str, Any]) -> list[Endpoint]:
         """Return the endpoints that an agent with these keys (not filled) would contact.
 
         A kind without a method of its own is one endpoint, with the whole environment.
         """
-        return [Endpoint("kind", str(given.get("type")), ("*",))]
+        return [Endpoint("kind", str(keys.get("type")), ("*",))]
 
     @classmethod
     def is_template(cls, loc: Loc) -> bool:  # noqa: ARG003 - for kinds that have templates
@@ -86,8 +86,8 @@ class Settings(BaseModel):
         return False
 
     @classmethod
-    def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG003 - for some kinds
-        """Return default values of keys that follow from the `given` keys of a profile.
+    def implied(cls, keys: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG003 - for some kinds
+        """Return default values of keys that follow from the keys of a profile.
 
         The defaults of `arena.yaml` take precedence over them. They are filled from the environment
         like all keys.
@@ -239,10 +239,10 @@ def find_tool_way(profile: AgentProfile) -> ToolWay:
     return "loop" if shape is None else shape.takes_tools(profile.adapter)
 
 
-def implied(kind: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+def implied(kind: str, keys: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the default values that follow from the given keys (`Settings.implied`)."""
     shape = settings_type(kind)
-    return {} if shape is None else shape.implied(given)
+    return {} if shape is None else shape.implied(keys)
 
 
 def list_kinds() -> list[str]:

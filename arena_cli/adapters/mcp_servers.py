@@ -174,11 +174,16 @@ def _describe_for_codex(server: HandedServer, agent_id: str) -> dict[str, Any]:
         approved["enabled_tools"] = names
     if server.url:
         headers = {name: variable for name, (variable, _) in _name_headers(server).items()}
-        place: dict[str, Any] = {"url": server.url, "env_http_headers": headers}
+        connection: dict[str, Any] = {"url": server.url, "env_http_headers": headers}
     else:
         program, *args = server.command
-        place = {"command": program, "args": args, "cwd": server.cwd, "env_vars": [*server.env]}
-    return {**place, **limits, **approved}
+        connection = {
+            "command": program,
+            "args": args,
+            "cwd": server.cwd,
+            "env_vars": [*server.env],
+        }
+    return {**connection, **limits, **approved}
 
 
 def list_codex_variables(servers: Sequence[HandedServer]) -> dict[str, str]:
@@ -214,12 +219,16 @@ def describe_for_gemini(servers: Sequence[HandedServer], agent_id: str) -> dict[
     """
     described: dict[str, Any] = {}
     for server in servers:
-        place: dict[str, Any] = {"httpUrl": server.url, "headers": {**server.headers}}
+        connection: dict[str, Any] = {"httpUrl": server.url, "headers": {**server.headers}}
         if not server.url:
             program, *args = server.command
             env = {**server.env}
-            place = {"command": program, "args": args, "env": env, "cwd": server.cwd}
-        described[server.name] = {**place, "timeout": round(server.timeout_s * 1000), "trust": True}
+            connection = {"command": program, "args": args, "env": env, "cwd": server.cwd}
+        described[server.name] = {
+            **connection,
+            "timeout": round(server.timeout_s * 1000),
+            "trust": True,
+        }
         if names := list_exact_tools(server, "Gemini CLI", agent_id):
             described[server.name]["includeTools"] = names
     return described
@@ -248,20 +257,20 @@ def make_gemini_home(scratch: Path, home: Path, servers: Mapping[str, Any]) -> I
     settings = settings if isinstance(settings, dict) else {}
     scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="gemini-", dir=scratch.absolute()) as folder:
-        own = Path(folder) / _GEMINI
-        own.mkdir()
+        gemini_folder = Path(folder) / _GEMINI
+        gemini_folder.mkdir()
         for entry in real.iterdir():
             if entry.name != _SETTINGS:
-                (own / entry.name).symlink_to(entry.absolute(), entry.is_dir())
-        policy = own / "arena.toml"
+                (gemini_folder / entry.name).symlink_to(entry.absolute(), entry.is_dir())
+        policy = gemini_folder / "arena.toml"
         policy.write_text("".join(map(_allow_in_plan_mode, servers)), encoding="utf-8")
-        policies = settings.get("policyPaths") or [str(own / "policies")]
+        policies = settings.get("policyPaths") or [str(gemini_folder / "policies")]
         merged = {
             **settings,
             "mcpServers": {**settings.get("mcpServers", {}), **servers},
             "policyPaths": [*policies, str(policy)],
         }
-        (own / _SETTINGS).write_text(json.dumps(merged), encoding="utf-8")
+        (gemini_folder / _SETTINGS).write_text(json.dumps(merged), encoding="utf-8")
         yield folder
 
 

@@ -39,9 +39,9 @@ class PythonSettings(Settings):
     target: str
 
     @classmethod
-    def endpoints(cls, given: Mapping[str, Any]) -> list[Endpoint]:
+    def endpoints(cls, keys: Mapping[str, Any]) -> list[Endpoint]:
         """Return the function, whose process has the whole environment."""
-        return [Endpoint("function", str(given.get("target")), ("*",))]
+        return [Endpoint("function", str(keys.get("target")), ("*",))]
 
     @field_validator("target")
     @classmethod

@@ -241,7 +241,7 @@ class ScriptedSettings(Settings):
     strict: bool = False
 
     @classmethod
-    def endpoints(cls, given: Mapping[str, Any]) -> list[Endpoint]:  # noqa: ARG003 - needs no key
+    def endpoints(cls, keys: Mapping[str, Any]) -> list[Endpoint]:  # noqa: ARG003 - needs no key
         """Return nothing: a script contacts nothing."""
         return []
 

@@ -39,13 +39,13 @@ _NO_TEXT = "(no text)"
 class ToolNames:
     """The names of tools as APIs accept them: letters, digits, `_` and `-`, at most 64 characters.
 
-    Names that become equal, or that are `taken`, are numbered.
+    Names that become equal, or that are `reserved`, are numbered.
     """
 
-    def __init__(self, names: Iterable[str], taken: Iterable[str] = ()) -> None:
+    def __init__(self, names: Iterable[str], reserved: Iterable[str] = ()) -> None:
         self._sent: dict[str, str] = {}
         self._own: dict[str, str] = {}
-        used = set(taken)
+        used = set(reserved)
         for name in dict.fromkeys(names):
             plain = sent = _NOT_IN_NAMES.sub("_", name)[:LONGEST_NAME] or "tool"
             number = 1
@@ -58,10 +58,10 @@ class ToolNames:
             self._own[sent] = name
 
     @classmethod
-    def of(cls, input: AgentInput, taken: Iterable[str] = ()) -> ToolNames:
+    def of(cls, input: AgentInput, reserved: Iterable[str] = ()) -> ToolNames:
         """Return the names of the tools of an input, and of those that it called before."""
-        before = [call.tool for step in input.steps for call in step.calls]
-        return cls([*(tool.name for tool in input.tools), *before], taken)
+        called_names = [call.tool for step in input.steps for call in step.calls]
+        return cls([*(tool.name for tool in input.tools), *called_names], reserved)
 
     def sent(self, name: str) -> str:
         """Return the name that the API is given."""
@@ -86,24 +86,24 @@ def describe_for_api(tool: ToolSpec) -> tuple[str, dict[str, Any]]:
     return description, {"properties": {}, **schema, "type": "object"}
 
 
-def read_arguments(given: object) -> tuple[dict[str, Any], str]:
+def read_arguments(raw: object) -> tuple[dict[str, Any], str]:
     """Return the arguments of a call, and why they cannot be read, "" if they can.
 
     They come as JSON text, or as an object. No text means no arguments.
     """
-    value = given
-    if isinstance(given, str):
-        if not given.strip():
+    value = raw
+    if isinstance(raw, str):
+        if not raw.strip():
             return {}, ""
         try:
-            value = _load(given)
+            value = _load(raw)
         except (ValueError, RecursionError) as error:
-            return {}, f"the arguments are no JSON ({error}); they were: {cut_text(given, _SHOWN)}"
+            return {}, f"the arguments are no JSON ({error}); they were: {cut_text(raw, _SHOWN)}"
     if value is None:
         return {}, ""
     if not isinstance(value, dict):
-        shown = cut_text(json.dumps(value, ensure_ascii=False, default=repr), _SHOWN)
-        return {}, f"the arguments must be a JSON object; they were: {shown}"
+        excerpt = cut_text(json.dumps(value, ensure_ascii=False, default=repr), _SHOWN)
+        return {}, f"the arguments must be a JSON object; they were: {excerpt}"
     return value, ""
 
 
@@ -169,57 +169,57 @@ _NAMED = re.compile(r'"(?:tool|name)"\s*:\s*"([^"]{1,200})"')
 _MOST_TRIED = 50
 
 
-def parse_calls(text: str, known: Iterable[str]) -> tuple[str, list[ToolCall]]:
+def parse_calls(text: str, tool_names: Iterable[str]) -> tuple[str, list[ToolCall]]:
     """Return the text of an answer without its calls in JSON, and the calls.
 
     Calls are found in fences and between text. An object without `calls` is a call only if it names
-    a `known` tool. What looks like calls and is no JSON is a call with a problem.
+    one of `tool_names`. What looks like calls and is no JSON is a call with a problem.
     """
-    tools = set(known)
+    tools = set(tool_names)
     calls: list[ToolCall] = []
-    rest: list[str] = []
+    texts: list[str] = []
     end = 0
     for start, stop, value in _objects(text):
-        found = _read_calls(value, tools)
-        if found:
-            calls += found
-            rest.append(text[end:start])
+        object_calls = _read_calls(value, tools)
+        if object_calls:
+            calls += object_calls
+            texts.append(text[end:start])
             end = stop
-    rest.append(text[end:])
-    content = "".join(rest)
+    texts.append(text[end:])
+    content = "".join(texts)
     if calls:
         return _EMPTY.sub("", content).strip(), calls
-    if _LOOKS_LIKE_CALLS.search(text) and (named := _NAMED.search(text)) and named[1] in tools:
+    if _LOOKS_LIKE_CALLS.search(text) and (match := _NAMED.search(text)) and match[1] in tools:
         problem = f"your JSON of the calls cannot be read; it was: {cut_text(text, _SHOWN)}"
-        return "", [ToolCall(tool=named[1], problem=problem)]
+        return "", [ToolCall(tool=match[1], problem=problem)]
     return text, []
 
 
 def _objects(text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
     """Yield the JSON objects in a text, with their places; one within another is not tried."""
     decoder = json.JSONDecoder(strict=False, parse_constant=_refuse_constant)
-    at = -1
+    start = -1
     for _ in range(_MOST_TRIED):
-        at = text.find("{", at + 1)
-        if at < 0:
+        start = text.find("{", start + 1)
+        if start < 0:
             return
         try:
-            value, stop = decoder.raw_decode(text, at)
+            value, stop = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
             continue
         if isinstance(value, dict):
-            yield at, stop, value
-        at = stop - 1
+            yield start, stop, value
+        start = stop - 1
 
 
-def _read_calls(value: Mapping[str, Any], known: set[str]) -> list[ToolCall]:
+def _read_calls(value: Mapping[str, Any], tool_names: set[str]) -> list[ToolCall]:
     """Return the calls that an object makes; none if it is something else."""
     listed = value.get("calls", value.get("tool_calls"))
     if isinstance(listed, list):
         calls = [_read_call(item) for item in listed if isinstance(item, dict)]
         return [call for call in calls if call is not None]
     call = _read_call(value) if any(key in value for key in _ARGUMENT_KEYS) else None
-    return [call] if call is not None and call.tool in known else []
+    return [call] if call is not None and call.tool in tool_names else []
 
 
 def _read_call(item: Mapping[str, Any]) -> ToolCall | None:
@@ -229,6 +229,6 @@ def _read_call(item: Mapping[str, Any]) -> ToolCall | None:
     tool = next((item[key] for key in _TOOL_KEYS if isinstance(item.get(key), str)), "")
     if not tool:
         return None
-    given = next((item[key] for key in _ARGUMENT_KEYS if key in item), None)
-    arguments, problem = read_arguments(given)
+    raw = next((item[key] for key in _ARGUMENT_KEYS if key in item), None)
+    arguments, problem = read_arguments(raw)
     return ToolCall(tool=tool, arguments=arguments, problem=problem)

@@ -246,10 +246,10 @@ class _Desk:
             reasons = await control.check_notes(written.drafts, self._member.id, scope.reply)
             if reasons[0]:
                 raise ToolFailed(f"not allowed: {reasons[0]}", "denied")
-        made = after_turn.add_notes(written.drafts, self._room)
-        if not made:
+        note_ids = after_turn.add_notes(written.drafts, self._room)
+        if not note_ids:
             raise ToolFailed("this session keeps no notes, or the note could not be written")
-        return ToolOutput("; ".join([f"noted as {made[0]}", *written.problems]))
+        return ToolOutput("; ".join([f"noted as {note_ids[0]}", *written.problems]))
 
     async def read_attachment(self, arguments: Mapping[str, Any], _: ToolScope) -> ToolOutput:
         name, offset = arguments["name"], arguments.get("offset", 0)
@@ -258,8 +258,8 @@ class _Desk:
             names[attachment.name] = None
             if attachment.name == name and attachment.path:
                 return _read_piece(self._room.workspace / attachment.path, name, offset)
-        known = ", ".join(list(names)[:MOST_FOUND]) or "none"
-        raise ToolFailed(f"there is no attachment {name}; there are: {known}")
+        listing = ", ".join(list(names)[:MOST_FOUND]) or "none"
+        raise ToolFailed(f"there is no attachment {name}; there are: {listing}")
 
     async def confirm(self, _: Mapping[str, Any], __: ToolScope) -> ToolOutput:
         return ToolOutput("approved: do exactly this now, once")

@@ -105,23 +105,23 @@ class GoalStack:
     def _split(self, arguments: Mapping[str, Any], reply: int) -> str:
         if not self._goals:
             raise ToolFailed("there is no open goal to split; push one first")
-        parts = arguments["parts"]
-        self._check_room(len(parts))
+        descriptions = arguments["parts"]
+        self._check_room(len(descriptions))
         goal = self._goals[-1]
-        names = [f"{goal.id}.{number}" for number in range(1, len(parts) + 1)]
-        known = {open_goal.id for open_goal in self._goals}
-        if known & set(names):
+        names = [f"{goal.id}.{number}" for number in range(1, len(descriptions) + 1)]
+        open_ids = {open_goal.id for open_goal in self._goals}
+        if open_ids & set(names):
             raise ToolFailed(f"{goal.id} is split already")
-        made = [
-            Goal(id=name, description=part, parent=goal.id)
-            for name, part in zip(names, parts, strict=True)
+        subgoals = [
+            Goal(id=name, description=description, parent=goal.id)
+            for name, description in zip(names, descriptions, strict=True)
         ]
-        self._goals += reversed(made)
+        self._goals += reversed(subgoals)
         self._write("split", goal, reply)
-        return f"{goal.id} has {len(made)} parts; {made[0].id} is the current goal."
+        return f"{goal.id} has {len(subgoals)} parts; {subgoals[0].id} is the current goal."
 
-    def _check_room(self, more: int) -> None:
-        if len(self._goals) + more > GOAL_MOST:
+    def _check_room(self, count: int) -> None:
+        if len(self._goals) + count > GOAL_MOST:
             raise ToolFailed(f"{GOAL_MOST} goals may be open; end one with pop_goal first")
 
     def _add(self, description: str, parent: str) -> Goal:

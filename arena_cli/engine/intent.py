@@ -150,9 +150,9 @@ class IntentSorter:
             text = json.dumps(message.content, ensure_ascii=False)
             answer = await side_calls.ask(sorter, _QUESTION_TO_AGENT.format(message=text), room)
             by, usage, metadata = sorter.id, answer.usage or Usage(), answer.metadata
-            found = None if answer.error else read_answer(answer.text)
-            error = answer.error or ("" if found else "its answer holds no intent in JSON")
-            intent, confidence = found or ("unknown", 0.0)
+            verdict = None if answer.error else read_answer(answer.text)
+            error = answer.error or ("" if verdict else "its answer holds no intent in JSON")
+            intent, confidence = verdict or ("unknown", 0.0)
         room.journal.write(
             IntentSorted,
             chain=chain.number,

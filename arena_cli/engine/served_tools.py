@@ -122,17 +122,17 @@ class ServedLoop(ToolLoop):
         """Carry out a call and write it; if cancelled, its end is written, too."""
         acting.turns += 1
         arguments = self._room.runtime.redactor.value(clean_value(request.arguments)[0])
-        asked = ToolCall(tool=request.tool, arguments=arguments, problem=self._find_excess())
-        requested = self._request(asked, acting)
+        tool_call = ToolCall(tool=request.tool, arguments=arguments, problem=self._find_excess())
+        requested = self._request(tool_call, acting)
         self._heard.notes.setdefault(SERVED, []).append(
-            {"tool": asked.tool, "arguments": arguments}
+            {"tool": tool_call.tool, "arguments": arguments}
         )
         try:
             result = await self._answer(requested, acting, self._places)
         except asyncio.CancelledError:
             with suppress(DiskRefused):
                 failure = ToolFailed(_WITHDRAWN, "timeout")
-                self._end_call(requested.number, asked.tool, failure, 0)
+                self._end_call(requested.number, tool_call.tool, failure, 0)
             raise
         if acting.output is not None and request.tool == COMPLETE_TASK:
             self._heard.notes[HANDED_IN] = acting.output[0]
@@ -145,8 +145,8 @@ class ServedLoop(ToolLoop):
             return
         self._toolbox = await self._room.tools.get(self._room).open(self._member, is_served=True)
         self._permitted = self._find_permission
-        for asked in calls:
-            await self.carry_out(ControlRequest(act="tool_call", **asked), acting)
+        for fields in calls:
+            await self.carry_out(ControlRequest(act="tool_call", **fields), acting)
 
     async def _find_permission(self, act: PermissionRequest) -> Permission:
         """Return the decision about an act that was asked before the calls are repeated."""

@@ -87,9 +87,9 @@ class SubAgent:
         """Run the agent until it is done; return its output, or why there is none."""
         if scope.call.count(".") + 1 > DEEPEST:
             raise ToolFailed(f"agents may call each other {DEEPEST} deep at most; do it yourself")
-        given = dict(arguments)
-        member = fill_role(self._member, given) if self._member.profile.inputs else self._member
-        text = make_query(member, given) if member.profile.inputs else str(given[_TASK])
+        inputs = dict(arguments)
+        member = fill_role(self._member, inputs) if self._member.profile.inputs else self._member
+        text = make_query(member, inputs) if member.profile.inputs else str(inputs[_TASK])
         toolbox = await self._open_toolbox(member)
         heard = self._listen(scope)
         loop = SubLoop(member, self._room, scope.planned, heard, toolbox, within=scope.call)
@@ -103,8 +103,8 @@ class SubAgent:
         with contextlib.ExitStack() as held:
             # Those that it calls itself run within its place: they must not wait for it.
             if self._room.draw_subagent_place is not None and "." not in scope.call:
-                place = held.enter_context(self._room.draw_subagent_place(member.id))
-                await call.wait_for_place(place, scope.planned, self._room)
+                agent_place = held.enter_context(self._room.draw_subagent_place(member.id))
+                await call.wait_for_place(agent_place, scope.planned, self._room)
             return _make_output(await loop.run_to_end(self._make_input(member, text)))
 
     def _listen(self, scope: ToolScope) -> Heard:
@@ -224,8 +224,8 @@ class SubLoop(ToolLoop):
         if problem:
             notes["error"] = problem
         output: Any = None
-        made = self._member.profile.output
-        if self._acting.output is not None and (made is None or not made.process):
+        spec = self._member.profile.output
+        if self._acting.output is not None and (spec is None or not spec.process):
             output = self._acting.output[0]
         elif answer is not None and not answer.declined:
             output = answer.output.content

@@ -70,14 +70,14 @@ _COMPLETE_NOW = {
 
 
 class _Requested(NamedTuple):
-    """A call that was written: what was asked, the tool, the act that people approve.
+    """A call that was written: the call itself, the tool, the act that people approve.
 
     `problem` is the reason why it cannot be made, `failure` why the tool would not do it: that is
     its result, which a replay has of its own.
     """
 
     number: str
-    asked: ToolCall
+    tool_call: ToolCall
     tool: Tool | None
     act: PermissionRequest | None
     problem: str = ""
@@ -193,9 +193,11 @@ class ToolLoop:
     def _close(self, acting: Acting) -> None:
         """Tell the model that this is its last turn."""
         assert acting.closing
-        why = _COMPLETE_NOW[acting.closing]
-        how = f"Call {COMPLETE_TASK} now" if self._toolbox.complete_task else "Answer in text now"
-        notice = f"{why} {how}, with the best result that you have; no other tool is left."
+        reason = _COMPLETE_NOW[acting.closing]
+        action = f"Call {COMPLETE_TASK}" if self._toolbox.complete_task else "Answer in text"
+        notice = (
+            f"{reason} {action} now, with the best result that you have; no other tool is left."
+        )
         if acting.steps:
             last = acting.steps[-1]
             acting.steps[-1] = last.model_copy(update={"notice": notice})
@@ -205,25 +207,25 @@ class ToolLoop:
     def _seconds_left(self, acting: Acting) -> float:
         return acting.ends_at + self._planned.waited_s - self._room.clock.monotonic()
 
-    async def _ask(self, agent_input: AgentInput, acting: Acting) -> Answer | None:
-        """Ask the model once; return None if its time ended before it answered."""
-        await self._toolbox.refresh()
+    def _add_steps(self, agent_input: AgentInput, acting: Acting) -> AgentInput:
+        """Return the input with the tools that are open, and the steps so far."""
         specs = self._toolbox.specs
         if acting.closing:
             specs = [spec for spec in specs if spec.name == COMPLETE_TASK]
+        squeezed = acting.squeezed
         fitting = tool_steps.fit_steps(
-            agent_input,
-            specs,
-            acting.steps,
-            member=self._member,
-            room=self._room,
-            is_squeezed=acting.squeezed,
+            agent_input, specs, acting.steps, self._member, self._room, is_squeezed=squeezed
         )
         steps = tool_steps.remind(fitting, self._toolbox.reminder())
-        sent = tool_steps.add_tools(agent_input, specs, steps)
+        return tool_steps.add_tools(agent_input, specs, steps)
+
+    async def _ask(self, agent_input: AgentInput, acting: Acting) -> Answer | None:
+        """Ask the model once; return None if its time ended before it answered."""
+        await self._toolbox.refresh()
+        sent = self._add_steps(agent_input, acting)
         attempt_limit = self._room.scene.team.config.attempt_timeout_s
-        left = self._limits.grace_s if acting.closing else self._seconds_left(acting)
-        limit = left if attempt_limit is None else min(left, attempt_limit)
+        remaining_s = self._limits.grace_s if acting.closing else self._seconds_left(acting)
+        limit = remaining_s if attempt_limit is None else min(remaining_s, attempt_limit)
         try:
             async with asyncio.timeout(max(limit, 0)) as timeout:
                 asking = call.Asking(self._planned, self._room, self._heard, timeout)
@@ -311,7 +313,7 @@ class ToolLoop:
         functions = import_module("arena_cli.adapters.user_function")
         function = self._room.make_function(target)
         try:
-            made = await function.call(json.dumps(value))
+            output = await function.call(json.dumps(value))
         except functions.FunctionFailed as failure:
             raise AgentProtocolError(
                 self._member.id,
@@ -321,7 +323,7 @@ class ToolLoop:
             ) from failure
         finally:
             await function.stop()
-        return self._room.runtime.redactor.value_or_nothing(made)
+        return self._room.runtime.redactor.value_or_nothing(output)
 
     def _record_usage(self) -> None:
         """Count the turn in the team's budget before its calls, which may use more."""
@@ -340,7 +342,7 @@ class ToolLoop:
         """Run the calls of an answer side by side, and keep them as a step."""
         self._report(output.tool_calls)
         count = len(output.tool_calls)
-        requested = [self._request(asked, acting, count) for asked in output.tool_calls]
+        requested = [self._request(tool_call, acting, count) for tool_call in output.tool_calls]
         places = asyncio.Semaphore(self._limits.max_parallel_tools)
         try:
             async with asyncio.TaskGroup() as group:
@@ -363,38 +365,39 @@ class ToolLoop:
         return f"{self._within}.{acting.calls}" if self._within else str(acting.calls)
 
     def _report(self, calls: Sequence[ToolCall]) -> None:
-        names = ", ".join(dict.fromkeys(asked.tool for asked in calls))
+        names = ", ".join(dict.fromkeys(tool_call.tool for tool_call in calls))
         self._heard.on_status(StatusEvent(status="calling_tool", detail=names))
 
-    def _request(self, asked: ToolCall, acting: Acting, count: int = 1) -> _Requested:
+    def _request(self, tool_call: ToolCall, acting: Acting, count: int = 1) -> _Requested:
         """Write that the model calls a tool, in an answer with `count` calls."""
-        problem = self._check(asked, acting)
-        tool = self._toolbox.find(asked.tool)
-        act, failure = _find_act(tool, asked) if tool and not problem else (None, None)
+        problem = self._check(tool_call, acting)
+        tool = self._toolbox.find(tool_call.tool)
+        act, failure = _find_act(tool, tool_call) if tool and not problem else (None, None)
         number = self._number(acting)
         self._write(
             ToolRequested,
             call=number,
             step=acting.turns,
             of=count,
-            tool=asked.tool,
-            arguments=asked.arguments,
-            problem=asked.problem,
+            tool=tool_call.tool,
+            arguments=tool_call.arguments,
+            problem=tool_call.problem,
             approval=act.action if act else "",
-            native=asked.id,
+            native=tool_call.id,
         )
-        return _Requested(number, asked, tool, act, problem, failure)
+        return _Requested(number, tool_call, tool, act, problem, failure)
 
-    def _check(self, asked: ToolCall, acting: Acting) -> str:
+    def _check(self, tool_call: ToolCall, acting: Acting) -> str:
         """Return why a call cannot be made, "" if it can, and count it."""
-        problem = asked.problem or self._toolbox.find_problem(asked.tool, asked.arguments)
-        if asked.tool == COMPLETE_TASK and problem:
+        tool, arguments = tool_call.tool, tool_call.arguments
+        problem = tool_call.problem or self._toolbox.find_problem(tool, arguments)
+        if tool == COMPLETE_TASK and problem:
             acting.invalid += 1
-        return problem or self._find_repetition(asked, acting)
+        return problem or self._find_repetition(tool_call, acting)
 
-    def _find_repetition(self, asked: ToolCall, acting: Acting) -> str:
+    def _find_repetition(self, tool_call: ToolCall, acting: Acting) -> str:
         """Return why a call is refused that was made too often in a row, "" if it was not."""
-        key = json.dumps([asked.tool, asked.arguments], sort_keys=True, default=str)
+        key = json.dumps([tool_call.tool, tool_call.arguments], sort_keys=True, default=str)
         acting.repeated = acting.repeated + 1 if key == acting.last_call else 1
         acting.last_call = key
         if acting.repeated <= MOST_REPEATED:
@@ -408,36 +411,35 @@ class ToolLoop:
         self, requested: _Requested, acting: Acting, places: asyncio.Semaphore
     ) -> ToolResult:
         """Run a call, if it can be made and is allowed, and write how it ended."""
-        number, asked, tool = requested.number, requested.asked, requested.tool
+        number, tool_call, tool = requested.number, requested.tool_call, requested.tool
         if tool is None or requested.problem:
-            return self._end_call(number, asked.tool, ToolFailed(requested.problem), 0)
+            return self._end_call(number, tool_call.tool, ToolFailed(requested.problem), 0)
         if tool is self._toolbox.complete_task:
-            return self._complete(number, asked, acting)
+            return self._complete(number, tool_call, acting)
+        member, reply = self._member, self._planned.reply
+        request = ToolRequest(member, reply, number, tool_call.tool, tool_call.arguments)
         began = self._room.clock.monotonic()
         try:
             if requested.failure is None:
-                await self._permit(asked, requested.act)
+                await self._permit(tool_call, requested.act)
             async with places:
                 began = self._room.clock.monotonic()
                 async with asyncio.timeout(max(self._seconds_left(acting), 0)):
-                    request = ToolRequest(
-                        self._member, self._planned.reply, number, asked.tool, asked.arguments
-                    )
                     run = partial(self._run_tool, requested)
                     is_internal = getattr(tool, "internal", False)
                     call_tool = run if is_internal else partial(self._call_outside, run)
                     answer = await call_tool(request)
         except ToolFailed as failure:
-            return self._end_call(number, asked.tool, failure, self._ms_since(began))
+            return self._end_call(number, tool_call.tool, failure, self._ms_since(began))
         except TimeoutError:
             late = ToolFailed("it did not end in time, and was ended", "timeout")
-            return self._end_call(number, asked.tool, late, self._ms_since(began))
-        return self._end_call(number, asked.tool, answer, self._ms_since(began))
+            return self._end_call(number, tool_call.tool, late, self._ms_since(began))
+        return self._end_call(number, tool_call.tool, answer, self._ms_since(began))
 
     def _ms_since(self, began: float) -> int:
         return round((self._room.clock.monotonic() - began) * 1000)
 
-    async def _permit(self, asked: ToolCall, act: PermissionRequest | None) -> None:
+    async def _permit(self, tool_call: ToolCall, act: PermissionRequest | None) -> None:
         """Ask the rules, and people, if the call may be made. Raises ToolFailed."""
         if act is not None:
             redactor = self._room.runtime.redactor
@@ -450,9 +452,12 @@ class ToolLoop:
         control = self._room.control.current
         if control is None:
             return
-        shown = json.dumps(asked.arguments, ensure_ascii=False, sort_keys=True)
+        arguments_json = json.dumps(tool_call.arguments, ensure_ascii=False, sort_keys=True)
         plain = PermissionRequest(
-            action=asked.tool, detail=shown, tool=asked.tool, arguments=asked.arguments
+            action=tool_call.tool,
+            detail=arguments_json,
+            tool=tool_call.tool,
+            arguments=tool_call.arguments,
         )
         if refused := await control.check_action(self._planned, plain):
             raise ToolFailed(f"not allowed: {refused}", "denied")
@@ -466,7 +471,7 @@ class ToolLoop:
         if requested.failure is not None:
             raise requested.failure
         assert requested.tool is not None
-        permit = partial(self._permit, requested.asked)
+        permit = partial(self._permit, requested.tool_call)
         scope = ToolScope(request.call, self._heard, self._planned.reply, permit, self._planned)
         try:
             output = await requested.tool.call(request.arguments, scope)
@@ -476,16 +481,16 @@ class ToolLoop:
             raise ToolFailed(f"{type(error).__name__}: {error}") from error
         return tool_results.redact_output(output, self._room.runtime.redactor)
 
-    def _complete(self, number: str, asked: ToolCall, acting: Acting) -> ToolResult:
+    def _complete(self, number: str, tool_call: ToolCall, acting: Acting) -> ToolResult:
         """Take the output that the agent hands in; only the first one counts."""
         if acting.output is not None:
             failure = ToolFailed("the result is accepted already; the first one counts")
-            return self._end_call(number, asked.tool, failure, 0)
+            return self._end_call(number, tool_call.tool, failure, 0)
         complete_task = self._toolbox.complete_task
         assert complete_task is not None
-        acting.output = (asked.arguments[complete_task.output.name],)
+        acting.output = (tool_call.arguments[complete_task.output.name],)
         accepted = ToolAnswer(ToolResult(text="The result is accepted."))
-        return self._end_call(number, asked.tool, accepted, 0)
+        return self._end_call(number, tool_call.tool, accepted, 0)
 
     def _end_call(
         self, number: str, tool: str, ended: ToolAnswer | ToolFailed, ms: int
@@ -526,7 +531,7 @@ class ToolLoop:
             acting.turns = number
             acting.calls = int(requests[-1].call.rpartition(".")[2])
             calls = [tool_steps.restore_call(request) for request in requests]
-            checked = [self._check(asked, acting) for asked in calls]
+            checked = [self._check(tool_call, acting) for tool_call in calls]
             results = [
                 await self._restore_result(request, ends.get(request.call), problem, acting)
                 for request, problem in zip(requests, checked, strict=True)
@@ -569,12 +574,12 @@ class ToolLoop:
         self, request: ToolRequested, end: ToolFinished | None, problem: str, acting: Acting
     ) -> ToolResult:
         if end is None:
-            asked = tool_steps.restore_call(request)
-            tool = self._toolbox.find(asked.tool)
-            act, failure = _find_act(tool, asked) if tool and not problem else (None, None)
+            tool_call = tool_steps.restore_call(request)
+            tool = self._toolbox.find(tool_call.tool)
+            act, failure = _find_act(tool, tool_call) if tool and not problem else (None, None)
             if not problem and tool is not None and not tool.idempotent:
                 problem = CUT_SHORT
-            requested = _Requested(request.call, asked, tool, act, problem, failure)
+            requested = _Requested(request.call, tool_call, tool, act, problem, failure)
             return await self._answer(requested, acting, asyncio.Semaphore(1))
         complete_task = self._toolbox.complete_task
         if end.tool == COMPLETE_TASK and end.status == "ok" and complete_task:
@@ -583,9 +588,11 @@ class ToolLoop:
         return ToolResult(status=end.status, text=end.result, attachments=images)
 
 
-def _find_act(tool: Tool, asked: ToolCall) -> tuple[PermissionRequest | None, ToolFailed | None]:
+def _find_act(
+    tool: Tool, tool_call: ToolCall
+) -> tuple[PermissionRequest | None, ToolFailed | None]:
     """Return the act of a call that people approve, or why the tool would not do it."""
     try:
-        return tool.find_act(asked.arguments), None
+        return tool.find_act(tool_call.arguments), None
     except ToolFailed as failure:
         return None, failure

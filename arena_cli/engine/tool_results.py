@@ -54,17 +54,17 @@ def write_result(
         text = room.runtime.redactor.text_or_nothing(clean_text(str(ended))[0])
         ended = ToolAnswer(ToolResult(status=ended.status, text=text))
     result, files = ended.result, list(ended.result.attachments)
-    shown, is_cut = _cut_bytes(result.text, MOST_SHOWN_BYTES)
+    shown_text, is_cut = _cut_bytes(result.text, MOST_SHOWN_BYTES)
     stamp = room.journal.stamp()
     if is_cut:
         name = f"{tool.replace('.', '-').replace(':', '-')}-{number}.txt"
         files.append(Attachment(type="file", name=name, data=result.text))
         size = len(result.text.encode("utf-8", "replace"))
-        shown += (
+        shown_text += (
             f"\n(cut after {MOST_SHOWN_BYTES // 1024} KB of {size // 1024} KB; "
             f"the whole text is the attachment {name})"
         )
-    kept = room.keep(files, stamp.message_id) if files else []
+    attachments = room.keep(files, stamp.message_id) if files else []
     room.journal.write(
         ToolFinished,
         stamp=stamp,
@@ -73,14 +73,14 @@ def write_result(
         call=number,
         tool=tool,
         status=result.status,
-        result=shown,
-        attachments=kept,
+        result=shown_text,
+        attachments=attachments,
         diff=ended.diff,
         ms=ms,
         usage=ended.usage,
     )
-    images = [file for file in kept if file.type == "image"]
-    return ToolResult(status=result.status, text=shown, attachments=images)
+    images = [file for file in attachments if file.type == "image"]
+    return ToolResult(status=result.status, text=shown_text, attachments=images)
 
 
 def _cut_bytes(text: str, most: int) -> tuple[str, bool]:

@@ -45,9 +45,9 @@ def fit_steps(
     agent_input: AgentInput,
     specs: Sequence[ToolSpec],
     steps: Sequence[ToolStep],
-    *,
     member: Member,
     room: Room,
+    *,
     is_squeezed: bool,
 ) -> list[ToolStep]:
     """Return the steps, with the oldest long results removed where the window is too full."""
@@ -63,12 +63,12 @@ def fit_steps(
         if used <= most:
             break
         results = list(step.results)
-        for place, result in enumerate(step.results):
+        for position, result in enumerate(step.results):
             size = tokens.estimate(result.text)
             if used > most and (size > _SHORT_TOKENS or result.attachments):
                 used -= size
                 short = {"text": _REMOVED, "attachments": []}
-                results[place] = result.model_copy(update=short)
+                results[position] = result.model_copy(update=short)
         fitting[index] = step.model_copy(update={"results": results})
     return fitting
 
@@ -93,7 +93,7 @@ def remind(steps: list[ToolStep], reminder: str) -> list[ToolStep]:
 
 def _estimate_step(step: ToolStep) -> int:
     texts = [step.text, step.notice, *(result.text for result in step.results)]
-    texts += [json.dumps(asked.arguments, ensure_ascii=False) for asked in step.calls]
+    texts += [json.dumps(tool_call.arguments, ensure_ascii=False) for tool_call in step.calls]
     return sum(map(tokens.estimate, texts))
 
 

@@ -100,8 +100,8 @@ class Toolbox:
         """Return why a call cannot be made, "" if it can."""
         tool = self.find(name)
         if tool is None:
-            known = ", ".join(self._tools) or "none"
-            return f"there is no tool {name}; you have: {known}"
+            tool_names = ", ".join(self._tools) or "none"
+            return f"there is no tool {name}; you have: {tool_names}"
         return base.find_problem(tool.spec.input_schema, dict(arguments))
 
 
@@ -180,12 +180,12 @@ class ToolShop:
         """Return the tools that an entry of `tools` names; a glob may name several."""
         if scripted := list(self._room.config.find_tools(entry)):
             return scripted
-        found: list[Tool] = await self._source(entry).find(entry, member)
-        if not found and not may_lack:
+        tools: list[Tool] = await self._source(entry).find(entry, member)
+        if not tools and not may_lack:
             raise AgentUnavailable(
                 member.id, f"there is no tool {entry}", mend="see `tools` in its profile"
             )
-        return found
+        return tools
 
     def _source(self, entry: str | InlineTool) -> Any:
         """Return where the tools of an entry come from; it is imported when it is first needed."""

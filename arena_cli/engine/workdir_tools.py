@@ -73,7 +73,9 @@ class FolderSource:
         if placed != path:  # it has no secrets, and lies among the sessions
             self._copies.add(root)
         if root not in self._folders:
-            closed = [] if root in self._copies else [workspace / part for part in _CLOSED]
+            closed = (
+                [] if root in self._copies else [workspace / folder_name for folder_name in _CLOSED]
+            )
             self._folders[root] = WorkFolder(name, root, closed)
         return self._folders[root]
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from arena_cli.notes import contradictions
@@ -96,8 +97,7 @@ def _read(title: str, *, has_units: bool) -> _Title:
     for index, word in enumerate(claim.words):
         if word.is_number:
             units = [unit for unit in claim.words[index + 1 : index + 2] if unit.is_unit]
-            sort = "s" if word.stem.endswith("s") else "".join(unit.stem for unit in units)
-            sort = sort if has_units or sort in _MEASURES else ""
+            sort = _find_measure(word, units, has_units=has_units)
             values[f"amount {sort}"][word.stem] = " ".join(each.shown for each in (word, *units))
         elif word.is_period:
             day = word.stem.removesuffix("s").removesuffix("day")
@@ -107,6 +107,12 @@ def _read(title: str, *, has_units: bool) -> _Title:
         elif not word.is_unit:
             topic.append(word.stem)
     return _Title(claim, values, tuple(topic))
+
+
+def _find_measure(number: Word, units: Sequence[Word], *, has_units: bool) -> str:
+    """Return what a number counts; unless `has_units`, "" for all but measures."""
+    sort = "s" if number.stem.endswith("s") else "".join(unit.stem for unit in units)
+    return sort if has_units or sort in _MEASURES else ""
 
 
 def _is_name(word: Word, *, is_first: bool, is_unspaced: bool) -> bool:
@@ -122,13 +128,13 @@ def _is_name(word: Word, *, is_first: bool, is_unspaced: bool) -> bool:
 def _compare_values(ours: _Title, theirs: _Title) -> Contrast | None:
     """Return the first sort of value of which each title has one that the other lacks."""
     for sort, values in ours.values.items():
-        others = theirs.values.get(sort, {})
-        shown = [
-            ", ".join(one[value] for value in one if value not in other)
-            for one, other in ((values, others), (others, values))
+        their_values = theirs.values.get(sort, {})
+        texts = [
+            ", ".join(first[value] for value in first if value not in second)
+            for first, second in ((values, their_values), (their_values, values))
         ]
-        if all(shown):
-            return Contrast("number" if sort.startswith("amount") else "option", *shown)
+        if all(texts):
+            return Contrast("number" if sort.startswith("amount") else "option", *texts)
     return None
 
 
@@ -155,8 +161,8 @@ def _share_values(ours: _Title, theirs: _Title) -> bool:
 def _share_subject(ours: _Title, theirs: _Title) -> bool:
     """Return True if the first word of one title, apart from values, is in the other one."""
     return any(
-        bool(one.topic) and one.topic[0] in other.topic
-        for one, other in ((ours, theirs), (theirs, ours))
+        bool(first.topic) and first.topic[0] in second.topic
+        for first, second in ((ours, theirs), (theirs, ours))
     )
 
 

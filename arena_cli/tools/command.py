@@ -66,7 +66,7 @@ class CommandTool:
             raise ToolFailed("`command` is a list; with `shell: true` it is a text")
         if not command or not command[0]:
             raise ToolFailed("`command` is empty")
-        if any("\0" in part for part in command):
+        if any("\0" in argument for argument in command):
             raise ToolFailed("`command` has a NUL character in it")
         if not is_shell:
             self._find_program(command)
@@ -116,8 +116,8 @@ class CommandTool:
         root = self._folder.root
         program = run.find_program(name, workspace=root, environ=self._environ)
         if program is None:
-            what, hint = run.explain_missing(name, workspace=root, key="command", cwd=".")
-            raise ToolFailed(f"{what}; {hint}")
+            problem, hint = run.explain_missing(name, workspace=root, key="command", cwd=".")
+            raise ToolFailed(f"{problem}; {hint}")
         if any(run.holds_commands(program, word) for word in command[1:]):
             raise ToolFailed(
                 f"{program.name} is a batch file, in which this argument runs commands"
@@ -147,11 +147,11 @@ class BoundedOutput:
         if self.size <= 2 * _KEPT_BYTES:
             return strip_ansi(decode_output(self._head + self._tail)[0]).strip("\n")
         head, tail = decode_output(self._head)[0], decode_output(self._tail)[0]
-        kept = head.rstrip("\ufffd")
-        end = max(kept.rfind(sign) for sign in "\n\t ")
+        start = head.rstrip("\ufffd")
+        end = max(start.rfind(sign) for sign in "\n\t ")
         tail = cut_start(tail, len(tail) - 1)
         left_out = f"\n(… {self.size} bytes in all, the middle is left out …)\n"
-        return strip_ansi(kept[: end + 1] + left_out + tail).strip("\n")
+        return strip_ansi(start[: end + 1] + left_out + tail).strip("\n")
 
 
 async def _read(process: Process, output: BoundedOutput) -> str:

@@ -231,8 +231,8 @@ def _key(arguments: Mapping[str, Any]) -> str:
     return json.dumps(arguments, sort_keys=True)
 
 
-def _is_same(act: PermissionRequest, other: PermissionRequest | None) -> bool:
-    return other is not None and act.arguments == other.arguments
+def _is_same(act: PermissionRequest, granted_act: PermissionRequest | None) -> bool:
+    return granted_act is not None and act.arguments == granted_act.arguments
 
 
 def _hash(data: bytes | None) -> str:
@@ -260,15 +260,15 @@ def _read(
     first = int(arguments.get("offset", 1))
     if first > len(lines):
         raise ToolFailed(f"{name}: has only {len(lines)} lines")
-    shown = listing.BoundedLines()
+    output = listing.BoundedLines()
     last = min(first - 1 + int(arguments.get("limit", _MOST_LINES)), len(lines))
     for number in range(first, last + 1):
         line = lines[number - 1].rstrip("\r")
         cut = f"{line[:_MOST_LINE_CHARS]}… ({len(line)} characters)"
-        if not shown.add(f"{number}\t{cut if len(line) > _MOST_LINE_CHARS else line}"):
+        if not output.add(f"{number}\t{cut if len(line) > _MOST_LINE_CHARS else line}"):
             last = number - 1
             break
-    text = shown.joined
+    text = output.joined
     if last < len(lines):
         text += f"\n(lines {first} to {last} of {len(lines)}; go on with offset {last + 1})"
     return text
@@ -313,40 +313,40 @@ def _open_change(
 
 
 def _plan_write(folder: WorkFolder, arguments: Mapping[str, Any]) -> FileChange:
-    path, name, before = _open_change(folder, arguments)
+    path, name, old_data = _open_change(folder, arguments)
     try:
-        after = arguments["content"].encode("utf-8")
+        new_data = arguments["content"].encode("utf-8")
     except UnicodeEncodeError as error:
         raise ToolFailed("`content` is not Unicode text") from error
-    verb = "Created" if before is None else "Replaced"
-    return FileChange(path, name, before, after, f"{verb} {name} ({len(after)} bytes).")
+    verb = "Created" if old_data is None else "Replaced"
+    return FileChange(path, name, old_data, new_data, f"{verb} {name} ({len(new_data)} bytes).")
 
 
 def _plan_edit(folder: WorkFolder, arguments: Mapping[str, Any]) -> FileChange:
-    path, name, before = _open_change(folder, arguments)
-    if before is None:
+    path, name, old_data = _open_change(folder, arguments)
+    if old_data is None:
         raise ToolFailed(f"{name}: there is no such file; write_file creates one")
-    file = text_change.decode(before)
+    file = text_change.decode(old_data)
     if file is None:
         raise ToolFailed(f"{name}: is not a text in UTF-8 or UTF-16")
     try:
         text, count = text_change.replace(
             file.text, arguments["old"], arguments["new"], everywhere=bool(arguments.get("all"))
         )
-        after = file.encode(text)
+        new_data = file.encode(text)
     except ToolFailed as failure:
         raise ToolFailed(f"{name}: {failure}") from failure
     except UnicodeEncodeError as error:
         raise ToolFailed("`new` is not Unicode text") from error
     times = "" if count == 1 else f" in {count} places"
-    return FileChange(path, name, before, after, f"Changed {name}{times}.")
+    return FileChange(path, name, old_data, new_data, f"Changed {name}{times}.")
 
 
 def _plan_delete(folder: WorkFolder, arguments: Mapping[str, Any]) -> FileChange:
-    path, name, before = _open_change(folder, arguments)
-    if before is None:
+    path, name, old_data = _open_change(folder, arguments)
+    if old_data is None:
         raise ToolFailed(f"{name}: there is no such file")
-    return FileChange(path, name, before, None, f"Deleted {name}.")
+    return FileChange(path, name, old_data, None, f"Deleted {name}.")
 
 
 def _make(change: FileChange) -> None:

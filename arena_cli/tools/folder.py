@@ -45,25 +45,25 @@ class WorkFolder:
 
         Raises ToolFailed if it leads out of the folder, or is closed.
         """
-        shown = _show(name)
+        quoted_name = _show(name)
         if problem := find_name_problem(name, is_windows=_IS_WINDOWS):
-            raise ToolFailed(f"{shown}: {problem}")
+            raise ToolFailed(f"{quoted_name}: {problem}")
         try:
             path = (self.root / name.replace("\\", "/")).resolve()
         except (OSError, ValueError, RuntimeError) as error:  # links in a circle
-            raise ToolFailed(f"{shown}: cannot be found: {error}") from error
+            raise ToolFailed(f"{quoted_name}: cannot be found: {error}") from error
         if not path.is_relative_to(self.root):
-            raise ToolFailed(f"{shown}: is a link that leads out of your folder")
+            raise ToolFailed(f"{quoted_name}: is a link that leads out of your folder")
         if self.is_closed(path):
-            raise ToolFailed(f"{shown}: is closed to your tools")
+            raise ToolFailed(f"{quoted_name}: is closed to your tools")
         return path
 
     def is_closed(self, path: Path) -> bool:
         """Return True for a resolved path that the tools may not touch."""
-        parts = _fold(path.parts)
-        if GIT in parts[len(self.root.parts) :]:
+        names = _fold(path.parts)
+        if GIT in names[len(self.root.parts) :]:
             return True
-        return any(parts[: len(closed)] == closed for closed in self._closed)
+        return any(names[: len(closed)] == closed for closed in self._closed)
 
     def holds(self, path: Path) -> bool:
         """Return True if a path leads to an open place in the folder, by links or without."""
@@ -107,27 +107,27 @@ def find_name_problem(name: str, *, is_windows: bool) -> str:
     windows = PureWindowsPath(name)
     if windows.drive or windows.root:
         return "is not in your folder; give a path from it, such as src/app.py"
-    problems = (_find_part_problem(part, is_windows=is_windows) for part in windows.parts)
+    problems = (_find_part_problem(component, is_windows=is_windows) for component in windows.parts)
     return next(filter(None, problems), "")
 
 
-def _find_part_problem(part: str, *, is_windows: bool) -> str:
+def _find_part_problem(component: str, *, is_windows: bool) -> str:
     try:
-        size = len(part.encode("utf-8"))
+        size = len(component.encode("utf-8"))
     except UnicodeEncodeError:
         return "is not Unicode text"
-    if part == "..":
+    if component == "..":
         return "`..` is not allowed; give a path from your folder"
     if size > _LONGEST_NAME:
         return f"has a name of more than {_LONGEST_NAME} bytes"
-    if is_windows and (_DEVICES.fullmatch(part.rstrip(". ")) or ":" in part):
+    if is_windows and (_DEVICES.fullmatch(component.rstrip(". ")) or ":" in component):
         return "is the name of a device"
-    if is_windows and part[-1:] in (".", " "):
+    if is_windows and component[-1:] in (".", " "):
         return "has a name that ends with a dot or a blank"
     return ""
 
 
-def _fold(parts: Sequence[str]) -> list[str]:
+def _fold(components: Sequence[str]) -> list[str]:
     """Return the parts of a path so that names of one file on any disk are equal.
 
     Some disks ignore case, and signs that are not visible.
@@ -135,10 +135,10 @@ def _fold(parts: Sequence[str]) -> list[str]:
     return [
         "".join(
             char
-            for char in unicodedata.normalize("NFKC", os.fspath(part)).casefold()
+            for char in unicodedata.normalize("NFKC", os.fspath(component)).casefold()
             if unicodedata.category(char) != "Cf"
         )
-        for part in parts
+        for component in components
     ]
 
 

@@ -64,25 +64,25 @@ class FunctionPool:
         return _NOTHING if text is None else str(text)
 
     async def _exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        kept = self._idle.pop() if self._idle else self._make()
-        self._busy.add(kept)
+        worker = self._idle.pop() if self._idle else self._make()
+        self._busy.add(worker)
         try:
-            answer = await kept.exchange(
+            answer = await worker.exchange(
                 self._program,
                 json.dumps(request),
                 is_end=lambda value: bool({"output", "error"} & {*value}),
             )
             failure = clean_value(answer["error"])[0] if "error" in answer else None
             if failure and not failure["found"]:
-                await kept.end()  # the next call loads it again
+                await worker.end()  # the next call loads it again
         except AgentError as error:
             raise ToolFailed(f"{self.target}: {error.what}") from error
         finally:
-            self._busy.discard(kept)
-            self._idle.append(kept)
+            self._busy.discard(worker)
+            self._idle.append(worker)
         if failure:
-            place = f" ({failure['where']})" if failure["where"] else ""
-            raise ToolFailed(f"{self.target}: {failure['what']}{place}")
+            location = f" ({failure['where']})" if failure["where"] else ""
+            raise ToolFailed(f"{self.target}: {failure['what']}{location}")
         output: dict[str, Any] = clean_value(answer["output"])[0]
         return output
 
@@ -96,7 +96,7 @@ class FunctionPool:
 
     async def stop(self) -> None:
         """End all processes."""
-        await asyncio.gather(*(kept.stop() for kept in (*self._idle, *self._busy)))
+        await asyncio.gather(*(worker.stop() for worker in (*self._idle, *self._busy)))
 
 
 class FunctionTool:

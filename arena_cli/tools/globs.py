@@ -23,24 +23,28 @@ class Glob:
     """A glob over the path of a file from a folder; one without `/` matches a name anywhere."""
 
     def __init__(self, pattern: str) -> None:
-        parts = [part for part in pattern.split("/") if part not in ("", ".")]
+        components = [component for component in pattern.split("/") if component not in ("", ".")]
         if "/" not in pattern.rstrip("/"):
-            parts.insert(0, "**")
-        self._parts = [None if part == "**" else _compile(part) for part in parts]
+            components.insert(0, "**")
+        self._parts = [
+            None if component == "**" else _compile(component) for component in components
+        ]
 
-    def matches(self, parts: Sequence[str]) -> bool:
+    def matches(self, components: Sequence[str]) -> bool:
         """Return True if the whole path matches, given by its names."""
         reached = {0}
         for pattern in self._parts:
             if pattern is None:
-                reached = set(range(min(reached), len(parts) + 1))
+                reached = set(range(min(reached), len(components) + 1))
             else:
                 reached = {
-                    at + 1 for at in reached if at < len(parts) and _match(pattern, parts[at])
+                    index + 1
+                    for index in reached
+                    if index < len(components) and _match(pattern, components[index])
                 }
             if not reached:
                 return False
-        return len(parts) in reached
+        return len(components) in reached
 
 
 class _IgnoreRule(NamedTuple):
@@ -55,10 +59,10 @@ class IgnoreFile:
     def __init__(self, text: str) -> None:
         self._rules = [rule for line in text.splitlines() if (rule := _read_rule(line))]
 
-    def decide(self, parts: Sequence[str], *, is_folder: bool) -> bool | None:
+    def decide(self, components: Sequence[str], *, is_folder: bool) -> bool | None:
         """Return whether a path from its folder is ignored; None if no rule says so."""
         for rule in reversed(self._rules):
-            if (is_folder or not rule.folders_only) and rule.glob.matches(parts):
+            if (is_folder or not rule.folders_only) and rule.glob.matches(components):
                 return rule.ignores
         return None
 
@@ -91,9 +95,9 @@ _Matcher = re.Pattern[str] | str
 """A character, a class of characters, or `_ANY` for any text."""
 
 
-def _compile(part: str) -> list[_Matcher]:
+def _compile(component: str) -> list[_Matcher]:
     tokens: list[_Matcher] = []
-    for match in _TOKEN.finditer(part):
+    for match in _TOKEN.finditer(component):
         escaped, group, plain = match.groups()
         if group:
             tokens.append(_compile_class(group))
@@ -120,20 +124,20 @@ def _compile_class(group: str) -> _Matcher:
 
 def _match(tokens: Sequence[_Matcher], name: str) -> bool:
     """Return True if the whole name matches; only the last `*` is ever tried again."""
-    at = token = 0
+    position = token = 0
     star, again = -1, 0
-    while at < len(name):
+    while position < len(name):
         current = tokens[token] if token < len(tokens) else None
         if current == _ANY:
-            star, again, token = token, at, token + 1
-        elif current is not None and _fits(current, name[at]):
-            at, token = at + 1, token + 1
+            star, again, token = token, position, token + 1
+        elif current is not None and _fits(current, name[position]):
+            position, token = position + 1, token + 1
         elif star >= 0:
             again += 1
-            at, token = again, star + 1
+            position, token = again, star + 1
         else:
             return False
-    return all(rest == _ANY for rest in tokens[token:])
+    return all(matcher == _ANY for matcher in tokens[token:])
 
 
 def _fits(token: _Matcher, char: str) -> bool:

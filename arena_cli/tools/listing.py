@@ -76,7 +76,7 @@ class Walk:
     def _below(
         self,
         folder: Path,
-        parts: tuple[str, ...],
+        components: tuple[str, ...],
         rules: Sequence[tuple[Path, IgnoreFile]],
         *,
         deep: bool,
@@ -84,18 +84,18 @@ class Walk:
         rules = [*rules, *self._rules(folder)]
         try:
             with os.scandir(folder) as scan:
-                found = sorted(scan, key=lambda item: item.name)
+                items = sorted(scan, key=lambda item: item.name)
         except OSError:
             self.skipped += 1
             return
-        for item in found:
+        for item in items:
             if self.is_over():
                 return
             path = folder / item.name
             is_folder = _is_folder(item)
             if self._is_left_out(path, item, rules, is_folder=is_folder):
                 continue
-            entry = ListedFile(path, (*parts, item.name), is_folder or path.is_dir())
+            entry = ListedFile(path, (*components, item.name), is_folder or path.is_dir())
             yield entry
             if deep and is_folder:
                 yield from self._below(path, entry.parts, rules, deep=True)
@@ -223,8 +223,8 @@ def find_lines(walk: Walk, start: Path, prefix: str, search: TextSearch, glob: s
                 continue
             name = prefix.rstrip("/") if is_one else prefix + "/".join(entry.parts)
             for number, line in search.numbers(_read_text(entry.path), walk):
-                shown = line.strip()
-                cut = f"{shown[:_MOST_LINE]}…" if len(shown) > _MOST_LINE else shown
+                stripped = line.strip()
+                cut = f"{stripped[:_MOST_LINE]}…" if len(stripped) > _MOST_LINE else stripped
                 if not lines.add(f"{name}:{number}: {cut}"):
                     walk.is_full = True
                     return lines.text(walk, "no line matches")

@@ -219,23 +219,23 @@ class SharedServer:
     # Errors.
 
     def _unavailable(
-        self, problem: str, mend: str = "", came: str = "", *, again: bool = False
+        self, problem: str, mend: str = "", output: str = "", *, again: bool = False
     ) -> AgentUnavailable:
         redact = self._host.redact
         return AgentUnavailable(
             self._agent,
             redact(f"the MCP server {self.name} is not available: {problem}"),
-            came=redact(came),
+            came=redact(output),
             mend=redact(mend),
             again=again,
         )
 
     async def _fail_to_start(self, problem: str) -> AgentUnavailable:
         """End a server that does not work; return why, with what it wrote."""
-        came = self._link.quote() if self._link else self._wrote
+        output = self._link.quote() if self._link else self._wrote
         async with self._lock:
             await self._close()
-        return self._unavailable(problem, self._suggest(), came)
+        return self._unavailable(problem, self._suggest(), output)
 
     def _suggest(self) -> str:
         if self._settings.url:
@@ -256,21 +256,21 @@ class SharedServer:
             status = f"HTTP {link.status}" if link.status >= 400 else str(error)
             problem = f"{_describe_url(self._settings.url)} does not answer as one: {status}"
             return self._unavailable(problem, self._suggest(), again=True)
-        how = link.describe_end() or f"{type(error).__name__}: {error}"
-        return self._unavailable(cut_text(how, _LONGEST_REASON), self._suggest(), link.quote())
+        reason = link.describe_end() or f"{type(error).__name__}: {error}"
+        return self._unavailable(cut_text(reason, _LONGEST_REASON), self._suggest(), link.quote())
 
     async def _die(self) -> ToolFailed:
         """Return the error of a call during which the server ended."""
         link = self._link
-        how = ""
+        reason = ""
         if link is not None:
             await link.wait_until_over()
-            how = ": ".join(filter(None, (link.describe_end(), link.quote())))
+            reason = ": ".join(filter(None, (link.describe_end(), link.quote())))
         again = "the next call starts it again" if self._deaths + 1 < _MOST_DEATHS else ""
         return ToolFailed(
             "; ".join(
                 filter(
-                    None, (f"the MCP server {self.name} {how or 'closed the connection'}", again)
+                    None, (f"the MCP server {self.name} {reason or 'closed the connection'}", again)
                 )
             )
         )

@@ -53,10 +53,10 @@ class SeenFiles:
         changes = []
         with self._lock:
             for record, content in self._changed():
-                before = None if record["sha256"] is None else record["text"]
+                known_text = None if record["sha256"] is None else record["text"]
                 diff = ""
-                if record["sha256"] is None or before is not None:
-                    old = None if before is None else before.encode("utf-8")
+                if record["sha256"] is None or known_text is not None:
+                    old = None if known_text is None else known_text.encode("utf-8")
                     diff = text_change.make_diff(record["name"], old, self._redact_bytes(content))
                 agents = tuple(record["agents"])
                 changes.append(ChangedFile(record["name"], agents, diff))
@@ -65,8 +65,8 @@ class SeenFiles:
 
     def _changed(self) -> Iterator[tuple[dict[str, Any], bytes | None]]:
         """Yield the records of changed files, with the contents of now."""
-        for place in sorted(self._folder.glob("*.json")):
-            record = self._read(place)
+        for record_path in sorted(self._folder.glob("*.json")):
+            record = self._read(record_path)
             if record is None:
                 continue
             try:
@@ -82,9 +82,9 @@ class SeenFiles:
         digest = hashlib.sha256(str(path).encode("utf-8", "surrogatepass")).hexdigest()
         return self._folder / f"{digest[:32]}.json"
 
-    def _read(self, place: Path) -> dict[str, Any] | None:
+    def _read(self, record_path: Path) -> dict[str, Any] | None:
         try:
-            record: dict[str, Any] = json.loads(files.read_regular(place))
+            record: dict[str, Any] = json.loads(files.read_regular(record_path))
         except (OSError, ValueError):
             return None
         return record if {"path", "name", "agents", "sha256", "text"} <= {*record} else None

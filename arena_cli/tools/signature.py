@@ -68,15 +68,15 @@ class Signature:
             values = self._shape.model_validate(arguments)
         except pydantic.ValidationError as error:
             raise ArgumentsError(_explain(error)) from None
-        positional, named = [], dict(values.model_extra or {})
+        positional, keywords = [], dict(values.model_extra or {})
         for field, parameter in self._parameters.items():
             if field not in values.model_fields_set and parameter.default is not parameter.empty:
                 continue
             if parameter.kind is parameter.POSITIONAL_ONLY:
                 positional.append(getattr(values, field))
             else:
-                named[parameter.name] = getattr(values, field)
-        return self._function(*positional, **named)
+                keywords[parameter.name] = getattr(values, field)
+        return self._function(*positional, **keywords)
 
 
 def to_text(value: Any) -> str | None:
@@ -95,7 +95,11 @@ def _read_hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _make_field(parameter: inspect.Parameter, hint: Any, described: str) -> tuple[Any, FieldInfo]:
-    texts = [part for part in getattr(hint, "__metadata__", ()) if isinstance(part, str)]
+    texts = [
+        annotation
+        for annotation in getattr(hint, "__metadata__", ())
+        if isinstance(annotation, str)
+    ]
     default = ... if parameter.default is parameter.empty else parameter.default
     description = texts[0] if texts else described or None
     field = pydantic.Field(default, alias=parameter.name, description=description)

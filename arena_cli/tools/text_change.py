@@ -57,7 +57,7 @@ def replace(text: str, old: str, new: str, *, everywhere: bool) -> tuple[str, in
     if not old:
         raise ToolFailed("`old` is empty; use write_file for a whole file")
     if "\r\n" in text and (old not in text or "\n" not in text.replace("\r\n", "")):
-        old, new = (part.replace("\r\n", "\n").replace("\n", "\r\n") for part in (old, new))
+        old, new = (snippet.replace("\r\n", "\n").replace("\n", "\r\n") for snippet in (old, new))
     if old == new:
         raise ToolFailed("`old` and `new` are equal; nothing would change")
     count = _count(text, old)
@@ -79,26 +79,26 @@ def _count(text: str, old: str) -> int:
     return 1 if text.find(old, first + 1) < 0 else max(text.count(old), 2)
 
 
-def make_diff(name: str, before: bytes | None, after: bytes | None) -> str:
+def make_diff(name: str, old_data: bytes | None, new_data: bytes | None) -> str:
     """Return the unified diff of a file's contents, None for no file; `git apply` can read it."""
     end = "\t" if " " in name else ""
     names = [
-        "--- /dev/null" if before is None else f"--- a/{name}{end}",
-        "+++ /dev/null" if after is None else f"+++ b/{name}{end}",
+        "--- /dev/null" if old_data is None else f"--- a/{name}{end}",
+        "+++ /dev/null" if new_data is None else f"+++ b/{name}{end}",
     ]
-    old, new = (_text_of(data) for data in (before, after))
+    old, new = (_text_of(data) for data in (old_data, new_data))
     if old is None or new is None:
-        return f"Binary file {name} {_describe(before, after)}\n"
+        return f"Binary file {name} {_describe(old_data, new_data)}\n"
     lines = [*names, *_hunks(_lines(old), _lines(new))]
     if len(lines) == len(names):  # an empty file
-        return f"Empty file {name} {_describe(before, after)}\n"
+        return f"Empty file {name} {_describe(old_data, new_data)}\n"
     return _cut(lines)
 
 
-def _describe(before: bytes | None, after: bytes | None) -> str:
-    if before is None:
+def _describe(old_data: bytes | None, new_data: bytes | None) -> str:
+    if old_data is None:
         return "created"
-    return "deleted" if after is None else "changed"
+    return "deleted" if new_data is None else "changed"
 
 
 def _text_of(data: bytes | None) -> str | None:
@@ -132,11 +132,11 @@ def _hunks(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
     end, new_end = min(end + _CONTEXT, len(old)), min(new_end + _CONTEXT, len(new))
     old, new = old[start:end], new[start:new_end]
     if len(old) + len(new) > _MOST_COMPARED:
-        kept = head - start
+        context = head - start
         below = min(_CONTEXT, tail)
         changes = [
-            ("equal", 0, kept, 0, kept),
-            ("replace", kept, len(old) - below, kept, len(new) - below),
+            ("equal", 0, context, 0, context),
+            ("replace", context, len(old) - below, context, len(new) - below),
             ("equal", len(old) - below, len(old), len(new) - below, len(new)),
         ]
         yield from _hunk(changes, old, new, start)

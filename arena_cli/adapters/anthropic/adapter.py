@@ -86,7 +86,7 @@ class AnthropicAdapter:
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
         """Return an answer; send more than one request only if the API pauses in the middle."""
         chat = self._setup.chat(input, pass_tool=PASS)
-        names = ToolNames.of(input, taken=[PASS])
+        names = ToolNames.of(input, reserved=[PASS])
         request = await asyncio.to_thread(
             build_request, self._settings, chat, self._setup.workspace, input, names
         )
@@ -97,8 +97,8 @@ class AnthropicAdapter:
             acts = bool(input.tools or input.steps)
             return await self._whole(request, answers, progress, names if acts else None)
         except (AgentError, asyncio.CancelledError):
-            came = [part for part in (*answers, progress.answer) if part is not None]
-            if usage := usage_of(came, self._settings):
+            received = [answer for answer in (*answers, progress.answer) if answer is not None]
+            if usage := usage_of(received, self._settings):
                 emit(usage)
             raise
 
@@ -118,8 +118,8 @@ class AnthropicAdapter:
                 if len(answers) == 1 and is_all_text(request):
                     output.metadata["input_counted"] = True
                 return output
-            said = {"role": "assistant", "content": answers[-1]["content"]}
-            request["messages"] = [*request["messages"], said]
+            message = {"role": "assistant", "content": answers[-1]["content"]}
+            request["messages"] = [*request["messages"], message]
         problem = f"it paused {len(answers)} times and did not finish"
         raise not_whole(problem, "try again", answers, progress, self._asked)
 
@@ -225,14 +225,14 @@ class AnthropicAdapter:
         return self._noted(failure, progress)
 
     def _broken(self, problem: str, progress: StreamProgress) -> AgentError:
-        asked = self._asked
-        failure = AgentProtocolError(asked.agent_id, problem, asked=asked.url, mend="try again")
+        request = self._asked
+        failure = AgentProtocolError(request.agent_id, problem, asked=request.url, mend="try again")
         return self._noted(failure, progress)
 
     def _noted(self, failure: AgentError, progress: StreamProgress) -> AgentError:
         """Return the error with the part of the answer that was received before it."""
         progress.end_block()
-        came = [] if progress.answer is None else [progress.answer]
-        noted = metadata(came, progress)
+        answers = [] if progress.answer is None else [progress.answer]
+        noted = metadata(answers, progress)
         failure.metadata = {**noted, **failure.metadata}
         return failure

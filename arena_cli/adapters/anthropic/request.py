@@ -68,22 +68,22 @@ class AnthropicSettings(Settings):
     pricing: Pricing | None = None
 
     @classmethod
-    def endpoints(cls, given: Mapping[str, Any]) -> list[Endpoint]:
+    def endpoints(cls, keys: Mapping[str, Any]) -> list[Endpoint]:
         """Return the server, by default Anthropic's."""
-        return [http.endpoint(given.get("base_url") or OFFICIAL)]
+        return [http.endpoint(keys.get("base_url") or OFFICIAL)]
 
     @classmethod
-    def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+    def implied(cls, keys: Mapping[str, Any]) -> dict[str, Any]:
         """Return the key from the environment; nothing for a local server, which needs no key."""
-        if http.is_on_this_machine(given.get("base_url")):
+        if http.is_on_this_machine(keys.get("base_url")):
             return {}
         return {"api_key": f"${{env:{KEY_VARIABLE}}}"}
 
     @field_validator("base_url")
     @classmethod
     def _is_an_address(cls, value: str) -> str:
-        parts = urlsplit(value)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        address = urlsplit(value)
+        if address.scheme not in ("http", "https") or not address.hostname:
             raise ValueError(f"not a server address; write it like {OFFICIAL}")
         return value.rstrip("/").removesuffix("/v1")
 
@@ -108,8 +108,8 @@ class AnthropicSettings(Settings):
         return answer + (THINKING_ROOM if needs_room else 0)
 
     def _thinks_unasked(self) -> bool:
-        found = _GENERATION.search(self.model)
-        is_new = found is not None and int(found[1]) >= _THINKS_UNASKED
+        match = _GENERATION.search(self.model)
+        is_new = match is not None and int(match[1]) >= _THINKS_UNASKED
         return is_new and self.thinking is None
 
     def may_think(self) -> bool:
@@ -176,13 +176,13 @@ def _messages(chat: Chat, workspace: Path, steps: int) -> list[Block]:
     turns: list[Block] = [
         {
             "role": turn.role,
-            "content": [_block(part, workspace) for part in turn.parts],
+            "content": [_block(chat_part, workspace) for chat_part in turn.parts],
         }
         for turn in chat.turns
     ]
-    own = [turn["content"][-1] for turn in turns if turn["role"] == "assistant"]
-    before = [block for turn in turns for block in turn["content"]][:-1]
-    for block in (*(own[-1:] if steps < 2 else ()), *before[-1:]):
+    reply_ends = [turn["content"][-1] for turn in turns if turn["role"] == "assistant"]
+    earlier_blocks = [block for turn in turns for block in turn["content"]][:-1]
+    for block in (*(reply_ends[-1:] if steps < 2 else ()), *earlier_blocks[-1:]):
         block["cache_control"] = _KEPT
     return turns
 
@@ -213,9 +213,9 @@ class _StepBlocks:
             elif self._settings.may_think():
                 self._append("user", self._as_text(step))
             else:
-                said = self._rebuild(step, number)
-                self._append("assistant", said)
-                self._append("user", self._native_results(said, step))
+                blocks = self._rebuild(step, number)
+                self._append("assistant", blocks)
+                self._append("user", self._native_results(blocks, step))
             if step.notice:
                 self._append("user", [{"type": "text", "text": step.notice}])
             if number > len(steps) - 2:
@@ -233,19 +233,21 @@ class _StepBlocks:
 
     def _rebuild(self, step: ToolStep, number: int) -> list[Block]:
         """Return the answer of a step as blocks, built from its text and calls."""
-        said: list[Block] = []
+        blocks: list[Block] = []
         if step.text.strip():
-            said.append({"type": "text", "text": step.text.strip()})
-        for place, call in enumerate(step.calls, 1):
+            blocks.append({"type": "text", "text": step.text.strip()})
+        for position, call in enumerate(step.calls, 1):
             name = self._names.sent(call.tool)
-            call_id = f"call_{number}_{place}"
-            said.append({"type": "tool_use", "id": call_id, "name": name, "input": call.arguments})
-        return said
+            call_id = f"call_{number}_{position}"
+            blocks.append(
+                {"type": "tool_use", "id": call_id, "name": name, "input": call.arguments}
+            )
+        return blocks
 
     def _native_results(self, blocks: Sequence[Block], step: ToolStep) -> list[Block]:
         """Return a result for each call in an answer; each call must have one."""
         results = iter(step.results)
-        made: list[Block] = []
+        entries: list[Block] = []
         for block in blocks:
             if block["type"] != "tool_use":
                 continue
@@ -255,8 +257,8 @@ class _StepBlocks:
                 entry["content"] = content
             if result.status != "ok":
                 entry["is_error"] = True
-            made.append(entry)
-        return made
+            entries.append(entry)
+        return entries
 
     def _shown(self, result: ToolResult) -> list[Block]:
         text = [{"type": "text", "text": result.text}] if result.text.strip() else []
@@ -265,8 +267,8 @@ class _StepBlocks:
     def _as_text(self, step: ToolStep) -> list[Block]:
         text = tool_calls.describe_step(step)
         files = [file for result in step.results for file in result.attachments]
-        told = [{"type": "text", "text": text}] if text else []
-        return [*told, *(_block(file, self._workspace) for file in files)]
+        blocks = [{"type": "text", "text": text}] if text else []
+        return [*blocks, *(_block(file, self._workspace) for file in files)]
 
 
 def _block(chat_part: ChatPart, workspace: Path) -> Block:

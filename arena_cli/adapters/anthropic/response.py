@@ -117,7 +117,7 @@ class StreamProgress:
 def build_output(
     answers: Sequence[Answer],
     progress: StreamProgress,
-    asked: HttpRequest,
+    request: HttpRequest,
     settings: AnthropicSettings,
     names: ToolNames | None,
 ) -> AgentOutput:
@@ -127,33 +127,23 @@ def build_output(
     incomplete or missing.
     """
     last = answers[-1]
-    reason = last["stop_reason"]
-    if reason == "refusal":
-        raise _refusal(last, progress, asked)
-    if reason == "max_tokens":
-        came = f"{_counted(last, 'output_tokens')} tokens"
-        problem = f"its answer was cut off at max_tokens ({came}, thinking included)"
-        mend = "raise `context.max_output_tokens`, or `max_tokens` of its adapter"
-        raise not_whole(problem, mend, answers, progress, asked)
-    if reason == "model_context_window_exceeded":
-        problem = "its answer was cut off at the end of the model's context window"
-        mend = "lower `context.window_tokens` in its profile"
-        raise not_whole(problem, mend, answers, progress, asked)
-    if reason not in ("end_turn", "stop_sequence", "tool_use"):
-        problem = f"it stopped for an unknown reason: {reason}"
-        raise not_whole(problem, "check for a newer version of arena", answers, progress, asked)
-    blocks = [block for part in answers for block in part["content"]]
-    used = [block for block in blocks if block["type"] == "tool_use"]
-    others = [block for block in used if block.get("name") != PASS]
-    if others and names is None:
-        called = ", ".join(sorted({str(block.get("name")) for block in others}))
+    if last["stop_reason"] == "refusal":
+        raise _refusal(last, progress, request)
+    problem, mend = _explain_stop(last)
+    if problem:
+        raise not_whole(problem, mend, answers, progress, request)
+    blocks = _list_blocks(answers)
+    used = _list_uses(blocks)
+    call_blocks = [block for block in used if block.get("name") != PASS]
+    if call_blocks and names is None:
+        called = ", ".join(sorted({str(block.get("name")) for block in call_blocks}))
         problem = f"it called a tool that it was not given: {called}"
-        raise not_whole(problem, "ask again, or use another model", answers, progress, asked)
-    content = "".join(block.get("text") or "" for block in blocks if block["type"] == "text")
+        raise not_whole(problem, "ask again, or use another model", answers, progress, request)
+    content = _join_texts(blocks)
     output = AgentOutput(
-        content=content.strip(),
-        should_respond=bool(others) or not used or bool(content.strip()),
-        tool_calls=[_read_call(block, names) for block in others] if names else [],
+        content=content,
+        should_respond=bool(call_blocks or content or not used),
+        tool_calls=[_read_call(block, names) for block in call_blocks] if names else [],
         usage=usage_of(answers, settings),
         metadata=metadata(answers, progress),
     )
@@ -161,6 +151,21 @@ def build_output(
         return output
     native = [_to_send_back(block) for block in blocks if not _is_empty(block)]
     return output.with_native(NativeAnswer(settings.model, native))
+
+
+def _explain_stop(last: Answer) -> tuple[str, str]:
+    """Return why the last answer is incomplete, and a hint; "" twice if it is complete."""
+    reason = last["stop_reason"]
+    if reason in ("end_turn", "stop_sequence", "tool_use"):
+        return "", ""
+    if reason == "max_tokens":
+        amount = f"{_counted(last, 'output_tokens')} tokens"
+        problem = f"its answer was cut off at max_tokens ({amount}, thinking included)"
+        return problem, "raise `context.max_output_tokens`, or `max_tokens` of its adapter"
+    if reason == "model_context_window_exceeded":
+        problem = "its answer was cut off at the end of the model's context window"
+        return problem, "lower `context.window_tokens` in its profile"
+    return f"it stopped for an unknown reason: {reason}", "check for a newer version of arena"
 
 
 def _read_call(block: Answer, names: ToolNames) -> ToolCall:
@@ -174,9 +179,9 @@ def _to_send_back(block: Answer) -> Answer:
     """Return a block as the API accepts it: unchanged, but the input of a call is an object."""
     if block["type"] != "tool_use":
         return block
-    given = block.get("input")
-    kept = {name: value for name, value in block.items() if name != "partial_json"}
-    return {**kept, "input": given if isinstance(given, dict) else {}}
+    arguments = block.get("input")
+    fields = {name: value for name, value in block.items() if name != "partial_json"}
+    return {**fields, "input": arguments if isinstance(arguments, dict) else {}}
 
 
 def _is_empty(block: Answer) -> bool:
@@ -190,13 +195,30 @@ def is_all_text(request: Answer) -> bool:
     return all(block["type"] == "text" for block in blocks)
 
 
+def _list_blocks(answers: Sequence[Answer]) -> list[Answer]:
+    return [block for answer in answers for block in answer["content"]]
+
+
+def _list_uses(blocks: Sequence[Answer]) -> list[Answer]:
+    return [block for block in blocks if block["type"] == "tool_use"]
+
+
+def _join_texts(blocks: Sequence[Answer]) -> str:
+    texts = [block.get("text") or "" for block in blocks if block["type"] == "text"]
+    return "".join(texts).strip()
+
+
 def not_whole(
-    problem: str, mend: str, answers: Sequence[Answer], progress: StreamProgress, asked: HttpRequest
+    problem: str,
+    mend: str,
+    answers: Sequence[Answer],
+    progress: StreamProgress,
+    request: HttpRequest,
 ) -> AgentError:
     """Return the error for an unusable answer; a retry would give the same result."""
-    kept = metadata(answers, progress)
+    details = metadata(answers, progress)
     return AgentProtocolError(
-        asked.agent_id, problem, asked=asked.url, mend=mend, metadata=kept, again=False
+        request.agent_id, problem, asked=request.url, mend=mend, metadata=details, again=False
     )
 
 
@@ -205,31 +227,34 @@ def metadata(answers: Sequence[Answer], progress: StreamProgress) -> dict[str, A
 
     The signatures of the thinking are omitted: they only serve to send it back at once.
     """
-    blocks = [block for part in answers for block in part["content"]]
+    blocks = _list_blocks(answers)
     thoughts = [block["thinking"] for block in blocks if block.get("thinking")]
-    raw = [{**part, "content": [_unsigned(block) for block in part["content"]]} for part in answers]
-    kept: dict[str, Any] = {}
+    raw = [
+        {**answer, "content": [_unsigned(block) for block in answer["content"]]}
+        for answer in answers
+    ]
+    fields: dict[str, Any] = {}
     if raw:
-        kept["raw"] = raw[0] if len(raw) == 1 else raw
+        fields["raw"] = raw[0] if len(raw) == 1 else raw
     if thoughts:
-        kept["thinking"] = "\n\n".join(thoughts)
+        fields["thinking"] = "\n\n".join(thoughts)
     if progress.request_id:
-        kept["request_id"] = progress.request_id
-    return kept
+        fields["request_id"] = progress.request_id
+    return fields
 
 
 def _unsigned(block: Answer) -> Answer:
     return {name: value for name, value in block.items() if name != "signature"}
 
 
-def _refusal(last: Answer, progress: StreamProgress, asked: HttpRequest) -> AgentError:
+def _refusal(last: Answer, progress: StreamProgress, request: HttpRequest) -> AgentError:
     """Return the error for the model's refusal, with the reason that it gives."""
     details = last.get("stop_details") or {}
     reason = [details.get("category"), details.get("explanation")]
     return AgentRefused(
-        asked.agent_id,
+        request.agent_id,
         "it refuses to answer this",
-        asked=asked.url,
+        asked=request.url,
         came=": ".join(text for text in reason if text),
         mend="rephrase the message, or use another model",
         metadata=metadata([last], progress),
@@ -239,10 +264,12 @@ def _refusal(last: Answer, progress: StreamProgress, asked: HttpRequest) -> Agen
 def usage_of(answers: Sequence[Answer], settings: AnthropicSettings) -> Usage | None:
     """Return the usage and cost of all answers; None if the server reports no tokens."""
     usage = Usage(
-        input_tokens=sum(_counted(part, "input_tokens") for part in answers),
-        output_tokens=sum(_counted(part, "output_tokens") for part in answers),
-        cache_read_tokens=sum(_counted(part, "cache_read_input_tokens") for part in answers),
-        cache_write_tokens=sum(_counted(part, "cache_creation_input_tokens") for part in answers),
+        input_tokens=sum(_counted(answer, "input_tokens") for answer in answers),
+        output_tokens=sum(_counted(answer, "output_tokens") for answer in answers),
+        cache_read_tokens=sum(_counted(answer, "cache_read_input_tokens") for answer in answers),
+        cache_write_tokens=sum(
+            _counted(answer, "cache_creation_input_tokens") for answer in answers
+        ),
     )
     if usage == Usage():
         return None

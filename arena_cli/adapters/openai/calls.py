@@ -46,8 +46,8 @@ class _GrowingCall:
                 self.pieces.append(arguments)
             elif arguments is not None:
                 self.whole = arguments
-        known = ("index", "id", "type", "function")
-        self.more.update({key: value for key, value in piece.items() if key not in known})
+        standard_keys = ("index", "id", "type", "function")
+        self.more.update({key: value for key, value in piece.items() if key not in standard_keys})
 
     @property
     def arguments(self) -> object:
@@ -84,16 +84,16 @@ class GrowingCalls:
         """
         index = piece.get("index")
         call_id = _text(piece.get("id"))
-        found = self._by_index.get(index) if streamed else None
-        if found is not None and call_id and found.call_id not in ("", call_id):
-            found = None
-        if found is not None and index is None and not call_id and piece["function"].get("name"):
-            found = None
-        if found is None:
-            found = _GrowingCall()
-            self._calls.append(found)
-            self._by_index[index] = found
-        return found
+        call = self._by_index.get(index) if streamed else None
+        if call is not None and call_id and call.call_id not in ("", call_id):
+            call = None
+        if call is not None and index is None and not call_id and piece["function"].get("name"):
+            call = None
+        if call is None:
+            call = _GrowingCall()
+            self._calls.append(call)
+            self._by_index[index] = call
+        return call
 
     def raw(self) -> list[Message]:
         """Return the calls as one message has them."""
@@ -110,12 +110,12 @@ class GrowingCalls:
         """
         calls: list[ToolCall] = []
         sent: list[Message] = []
-        taken: set[str] = set()
-        for place, call in enumerate(self._calls, 1):
+        used_ids: set[str] = set()
+        for position, call in enumerate(self._calls, 1):
             call_id = call.call_id
-            if not call_id or call_id in taken:
-                call_id = f"call_{number}_{place}"
-            taken.add(call_id)
+            if not call_id or call_id in used_ids:
+                call_id = f"call_{number}_{position}"
+            used_ids.add(call_id)
             arguments, problem = tool_calls.read_arguments(call.arguments)
             tool = names.own(call.name)
             calls.append(ToolCall(id=call_id, tool=tool, arguments=arguments, problem=problem))

@@ -108,15 +108,15 @@ class OpenAISettings(Settings):
     response_format: Literal["decision"] | dict[str, Any] | None = None
 
     @classmethod
-    def endpoints(cls, given: Mapping[str, Any]) -> list[Endpoint]:
+    def endpoints(cls, keys: Mapping[str, Any]) -> list[Endpoint]:
         """Return the server, by default that of the preset."""
-        preset = presets.find_preset(given.get("preset"))
-        return [http.endpoint(given.get("base_url") or preset.base_url)]
+        preset = presets.find_preset(keys.get("preset"))
+        return [http.endpoint(keys.get("base_url") or preset.base_url)]
 
     @classmethod
-    def implied(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+    def implied(cls, keys: Mapping[str, Any]) -> dict[str, Any]:
         """Return the key of a known server; nothing for an unknown one."""
-        variable = presets.key_variable(given.get("preset"), given.get("base_url"))
+        variable = presets.key_variable(keys.get("preset"), keys.get("base_url"))
         return {"api_key": f"${{env:{variable}}}"} if variable else {}
 
     @field_validator("base_url")

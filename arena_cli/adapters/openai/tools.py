@@ -53,11 +53,11 @@ def offer(input: AgentInput, names: ToolNames, server: Server) -> dict[str, Any]
     return {"tools": offered, "tool_choice": "auto"} if offered else {}
 
 
-def lacks_tools(status: int, said: str, body: dict[str, Any]) -> bool:
+def lacks_tools(status: int, text: str, body: dict[str, Any]) -> bool:
     """Return True if an error means that a server, or its model, cannot call tools."""
     if "tools" not in body or status not in _TELLING:
         return False
-    return bool(_NO_TOOLS.search(said)) and not _AN_OWN_TOOL.search(said)
+    return bool(_NO_TOOLS.search(text)) and not _AN_OWN_TOOL.search(text)
 
 
 def messages_of_steps(
@@ -67,7 +67,7 @@ def messages_of_steps(
 
     Images are in a message of the user after the results, since a result is text.
     """
-    made: list[Message] = []
+    messages: list[Message] = []
     for number, step in enumerate(steps, 1):
         native = step.native
         if isinstance(native, NativeMessage) and native.source == source:
@@ -75,26 +75,26 @@ def messages_of_steps(
         else:
             answer = _rebuild(step, number, names)
         if answer["content"] or "tool_calls" in answer:
-            made.append(_with_thinking(answer, server))
+            messages.append(_with_thinking(answer, server))
         for call, result in zip(answer.get("tool_calls", []), step.results, strict=False):
             text = result.text if result.status == "ok" else f"{result.status}: {result.text}"
-            made.append({"role": "tool", "tool_call_id": call["id"], "content": text})
-        if rest := _rest(step):
-            made.append({"role": "user", "content": content_of(rest, server, workspace)})
-    return made
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": text})
+        if additions := _rest(step):
+            messages.append({"role": "user", "content": content_of(additions, server, workspace)})
+    return messages
 
 
 def messages_in_text(steps: Sequence[ToolStep], server: Server, workspace: Path) -> list[Message]:
     """Return the messages of the steps of a reply whose calls are JSON in text."""
-    made: list[Message] = []
+    messages: list[Message] = []
     for step in steps:
         if answer := tool_calls.describe_answer(step):
-            made.append({"role": "assistant", "content": answer})
+            messages.append({"role": "assistant", "content": answer})
         results = tool_calls.describe_results(step)
-        parts = [*([results] if results else []), *_rest(step)]
-        if parts:
-            made.append({"role": "user", "content": content_of(parts, server, workspace)})
-    return made
+        chat_parts = [*([results] if results else []), *_rest(step)]
+        if chat_parts:
+            messages.append({"role": "user", "content": content_of(chat_parts, server, workspace)})
+    return messages
 
 
 def join_users(messages: list[Message]) -> list[Message]:
@@ -102,16 +102,16 @@ def join_users(messages: list[Message]) -> list[Message]:
 
     The templates of many models refuse a request whose roles do not alternate.
     """
-    made: list[Message] = []
+    joined: list[Message] = []
     for message in messages:
-        last: Message = made[-1] if made else {}
-        before, added = last.get("content"), message["content"]
+        last: Message = joined[-1] if joined else {}
+        previous, added = last.get("content"), message["content"]
         both = last.get("role") == message["role"] == "user"
-        if both and isinstance(before, str) and isinstance(added, str):
-            made[-1] = {"role": "user", "content": f"{before}\n\n{added}"}
+        if both and isinstance(previous, str) and isinstance(added, str):
+            joined[-1] = {"role": "user", "content": f"{previous}\n\n{added}"}
         else:
-            made.append(message)
-    return made
+            joined.append(message)
+    return joined
 
 
 def _rest(step: ToolStep) -> list[ChatPart]:
@@ -120,8 +120,8 @@ def _rest(step: ToolStep) -> list[ChatPart]:
     for call, result in zip(step.calls, step.results, strict=False):
         if result.attachments:
             names = ", ".join(file.name for file in result.attachments)
-            shown = json.dumps([call.tool, names], ensure_ascii=False)
-            images += [f"From the result of your call (data of the tool): {shown}"]
+            source = json.dumps([call.tool, names], ensure_ascii=False)
+            images += [f"From the result of your call (data of the tool): {source}"]
             images += result.attachments
     return [*images, *([step.notice] if step.notice else [])]
 
@@ -129,21 +129,21 @@ def _rest(step: ToolStep) -> list[ChatPart]:
 def _rebuild(step: ToolStep, number: int, names: ToolNames) -> Message:
     message: Message = {"role": "assistant", "content": step.text}
     calls = [
-        function_call(f"call_{number}_{place}", names.sent(call.tool), dump(call.arguments))
-        for place, call in enumerate(step.calls, 1)
+        function_call(f"call_{number}_{position}", names.sent(call.tool), dump(call.arguments))
+        for position, call in enumerate(step.calls, 1)
     ]
     return {**message, "tool_calls": calls} if calls else message
 
 
 def _with_thinking(answer: Message, server: Server) -> Message:
     """Return an answer with its thinking, as far as the server wants it back."""
-    kept = {key: value for key, value in answer.items() if key != "reasoning_content"}
+    message = {key: value for key, value in answer.items() if key != "reasoning_content"}
     if "tool_calls" not in answer or server.thinking_back == "never":
-        return kept
+        return message
     thinking = answer.get("reasoning_content", "")
     if thinking or server.thinking_back == "always":
-        return {**kept, "reasoning_content": thinking}
-    return kept
+        return {**message, "reasoning_content": thinking}
+    return message
 
 
 def add_calls(
@@ -158,8 +158,8 @@ def add_calls(
     message: Message = {"role": "assistant", "content": output.content}
     if sent:
         message |= {"tool_calls": sent, **({"reasoning_content": thinking} if thinking else {})}
-    made = output.model_copy(update={"tool_calls": calls})
-    return made.with_native(NativeMessage(source, message))
+    with_calls = output.model_copy(update={"tool_calls": calls})
+    return with_calls.with_native(NativeMessage(source, message))
 
 
 def add_calls_in_text(output: AgentOutput, input: AgentInput) -> AgentOutput:
@@ -167,13 +167,13 @@ def add_calls_in_text(output: AgentOutput, input: AgentInput) -> AgentOutput:
     without, error = reading.move_thinking(output)
     if error:
         return output
-    known = [tool.name for tool in input.tools]
-    content, calls = tool_calls.parse_calls(without.content, known)
+    tool_names = [tool.name for tool in input.tools]
+    content, calls = tool_calls.parse_calls(without.content, tool_names)
     if not calls:
         return output
     number = len(input.steps) + 1
     calls = [
-        call.model_copy(update={"id": f"call_{number}_{place}"})
-        for place, call in enumerate(calls, 1)
+        call.model_copy(update={"id": f"call_{number}_{position}"})
+        for position, call in enumerate(calls, 1)
     ]
     return without.model_copy(update={"content": content, "tool_calls": calls})
