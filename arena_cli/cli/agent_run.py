@@ -96,12 +96,14 @@ class AgentRun:
         self._ended: Any = None
         self._is_shown = True
 
-    def run(self, given: Sequence[str], message: str | None, *, as_json: bool, quiet: bool) -> None:
+    def run(
+        self, assignments: Sequence[str], message: str | None, *, as_json: bool, quiet: bool
+    ) -> None:
         """Call the agent, print its output, and exit by the way it ended."""
         loaded, member = self._loaded, self._member
         self._is_shown = not quiet
         specs = member.profile.inputs
-        read, unreadable = read_inputs(given, specs)
+        read, unreadable = read_inputs(assignments, specs)
         values = agent_inputs.require_inputs(member.id, specs, read, unreadable)
         content = self._make_message(message, values)
         team = loaded.team(f"{AGENT_TOOL}{member.id}")
@@ -192,12 +194,12 @@ def describe_progress(event: Any) -> str:
     """Return the line of an event for a person who waits, "" for events without one."""
     if event.type == "tool_requested":
         arguments = json.dumps(event.arguments, ensure_ascii=False) if event.arguments else ""
-        shown = cut_text(arguments, _LONGEST_ARGUMENTS)
-        return escape_line(f"{_indent(event.call)}{event.call} {event.tool} {shown}".rstrip())
+        excerpt = cut_text(arguments, _LONGEST_ARGUMENTS)
+        return escape_line(f"{_indent(event.call)}{event.call} {event.tool} {excerpt}".rstrip())
     if event.type == "tool_finished":
         problem = event.result.partition("\n")[0] if event.status != "ok" else ""
-        shown = f": {cut_text(problem, _LONGEST_ARGUMENTS)}" if problem else ""
-        return escape_line(f"{_indent(event.call)}{event.call} {event.status}{shown}")
+        excerpt = f": {cut_text(problem, _LONGEST_ARGUMENTS)}" if problem else ""
+        return escape_line(f"{_indent(event.call)}{event.call} {event.status}{excerpt}")
     return ""
 
 
@@ -206,12 +208,12 @@ def _indent(call: str) -> str:
 
 
 def read_inputs(
-    given: Sequence[str], specs: Mapping[str, Any]
+    assignments: Sequence[str], specs: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the inputs of the command line, and the problems of those that cannot be read."""
     values: dict[str, Any] = {}
     problems: dict[str, str] = {}
-    for item in given:
+    for item in assignments:
         name, equals, text = item.partition("=")
         name = name.strip()
         if not equals:

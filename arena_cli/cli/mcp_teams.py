@@ -145,8 +145,8 @@ def make_server(context: typer.Context) -> Server[Any]:
     ) -> types.CallToolResult:
         offer = offers.get(params.name)
         arguments = params.arguments or {}
-        known = ", ".join(offers)
-        problem = f"there is no tool {params.name}; there are: {known}"
+        tool_names = ", ".join(offers)
+        problem = f"there is no tool {params.name}; there are: {tool_names}"
         if offer is not None:
             problem = find_problem(offer.tool.input_schema, arguments)
         if offer is None or problem:
@@ -274,7 +274,7 @@ class _Teams:
             hits = index.search(arguments["query"], kinds=kinds, limit=limit)
         finally:
             index.close()
-        found = [
+        notes = [
             {
                 "file": hit.note.file,
                 "kind": hit.note.kind,
@@ -283,8 +283,8 @@ class _Teams:
             }
             for hit in hits
         ]
-        lines = [f"{n['file']} ({n['kind']}): {n['title']}\n{n['text']}" for n in found]
-        return "\n\n".join(lines) or "No note matches.", {"notes": found}
+        lines = [f"{n['file']} ({n['kind']}): {n['title']}\n{n['text']}" for n in notes]
+        return "\n\n".join(lines) or "No note matches.", {"notes": notes}
 
 
 def _find_stored(loaded: Workspace, name: str | None) -> store.Stored | None:
@@ -332,8 +332,8 @@ def _describe_chain(
         for reply in results
         if reply.status in _FAILED
     ]
-    parts = [f"{reply['name']} (@{reply['author']}):\n{reply['content']}" for reply in replies]
-    parts += [f"@{failure['author']} failed: {failure['error']}" for failure in failures]
-    parts.append(f"[session {session}, {end}{note}]")
+    paragraphs = [f"{reply['name']} (@{reply['author']}):\n{reply['content']}" for reply in replies]
+    paragraphs += [f"@{failure['author']} failed: {failure['error']}" for failure in failures]
+    paragraphs.append(f"[session {session}, {end}{note}]")
     value = {"session": session, "end": end, "exit_code": exit_code}
-    return "\n\n".join(parts), {**value, "replies": replies, "failures": failures}
+    return "\n\n".join(paragraphs), {**value, "replies": replies, "failures": failures}

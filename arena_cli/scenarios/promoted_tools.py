@@ -80,16 +80,16 @@ def tape_tools(
 ) -> None:
     """Add the results of a reply's tools to a tape; a call that was not allowed has none."""
     for number, end in tools.ends.items():
-        asked = tools.asked.get(number)
-        if asked is None or end.status == "denied" or end.tool == COMPLETE_TASK:
+        requested = tools.asked.get(number)
+        if requested is None or end.status == "denied" or end.tool == COMPLETE_TASK:
             continue
-        request = ToolRequest(member, end.reply, number, end.tool, asked.arguments)
+        request = ToolRequest(member, end.reply, number, end.tool, requested.arguments)
         files = [attached(file, f"m{end.seq}", end.agent) for file in end.attachments]
         name = f"{end.tool.replace('.', '-').replace(':', '-')}-{number}.txt"
-        whole = [file for file in files if file.name == name]
-        text = str(whole[0].data) if whole else end.result
-        others = [file for file in files if file not in whole]
-        result = ToolResult(status=end.status, text=text, attachments=others)
+        full_texts = [file for file in files if file.name == name]
+        text = str(full_texts[0].data) if full_texts else end.result
+        attachments = [file for file in files if file not in full_texts]
+        result = ToolResult(status=end.status, text=text, attachments=attachments)
         call = tape.tools.open(request, None, step)
         call.answer = ToolAnswer(result, end.diff, end.usage)
 

@@ -65,12 +65,12 @@ class ServedAgent:
         try:
             while (outcome := self._inbox.read_answer(path)) is None:
                 await asyncio.sleep(POLL_S)
-                now = time.monotonic()
-                if now - looked >= _LOOK_S:
-                    looked = now
+                moment = time.monotonic()
+                if moment - looked >= _LOOK_S:
+                    looked = moment
                     if not store.is_held(self._folder) and self._inbox.withdraw(path):
                         return await self._carry_out_here(request)
-                if now - began >= _PATIENCE_S and path.exists() and self._inbox.withdraw(path):
+                if moment - began >= _PATIENCE_S and path.exists() and self._inbox.withdraw(path):
                     raise self._busy()
         except BaseException:
             self._inbox.withdraw(path)
@@ -102,7 +102,7 @@ def find_member(team: Team, agent: str) -> Member:
     for member in team.agents:
         if member.id == agent:
             return member
-    known = ", ".join(member.id for member in team.agents)
+    listing = ", ".join(member.id for member in team.agents)
     raise UsageError(
-        f"no member of this team has the id {escape_line(agent)!r}", f"Its agents: {known}."
+        f"no member of this team has the id {escape_line(agent)!r}", f"Its agents: {listing}."
     )

@@ -17,7 +17,7 @@ EndMode = Literal["goal", "timeout", "max_turns", "aborted", "error", "error_no_
 
 def order_call(call: str) -> str:
     """Return a text that sorts calls by their numbers: `2.10` after `2.9`."""
-    return ".".join(part.zfill(6) for part in call.split("."))
+    return ".".join(number.zfill(6) for number in call.split("."))
 
 
 class ActingEvent(SideEvent):

@@ -82,18 +82,18 @@ def _read_output(
     schema, loc = output.schema_, ("output", "schema")
     if schema is None:
         return output, []
-    place: Fragment | None = None
+    fragment: Fragment | None = None
     if isinstance(schema, dict) and schema.keys() == {"file"} and isinstance(schema["file"], str):
         document, faults = _read_schema_file(schema["file"], source, root, anywhere=anywhere)
         if document is None or faults:
             return output, faults
-        place, schema = Fragment(document), document.data
+        fragment, schema = Fragment(document), document.data
         output = output.model_copy(update={"schema_": schema})
     problem = _find_schema_problem(schema)
     if problem is None:
         return output, []
     path, text = problem
-    fault = place.fault(path, text) if place else source.fault((*loc, *path), text)
+    fault = fragment.fault(path, text) if fragment else source.fault((*loc, *path), text)
     return output, [fault]
 
 

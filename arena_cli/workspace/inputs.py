@@ -80,22 +80,22 @@ class Inputs(NamedTuple):
     missing: Sequence[str]
 
 
-def check_inputs(specs: Mapping[str, InputSpec], given: Mapping[str, Any]) -> Inputs:
+def check_inputs(specs: Mapping[str, InputSpec], raw_values: Mapping[str, Any]) -> Inputs:
     """Return the values of all inputs, and every problem with the given ones."""
     problems = []
-    for name in given:
+    for name in raw_values:
         if name not in specs:
             hint = suggest_nearest(name, specs) if specs else "the agent has no inputs"
             problems.append(f"there is no input `{name}` ({hint})")
     values: dict[str, Any] = {}
     missing: list[str] = []
     for name, spec in specs.items():
-        value = given.get(name, spec.default)
+        value = raw_values.get(name, spec.default)
         if value is None:
             missing += [name] if is_required(spec) else []
         elif not fits_type(spec, value):
-            shown = cut_text(json.dumps(value, ensure_ascii=False), _MOST_SHOWN)
-            problems.append(f"`{name}` must be {_NAMES[spec.type]}, not {shown}")
+            excerpt = cut_text(json.dumps(value, ensure_ascii=False), _MOST_SHOWN)
+            problems.append(f"`{name}` must be {_NAMES[spec.type]}, not {excerpt}")
         else:
             values[name] = value
     return Inputs(values, problems, missing)
@@ -120,14 +120,14 @@ def describe_missing(agent: str, specs: Mapping[str, InputSpec], missing: Sequen
 def require_inputs(
     agent: str,
     specs: Mapping[str, InputSpec],
-    given: Mapping[str, Any],
+    raw_values: Mapping[str, Any],
     unreadable: Mapping[str, str] = MappingProxyType({}),
 ) -> Mapping[str, Any]:
     """Return the values of all inputs. Raises UsageError, which names all that is wrong.
 
     `unreadable` are the problems of those whose values could not be read.
     """
-    checked = check_inputs(specs, given)
+    checked = check_inputs(specs, raw_values)
     missing = [name for name in checked.missing if name not in unreadable]
     problems = [describe_missing(agent, specs, missing)] if missing else []
     problems += [*unreadable.values(), *checked.problems]
@@ -154,8 +154,8 @@ def read_input(name: str, spec: InputSpec, text: str) -> Any:
             return value
     example = ", for example [1, 2]" if spec.type == "number[]" else ""
     example = ', for example ["a", "b"]' if spec.type == "string[]" else example
-    shown = cut_text(text, _MOST_SHOWN)
-    raise UsageError(f"--input {name}: must be {_NAMES[spec.type]}{example}, not {shown}")
+    excerpt = cut_text(text, _MOST_SHOWN)
+    raise UsageError(f"--input {name}: must be {_NAMES[spec.type]}{example}, not {excerpt}")
 
 
 def fill_text(text: str, specs: Mapping[str, InputSpec], values: Mapping[str, Any]) -> str:
@@ -175,10 +175,10 @@ def _format_value(value: Any) -> str:
     return json.dumps(value)
 
 
-def fill_role(member: Member, given: Mapping[str, Any]) -> Member:
+def fill_role(member: Member, raw_values: Mapping[str, Any]) -> Member:
     """Return a member with the inputs filled into its role prompt; missing ones are empty."""
     specs = member.profile.inputs
-    values = check_inputs(specs, given).values
+    values = check_inputs(specs, raw_values).values
     return replace(member, role_prompt=fill_text(member.role_prompt, specs, values))
 
 
@@ -197,20 +197,20 @@ def make_samples(specs: Mapping[str, InputSpec]) -> dict[str, Any]:
     return {name: _SAMPLES[spec.type] for name, spec in specs.items() if is_required(spec)}
 
 
-def explain_unfilled(member: Member, given: Mapping[str, Any]) -> str:
+def explain_unfilled(member: Member, raw_values: Mapping[str, Any]) -> str:
     """Return why a member cannot be called with these inputs, "" if it can."""
     specs = member.profile.inputs
-    missing = check_inputs(specs, given).missing
+    missing = check_inputs(specs, raw_values).missing
     if not missing:
         return ""
     problem = describe_missing(member.id, specs, missing)
     return f"{problem}; call it with `arena agents run {member.id}`, or as a tool"
 
 
-def make_query(member: Member, given: Mapping[str, Any]) -> str:
+def make_query(member: Member, raw_values: Mapping[str, Any]) -> str:
     """Return the message for an agent that is called with these inputs, by its `query`."""
     profile = member.profile
-    values = check_inputs(profile.inputs, given).values
+    values = check_inputs(profile.inputs, raw_values).values
     if profile.query:
         is_template = bool(profile.inputs)
         return fill_text(profile.query, profile.inputs, values) if is_template else profile.query

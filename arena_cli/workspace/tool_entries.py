@@ -120,8 +120,8 @@ def check_agents(
 def find_tool_faults(agent: LoadedProfile, agents: Collection[str]) -> list[Fault]:
     """Return the errors of an agent's `tools` and `mcp`; `agents` are the ids of all agents."""
     profile, faults = agent.profile, []
-    own = agent.source.data.get("mcp")
-    for name in own if isinstance(own, dict) else ():
+    servers = agent.source.data.get("mcp")
+    for name in servers if isinstance(servers, dict) else ():
         if not _SERVER_NAME.fullmatch(str(name)):
             problem = f"`{name}` cannot be the name of a server"
             faults.append(agent.source.fault(("mcp", name), problem, _NAME_HINT))
@@ -146,8 +146,8 @@ def _find_problem(
     if entry in OWN_TOOLS or (dot and any(names_server(entry, name) for name in servers)):
         return "", ""
     if not dot:
-        known = [*OWN_TOOLS, *(f"{name}.*" for name in servers)]
-        return f"there is no tool `{entry}`", errors.suggest_nearest(entry, known)
+        tool_names = [*OWN_TOOLS, *(f"{name}.*" for name in servers)]
+        return f"there is no tool `{entry}`", errors.suggest_nearest(entry, tool_names)
     hint = errors.suggest_nearest(server, servers) or (
         f"describe the server under `mcp`: `mcp: {{{server}: {{command: [...]}}}}`"
     )
@@ -200,8 +200,8 @@ def _find_folder_problem(name: str, root: Path, *, anywhere: bool) -> tuple[str,
     path = root / name
     if not anywhere and not files.is_inside(path, root):
         return f"`{name}` is not in the workspace", files.OUTSIDE_HINT
-    parts = PurePosixPath(name).parts
-    is_made = len(parts) > 1 and parts[0] == WORK_FOLDER and not path.exists()
+    components = PurePosixPath(name).parts
+    is_made = len(components) > 1 and components[0] == WORK_FOLDER and not path.exists()
     if not path.is_dir() and not is_made:
         return f"there is no folder `{name}`", f"create it, or name one below {WORK_FOLDER}/"
     return None

@@ -39,15 +39,15 @@ def find_matches(
 
 
 def _is_so(use: ExpectedCalls, call: UsedTool, context: CheckContext, all_of: AllOf) -> bool:
-    keys, asked = use.model_fields_set, call.asked
-    if getattr(use, "agent", "") not in ("", asked.agent):
+    keys, request = use.model_fields_set, call.asked
+    if getattr(use, "agent", "") not in ("", request.agent):
         return False
-    if "name" in keys and not fnmatch.fnmatchcase(asked.tool, _as_pattern(use.name)):
+    if "name" in keys and not fnmatch.fnmatchcase(request.tool, _as_pattern(use.name)):
         return False
     if "status" in keys and use.status != call.status:
         return False
     return all(
-        name in asked.arguments and _fits(expected, asked.arguments[name], context, all_of)
+        name in request.arguments and _fits(expected, request.arguments[name], context, all_of)
         for name, expected in use.arguments.items()
     )
 
@@ -111,9 +111,9 @@ def describe_calls(calls: Iterable[UsedTool]) -> str:
 
 def describe_call(call: UsedTool) -> str:
     """Describe a call in one line: who called what with which arguments, and how it ended."""
-    asked, ended = call.asked, call.ended
-    arguments = asked.problem or json_checks.show_value(asked.arguments)
-    facts = [asked.agent, asked.tool, arguments, call.status]
+    request, ended = call.asked, call.ended
+    arguments = request.problem or json_checks.show_value(request.arguments)
+    facts = [request.agent, request.tool, arguments, call.status]
     if ended is not None and ended.status != "ok":
         facts.append(text_checks.excerpt(ended.result))
     return " · ".join(facts)

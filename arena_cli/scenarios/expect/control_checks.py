@@ -31,8 +31,14 @@ def list_approvals(conversation: CheckContext) -> list[dict[str, str]]:
 
 
 def _read_row(request: Request) -> dict[str, str]:
-    asked, decided = request.asked, request.decided
-    row = {"agent": asked.agent, "action": asked.action, "decision": "open", "option": "", "by": ""}
+    question, decided = request.asked, request.decided
+    row = {
+        "agent": question.agent,
+        "action": question.action,
+        "decision": "open",
+        "option": "",
+        "by": "",
+    }
     if decided is not None:
         row |= {"decision": decided.decision, "option": decided.option, "by": decided.by}
     return row
@@ -100,7 +106,10 @@ def _read_fields(turn: int, decision: Supervised) -> dict[str, Any]:
 
 def _list_decisions(conversation: CheckContext) -> str:
     decisions = conversation.supervised
-    return "\n".join(_describe_decision(_read_fields(*one)) for one in decisions) or "no decision"
+    return (
+        "\n".join(_describe_decision(_read_fields(*decision)) for decision in decisions)
+        or "no decision"
+    )
 
 
 def _describe_decision(fields: dict[str, Any]) -> str:

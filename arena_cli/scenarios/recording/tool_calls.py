@@ -92,9 +92,9 @@ class TapedTools:
         self, agent: str, tools: Sequence[ToolSpec], redactor: Redactor
     ) -> list[str | dict[str, Any]]:
         """Return the tools by their names; one that is not as it was first is written out."""
-        known = self.specs.get(agent, {})
+        first_specs = self.specs.get(agent, {})
         dumped = [dump_spec(tool, redactor) for tool in tools]
-        return [spec["name"] if known.get(spec["name"]) == spec else spec for spec in dumped]
+        return [spec["name"] if first_specs.get(spec["name"]) == spec else spec for spec in dumped]
 
     def list_offered(self, member: Member) -> list[ToolSpec]:
         """Return the tools of MCP servers that the agent had when it was recorded."""
@@ -136,8 +136,8 @@ class TapedTools:
             return call.answer
         if not (self._runs_always(request.tool) or may_call()):
             call.is_missing = True
-            where = "over the whole scenario" if call.step is None else f"in step {call.step}"
-            problem = f"its recording has no result of {request.tool} left {where}"
+            scope = "over the whole scenario" if call.step is None else f"in step {call.step}"
+            problem = f"its recording has no result of {request.tool} left {scope}"
             raise AgentUnavailable(call.agent, problem, mend=mend, again=False)
         call.answer = await call_next(request)
         return call.answer
@@ -156,14 +156,14 @@ class TapedTools:
         call = self._by_number.get((session, end.reply, end.call))
         if call is None:
             return {}
-        kept: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         if call.answer is not None:
             result = call.answer.result
             if result.text != end.result:
-                kept["text"] = result.text
+                fields["text"] = result.text
             if result.attachments:
-                kept["attachments"] = [dump_attachment(file) for file in result.attachments]
-        return {ANSWER: kept}
+                fields["attachments"] = [dump_attachment(file) for file in result.attachments]
+        return {ANSWER: fields}
 
 
 def dump_spec(tool: ToolSpec, redactor: Redactor) -> dict[str, Any]:
@@ -173,12 +173,12 @@ def dump_spec(tool: ToolSpec, redactor: Redactor) -> dict[str, Any]:
 
 def read_answer(record: RecordedTool) -> ToolAnswer:
     """Return what a tool gave, as it was recorded."""
-    line, kept = record.line, record.line[ANSWER]
+    line, fields = record.line, record.line[ANSWER]
     result = ToolResult(
         status=line["status"],
-        text=kept.get("text", line["result"]),
+        text=fields.get("text", line["result"]),
         attachments=[
-            Attachment.model_validate(encode_data(file)) for file in kept.get("attachments", ())
+            Attachment.model_validate(encode_data(file)) for file in fields.get("attachments", ())
         ],
     )
     usage = Usage.model_validate(line["usage"]) if "usage" in line else None
@@ -209,8 +209,8 @@ def list_changed_specs(
 def _show_spec(spec: Mapping[str, Any] | None) -> str:
     if spec is None:
         return ""
-    rest = {key: value for key, value in spec.items() if key not in ("name", "description")}
-    return f"{spec.get('description', '')}\n{json.dumps(rest, ensure_ascii=False, indent=2)}"
+    details = {key: value for key, value in spec.items() if key not in ("name", "description")}
+    return f"{spec.get('description', '')}\n{json.dumps(details, ensure_ascii=False, indent=2)}"
 
 
 def list_drift(tools: TapedTools) -> Iterator[tuple[Drift, bool]]:
@@ -242,13 +242,13 @@ def _compare(call: TapedTool) -> Iterator[tuple[str, Drift]]:
         yield ANSWER, _input(call, f"{tool} {ANSWER}", *texts)
 
 
-def _input(call: TapedTool, field: str, before: str, after: str) -> Drift:
+def _input(call: TapedTool, field: str, recorded: str, current: str) -> Drift:
     return Drift(
         kind="input",
         agent=call.agent,
         field=field,
-        before=before,
-        after=after,
+        before=recorded,
+        after=current,
         step=call.step,
         calls=1,
     )
