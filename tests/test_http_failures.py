@@ -27,7 +27,7 @@ NOW = datetime(2026, 11, 28, 9, 30, tzinfo=UTC)
 
 def failed(status: int, body: str = "", **headers: str) -> AgentError:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return http.status_failure(ASKED, status, named, body, now=NOW)
+    return http.status_failure(ASKED, status, named, body, moment=NOW)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_c21_retry_after_is_seconds_or_a_date(value: str, seconds: float | None)
     error = failed(429, retry_after=value)
     assert isinstance(error, AgentOverloaded)
     assert error.retry_after == seconds
-    assert http.retry_after_s({"Retry-After": value}, now=NOW) == seconds
+    assert http.retry_after_s({"Retry-After": value}, moment=NOW) == seconds
 
 
 def test_c21_how_long_was_asked_is_said() -> None:

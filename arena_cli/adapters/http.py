@@ -67,7 +67,7 @@ class HttpRequest:
 
 def client(
     library: Any,
-    asked: HttpRequest,
+    request: HttpRequest,
     base_url: str,
     headers: Mapping[str, str],
     *,
@@ -92,90 +92,90 @@ def client(
         )
     except (OSError, ValueError, ImportError, library.InvalidURL) as error:
         raise AgentUnavailable(
-            asked.agent_id,
+            request.agent_id,
             f"the proxy or certificate settings of the environment are invalid: {error}",
-            asked=asked.url,
+            asked=request.url,
             mend="check HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, SSL_CERT_FILE and SSL_CERT_DIR",
         ) from error
 
 
 def endpoint(address: object) -> Endpoint:
     """Return the server of an address: its scheme, host and port; `${env:...}` is kept as it is."""
-    scheme, mark, rest = str(address).partition("://")
-    host = _END_OF_HOST.split(rest if mark else scheme, maxsplit=1)[0].rpartition("@")[2]
+    scheme, mark, remainder = str(address).partition("://")
+    host = _END_OF_HOST.split(remainder if mark else scheme, maxsplit=1)[0].rpartition("@")[2]
     return Endpoint("host", f"{scheme}{mark}{host}" if mark else host)
 
 
 def status_failure(
-    asked: HttpRequest,
+    request: HttpRequest,
     status: int,
     headers: Mapping[str, str],
     body: str,
     *,
-    now: datetime | None = None,
+    moment: datetime | None = None,
 ) -> AgentError:
-    """Return the error for a response with this status; `now` is the base of an HTTP date."""
-    said = said_in(body)
+    """Return the error for a response with this status; `moment` is the base of an HTTP date."""
+    message = said_in(body)
     elsewhere = next((v for name, v in headers.items() if name.lower() == "location"), "")
-    came = " ".join(part for part in (str(status), elsewhere, said) if part)
+    summary = " ".join(text for text in (str(status), elsewhere, message) if text)
     metadata: dict[str, Any] = {"http_status": status, "raw": _json(body)}
     if status == 402 or (status in (400, 403, 429) and _NO_CREDIT.search(body)):
         problem = "its provider reports that no credit is left"
         mend = "top up the account that its key belongs to"
-        return failure(AgentRefused, asked, problem, came, mend, metadata)
-    wait = retry_after_s(headers, now=now)
+        return failure(AgentRefused, request, problem, summary, mend, metadata)
+    wait = retry_after_s(headers, moment=moment)
     is_page = bool(_WEB_PAGE.match(body))
     if status in (429, 503, 529) and (wait is not None or not is_page):
-        return _overloaded(asked, status, wait, came, metadata)
-    if not is_page and is_too_long(status, said):
-        return _overflow(asked, came, metadata)
-    kind, problem, mend = _meaning(asked, status, is_page=is_page)
-    return failure(kind, asked, problem, came, mend, metadata)
+        return _overloaded(request, status, wait, summary, metadata)
+    if not is_page and is_too_long(status, message):
+        return _overflow(request, summary, metadata)
+    kind, problem, mend = _meaning(request, status, is_page=is_page)
+    return failure(kind, request, problem, summary, mend, metadata)
 
 
-def is_too_long(status: int, said: str) -> bool:
+def is_too_long(status: int, message: str) -> bool:
     """Return True if an error means that the prompt is too long; status 0: not known."""
     if status in (400, 413, 422):
-        return status == 413 or bool(_TOO_LONG.search(said))
-    return status in (0, 500) and bool(_EXCEEDED.search(said))
+        return status == 413 or bool(_TOO_LONG.search(message))
+    return status in (0, 500) and bool(_EXCEEDED.search(message))
 
 
 def _meaning(
-    asked: HttpRequest, status: int, *, is_page: bool
+    request: HttpRequest, status: int, *, is_page: bool
 ) -> tuple[type[AgentError], str, str]:
     """Return the class of the error, what happened and a hint."""
-    found: tuple[type[AgentError], str, str] = (
+    meaning: tuple[type[AgentError], str, str] = (
         AgentProtocolError,
         f"its provider returned HTTP {status} instead of an answer",
         "see `base_url` in its profile",
     )
     if is_page and status < 500:
-        found = (
+        meaning = (
             AgentProtocolError,
             f"its provider returned a web page instead of an answer (HTTP {status})",
             "check base_url, and whether a proxy or a login page answers instead",
         )
     elif status in (401, 403):
-        how = "does not accept the key" if status == 401 else "forbids it"
-        found = (AgentRefused, f"its provider {how}", f"see {asked.key}")
+        reason = "does not accept the key" if status == 401 else "forbids it"
+        meaning = (AgentRefused, f"its provider {reason}", f"see {request.key}")
     elif status == 404:
-        problem = f"there is no model {asked.model}, or nothing at this address"
-        found = (AgentRefused, problem, "see `model` and `base_url` in its profile")
+        problem = f"there is no model {request.model}, or nothing at this address"
+        meaning = (AgentRefused, problem, "see `model` and `base_url` in its profile")
     elif status >= 500 or status in (408, 409):
         name = "its provider, or a proxy in between, " if is_page else "its provider "
-        found = (AgentUnavailable, f"{name}failed (HTTP {status})", "try again later")
+        meaning = (AgentUnavailable, f"{name}failed (HTTP {status})", "try again later")
     elif status >= 400:
         problem = f"its provider refused the request (HTTP {status})"
-        found = (AgentRefused, problem, "see `model` and the other keys of its adapter")
-    return found
+        meaning = (AgentRefused, problem, "see `model` and the other keys of its adapter")
+    return meaning
 
 
-def _overflow(asked: HttpRequest, came: str, metadata: dict[str, Any]) -> AgentRefused:
+def _overflow(request: HttpRequest, summary: str, metadata: dict[str, Any]) -> AgentRefused:
     error = AgentRefused(
-        asked.agent_id,
+        request.agent_id,
         "the prompt is too long for the model",
-        asked=asked.url,
-        came=came,
+        asked=request.url,
+        came=summary,
         mend="lower `context.window_tokens` in its profile, or use a model with a larger window",
         metadata=metadata,
     )
@@ -184,7 +184,7 @@ def _overflow(asked: HttpRequest, came: str, metadata: dict[str, Any]) -> AgentR
 
 
 def _overloaded(
-    asked: HttpRequest, status: int, wait: float | None, came: str, metadata: dict[str, Any]
+    request: HttpRequest, status: int, wait: float | None, summary: str, metadata: dict[str, Any]
 ) -> AgentOverloaded:
     problem = (
         "too many requests (HTTP 429)" if status == 429 else f"it is overloaded (HTTP {status})"
@@ -192,11 +192,11 @@ def _overloaded(
     if wait is not None:
         problem += f": its provider asks to wait {wait:.10g} s"
     return AgentOverloaded(
-        asked.agent_id,
+        request.agent_id,
         problem,
         retry_after=wait,
-        asked=asked.url,
-        came=came,
+        asked=request.url,
+        came=summary,
         mend="try again later" + (", or set `on_failure: retry`" if (wait or 0) <= _SOON_S else ""),
         metadata=metadata,
     )
@@ -210,7 +210,7 @@ def once_spoken(failure: AgentError) -> AgentError:
     return failure
 
 
-def retry_after_s(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
+def retry_after_s(headers: Mapping[str, str], *, moment: datetime | None = None) -> float | None:
     """Return the seconds to wait, from `Retry-After` in seconds or as a date; None without it.
 
     RFC 9110, section 10.2.3. A date in the past gives 0.
@@ -223,41 +223,41 @@ def retry_after_s(headers: Mapping[str, str], *, now: datetime | None = None) ->
     except (TypeError, ValueError):
         return None
     until = until if until.tzinfo else until.replace(tzinfo=UTC)
-    return max(0.0, round((until - (now or datetime.now(UTC))).total_seconds(), 3))
+    return max(0.0, round((until - (moment or datetime.now(UTC))).total_seconds(), 3))
 
 
-def connection_failure(asked: HttpRequest, error: BaseException) -> AgentError:
+def connection_failure(request: HttpRequest, error: BaseException) -> AgentError:
     """Return the error for a missing or partial answer: no connection, cut off, too late."""
     causes = list(_causes(error))
     names = {type(cause).__name__ for cause in causes}
-    host = urlsplit(asked.url.rpartition(" ")[2]).netloc or asked.url
+    host = urlsplit(request.url.rpartition(" ")[2]).netloc or request.url
     messages = [str(cause) for cause in causes if str(cause)] or [type(error).__name__]
-    came = cut_text(messages[-1], _SHOWN)
-    if names & {"SSLCertVerificationError"} or "CERTIFICATE_VERIFY_FAILED" in came:
+    message = cut_text(messages[-1], _SHOWN)
+    if names & {"SSLCertVerificationError"} or "CERTIFICATE_VERIFY_FAILED" in message:
         problem = f"the certificate of {host} is not trusted"
         mend = "if the certificate is your own, set SSL_CERT_FILE to the file of its authority"
     elif "ProxyError" in names:
         problem = "the proxy refuses the connection"
         mend = "see HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the environment"
-    elif "gaierror" in names or _is_unknown_host(came):
+    elif "gaierror" in names or _is_unknown_host(message):
         problem = f"there is no host {host}, or no network"
         mend = "check `base_url` in its profile, and the network"
     elif names & {"ConnectTimeout", "PoolTimeout", "ReadTimeout", "WriteTimeout", "TimeoutError"}:
         problem = f"{host} did not answer in time"
         mend = "try again later; check the network and the proxy settings"
-        return failure(AgentTimeout, asked, problem, "", mend, {})
+        return failure(AgentTimeout, request, problem, "", mend, {})
     elif names & {"ConnectError", "ConnectionRefusedError"}:
         problem = f"nothing answers at {host}"
         mend = "start the server, or see `base_url` in its profile"
     else:
         problem = f"the connection to {host} was cut before the answer ended"
-        return failure(AgentProtocolError, asked, problem, came, "try again", {})
-    return failure(AgentUnavailable, asked, problem, came, mend, {})
+        return failure(AgentProtocolError, request, problem, message, "try again", {})
+    return failure(AgentUnavailable, request, problem, message, mend, {})
 
 
-def _is_unknown_host(said: str) -> bool:
-    known = ("Name or service not known", "nodename nor servname", "getaddrinfo failed")
-    return any(words in said for words in known)
+def _is_unknown_host(message: str) -> bool:
+    phrases = ("Name or service not known", "nodename nor servname", "getaddrinfo failed")
+    return any(words in message for words in phrases)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -308,14 +308,16 @@ def _json(body: str) -> Any:
 
 def failure(
     kind: type[AgentError],
-    asked: HttpRequest,
+    request: HttpRequest,
     problem: str,
-    came: str,
+    answer: str,
     mend: str,
     metadata: dict[str, Any],
 ) -> AgentError:
     """Return an error of this class for a request."""
-    return kind(asked.agent_id, problem, asked=asked.url, came=came, mend=mend, metadata=metadata)
+    return kind(
+        request.agent_id, problem, asked=request.url, came=answer, mend=mend, metadata=metadata
+    )
 
 
 class StreamReader:
@@ -341,15 +343,17 @@ class StreamReader:
         if not chunk:
             return []
         self._after_cr = chunk.endswith(b"\r")
-        *whole, rest = (*chunk.splitlines(), b"") if chunk[-1:] in b"\r\n" else chunk.splitlines()
+        *complete_lines, remainder = (
+            (*chunk.splitlines(), b"") if chunk[-1:] in b"\r\n" else chunk.splitlines()
+        )
         events = []
-        for line in whole:
+        for line in complete_lines:
             self._line.append(line)
             event = self._end_line()
             if event is not None:
                 events.append(event)
-        if rest:
-            self._line.append(rest)
+        if remainder:
+            self._line.append(remainder)
         return events
 
     def finish(self) -> list[str]:

@@ -54,10 +54,10 @@ class AcpSettings(ProgramSettings):
         return "mcp"
 
     @classmethod
-    def command_line(cls, given: Mapping[str, Any]) -> list[str]:
+    def command_line(cls, keys: Mapping[str, Any]) -> list[str]:
         """Return the command, by default that of the preset."""
-        preset = PRESETS.get(str(given.get("preset")), AcpPreset())
-        return super().command_line({"command": given.get("command") or list(preset.command)})
+        preset = PRESETS.get(str(keys.get("preset")), AcpPreset())
+        return super().command_line({"command": keys.get("command") or list(preset.command)})
 
     @classmethod
     def identify_powers(cls, keys: Mapping[str, Any]) -> str:
@@ -208,13 +208,13 @@ class AcpAdapter:
 
     def _retried(self, link: AgentLink, notes: dict[str, Any]) -> AgentError:
         """Return the failure for an agent that was ended before it could retry by itself."""
-        asked = http.HttpRequest(
+        request = http.HttpRequest(
             self._setup.agent_id,
             f"{shlex.join(self._command)} ({link.method})",
             self._settings.model or "",
             key=f"its login: {self._preset.log_in}",
         )
-        failure = link.retry_failure(asked, self._preset.says)
+        failure = link.retry_failure(request, self._preset.says)
         failure.metadata.update(notes)
         return failure
 
@@ -229,18 +229,20 @@ class AcpAdapter:
     def _program(self) -> Program:
         """Return the program to start. Raises AgentUnavailable if it is not installed."""
         setup, settings, name = self._setup, self._settings, self._command[0]
-        found = run.find_program(name, workspace=setup.workspace, environ=setup.environ)
-        if found is None:
-            what, mend = run.explain_missing(
+        program = run.find_program(name, workspace=setup.workspace, environ=setup.environ)
+        if program is None:
+            explanation, mend = run.explain_missing(
                 name,
                 workspace=setup.workspace,
                 key="command",
                 cwd=settings.cwd,
                 install=self._preset.install,
             )
-            raise self._unavailable(what, mend)
+            raise self._unavailable(explanation, mend)
         folder = (setup.workspace / settings.cwd).resolve()
-        if problem := diagnosis.find_script_problem(found, name=name, key="command", folder=folder):
+        if problem := diagnosis.find_script_problem(
+            program, name=name, key="command", folder=folder
+        ):
             raise self._unavailable(*problem)
         if not run.may_run_in(setup.workspace, settings.cwd):
             raise self._unavailable(
@@ -251,7 +253,7 @@ class AcpAdapter:
         if setup.servers and self._preset.servers_environ:
             environ |= self._preset.servers_environ(setup.servers, setup.agent_id, environ)
         return Program(
-            argv=[str(found), *self._command[1:]],
+            argv=[str(program), *self._command[1:]],
             cwd=(setup.workspace / settings.cwd).resolve(),
             environ=environ,
             records=setup.records,
@@ -273,7 +275,7 @@ class AcpAdapter:
         link, self._link = self._link, None
         if link is None:
             return self._unavailable("its program is no longer running", "call it again")
-        how = await link.how_it_ended()
+        reason = await link.how_it_ended()
         notes: dict[str, Any] = link.wire.notes()
         if link.wire.retried:
             return self._retried(link, notes)
@@ -282,7 +284,7 @@ class AcpAdapter:
             mend = "check that the command starts an agent that supports the Agent Client Protocol"
         return AgentProtocolError(
             self._setup.agent_id,
-            f"its program {how} before it answered {link.method}",
+            f"its program {reason} before it answered {link.method}",
             asked=shlex.join(self._command),
             came=run.join_last_lines(notes.get("stderr") or notes.get("log", "")),
             mend=mend,

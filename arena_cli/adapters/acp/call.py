@@ -125,16 +125,16 @@ async def answer(link: AgentLink, agent: Agent, input: AgentInput, emit: Emit) -
     """
     call = _PromptCall(link, agent, emit)
     with call.translated():
-        shown, system = await call.opened(input)
+        fitted, system = await call.opened(input)
         try:
-            return await call.prompted(shown, system)
+            return await call.prompted(fitted, system)
         except (RequestError, AgentError) as error:
             reason = call.explain_dead_session(error)
             if reason is None:
                 raise
         report_lost_session(emit, link.session, reason)
-        shown, system = await call.opened(input.afresh())
-        return await call.prompted(shown, system)
+        fitted, system = await call.opened(input.afresh())
+        return await call.prompted(fitted, system)
 
 
 async def introduced(link: AgentLink, agent: Agent) -> None:
@@ -180,31 +180,33 @@ class _PromptCall:
             ) from error
 
     def error(
-        self, kind: type[AgentError], problem: str, mend: str, *, came: str = "", **notes: Any
+        self, kind: type[AgentError], problem: str, mend: str, *, answer: str = "", **notes: Any
     ) -> AgentError:
         """Return the error of the last request."""
         return kind(
             self._agent.agent_id,
             problem,
             asked=self._asked,
-            came=came,
+            came=answer,
             mend=mend,
             metadata={**self._link.wire.notes(), **notes},
         )
 
     async def opened(self, input: AgentInput) -> tuple[AgentInput, str]:
         """Open the session; return the input that fits it, and the system text to send."""
-        own = input.own_session
-        if own and (own.id == self._link.session or await self._taken_up(input, own.id)):
+        session = input.own_session
+        if session and (
+            session.id == self._link.session or await self._taken_up(input, session.id)
+        ):
             return input, ""
         await self._closed()
         self._link.is_untried = False
         system, _ = self._agent.render(input)
-        made = await self._link.ask("session/new").new_session(
+        response = await self._link.ask("session/new").new_session(
             cwd=str(self._agent.folder), mcp_servers=self._servers(), **self._meta(system)
         )
-        self._link.session, self._link.spent_usd = made.session_id, 0.0
-        await self._set_up(made)
+        self._link.session, self._link.spent_usd = response.session_id, 0.0
+        await self._set_up(response)
         return input.afresh(), "" if self._agent.preset.system_at else system
 
     async def prompted(self, input: AgentInput, system: str) -> AgentOutput:
@@ -214,13 +216,13 @@ class _PromptCall:
         text = preset.escape(f"{system}\n\n{prompt}" if system else prompt)
         blocks = self._file_blocks(list_new_files(input, self._agent.workspace))
         last = _ASKING_BLOCK if link.client.permissions == "ask" else _LAST_BLOCK
-        blocks += [acp.text_block(clean_text(part)[0]) for part in (text, last)]
+        blocks += [acp.text_block(clean_text(block_text)[0]) for block_text in (text, last)]
         turn = link.client.turn = PromptTurn(link.session, preset, self._emit, self._agent.folder)
         try:
             link.prompting = asyncio.ensure_future(
                 link.ask("session/prompt").prompt(session_id=link.session, prompt=blocks)
             )
-            said = await asyncio.shield(link.prompting)
+            response = await asyncio.shield(link.prompting)
         finally:
             link.client.turn = None
             turn.close()
@@ -228,9 +230,9 @@ class _PromptCall:
         if turn.fault is not None:
             raise turn.fault
         self._emit(SessionId(link.session))
-        before, link.spent_usd = link.spent_usd, turn.session_usd
-        cost = _cost(before, turn.session_usd)
-        return self._read(turn, said, cost if turn.refused_usd is None else turn.refused_usd)
+        earlier_usd, link.spent_usd = link.spent_usd, turn.session_usd
+        cost = _cost(earlier_usd, turn.session_usd)
+        return self._read(turn, response, cost if turn.refused_usd is None else turn.refused_usd)
 
     def explain_dead_session(self, error: RequestError | AgentError) -> str | None:
         """Return why a resumed session is dead, by the error of its first prompt; None if not.
@@ -242,9 +244,9 @@ class _PromptCall:
         if isinstance(error, AgentError):
             is_empty_refusal = isinstance(error, AgentRefused) and not error.came
             return error.what if is_empty_refusal or is_dead_session(error) else None
-        said = RemoteError(error.code, str(error), error.data)
-        failure = self._failed(said._replace(message=said.cause))
-        return said.text if not said.cause or is_dead_session(failure) else None
+        remote_error = RemoteError(error.code, str(error), error.data)
+        failure = self._failed(remote_error._replace(message=remote_error.cause))
+        return remote_error.text if not remote_error.cause or is_dead_session(failure) else None
 
     def _file_blocks(self, files: Sequence[AttachedFile]) -> list[Any]:
         """Return the blocks for files, each as the agent takes it; the paths of the others."""
@@ -303,8 +305,8 @@ class _PromptCall:
         """Return the error of a prompt that ended without an answer, by its reason."""
         reason = prompt_response.stop_reason
         kind, problem, mend = _NO_ANSWER[reason]
-        came = cut_text(turn.last_remark, 300) if kind is AgentRefused else reason
-        error = self.error(kind, problem, mend, came=came, raw=turn.raw(prompt_response))
+        remark = cut_text(turn.last_remark, 300) if kind is AgentRefused else reason
+        error = self.error(kind, problem, mend, answer=remark, raw=turn.raw(prompt_response))
         error.again = reason not in _LIMITS
         return error
 
@@ -312,7 +314,7 @@ class _PromptCall:
         """Resume the session of an earlier process; return False if the agent cannot."""
         self._link.is_untried = True
         system, _ = self._agent.render(input)
-        where: dict[str, Any] = {
+        parameters: dict[str, Any] = {
             "cwd": str(self._agent.folder),
             "session_id": session_id,
             "mcp_servers": self._servers(),
@@ -320,10 +322,10 @@ class _PromptCall:
         try:
             if self._link.sessions.resume is not None:
                 link = self._link.ask("session/resume")
-                taken_up: _Opened = await link.resume_session(**where, **self._meta(system))
+                taken_up: _Opened = await link.resume_session(**parameters, **self._meta(system))
             elif self._link.loads:
                 link = self._link.ask("session/load")
-                taken_up = await link.load_session(**where, **self._meta(system))
+                taken_up = await link.load_session(**parameters, **self._meta(system))
             else:
                 report_lost_session(self._emit, session_id)
                 return False
@@ -366,15 +368,19 @@ class _PromptCall:
         """Choose the session's mode and model."""
         session_id, mode = self._link.session, self._agent.preset.careful_mode
         modes = opened.modes.available_modes if opened.modes else []
-        if self._agent.careful and any(mode == one.id for one in modes):
+        if self._agent.careful and any(mode == each_mode.id for each_mode in modes):
             connection = self._link.ask("session/set_mode")
             await connection.set_session_mode(session_id=session_id, mode_id=mode)
         if self._agent.model and not self._agent.preset.model:
             await self._choose_model(opened, self._agent.model)
 
     async def _choose_model(self, opened: _Opened, model: str) -> None:
-        options = [one for one in opened.config_options or [] if "model" in (one.category, one.id)]
-        option = next((one for one in options if one.type == "select"), None)
+        options = [
+            candidate
+            for candidate in opened.config_options or []
+            if "model" in (candidate.category, candidate.id)
+        ]
+        option = next((candidate for candidate in options if candidate.type == "select"), None)
         if option is None:
             problem = "it does not support choosing a model"
             mend = "remove `model`, and choose the model in the agent's own settings"
@@ -386,8 +392,8 @@ class _PromptCall:
                 config_id=option.id, session_id=self._link.session, value=model
             )
         except RequestError as error:
-            known = cut_text(", ".join(_values(option)), 600)
-            problem, mend = f"it has no model {model}", f"known models: {known}"
+            listing = cut_text(", ".join(_values(option)), 600)
+            problem, mend = f"it has no model {model}", f"known models: {listing}"
             raise self.error(AgentRefused, problem, mend) from error
 
     def _meta(self, system: str) -> dict[str, Any]:
@@ -397,13 +403,17 @@ class _PromptCall:
             meta = {key: meta}
         return meta if isinstance(meta, dict) else {}
 
-    def _failed(self, said: RemoteError) -> AgentError:
+    def _failed(self, remote_error: RemoteError) -> AgentError:
         ways = [way.description or way.name for way in self._link.answer.auth_methods or []]
         offered = f"; it offers: {cut_text('; '.join(ways), 300)}" if ways else ""
         key = f"its login: {self._agent.preset.log_in}{offered}"
-        asked = http.HttpRequest(self._agent.agent_id, self._asked, self._agent.model or "", key)
-        failure = turn_module.failure(asked, said, self._agent.preset.says)
-        raw = {"code": said.code, "message": said.message, "data": said.data}
+        request = http.HttpRequest(self._agent.agent_id, self._asked, self._agent.model or "", key)
+        failure = turn_module.failure(request, remote_error, self._agent.preset.says)
+        raw = {
+            "code": remote_error.code,
+            "message": remote_error.message,
+            "data": remote_error.data,
+        }
         failure.metadata.update({**self._link.wire.notes(), "raw": raw})
         return failure
 
@@ -412,14 +422,14 @@ class _PromptCall:
         return f"{self._agent.command} ({self._link.method})"
 
 
-def _cost(before: float | None, now: float | None) -> float | None:
+def _cost(earlier_usd: float | None, session_usd: float | None) -> float | None:
     """Return the cost of a prompt in USD: agents report the cost of the whole session.
 
     None for a session that costs nothing: agents report 0 for a model without a known price.
     """
-    if before is None or not now or now < before:
+    if earlier_usd is None or not session_usd or session_usd < earlier_usd:
         return None
-    return round(now - before, 10)
+    return round(session_usd - earlier_usd, 10)
 
 
 def _first_fault(error: ValueError) -> str:
@@ -428,8 +438,8 @@ def _first_fault(error: ValueError) -> str:
 
 def _values(option: schema.SessionConfigOptionSelect) -> Iterator[str]:
     """Yield the values of an option, grouped or not."""
-    for one in option.options:
-        if isinstance(one, schema.SessionConfigSelectGroup):
-            yield from (inner.value for inner in one.options)
+    for entry in option.options:
+        if isinstance(entry, schema.SessionConfigSelectGroup):
+            yield from (inner.value for inner in entry.options)
         else:
-            yield one.value
+            yield entry.value

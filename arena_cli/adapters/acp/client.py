@@ -92,9 +92,9 @@ class Client:
         if self.turn is None:
             return
         with contextlib.suppress(ValidationError):
-            told = SessionNotification.model_validate(params)
-            if told.session_id == self.turn.session_id:
-                self.turn.take(told.update)
+            notification = SessionNotification.model_validate(params)
+            if notification.session_id == self.turn.session_id:
+                self.turn.take(notification.update)
 
     async def request_permission(
         self, session_id: str, tool_call: ToolCallUpdate, options: list[PermissionOption]
@@ -165,11 +165,11 @@ class Client:
             return True
         if self.permissions in ("deny", "allow"):
             return self.permissions == "allow"
-        given = tool.raw_input
-        is_command = isinstance(given, dict) and "command" in given
+        arguments = tool.raw_input
+        is_command = isinstance(arguments, dict) and "command" in arguments
         places = [location.path for location in tool.locations or []]
-        named = (*places, *_texts(given))
-        return tool.kind in _READING and not is_command and all(map(self._found, named))
+        mentioned_paths = (*places, *_texts(arguments))
+        return tool.kind in _READING and not is_command and all(map(self._found, mentioned_paths))
 
     async def _permits(self, turn: PromptTurn, tool: ToolCallUpdate) -> bool:
         """Return True if a use of a tool is allowed now; note what it may write."""
@@ -177,7 +177,9 @@ class Client:
         permission = await turn.permit(describe_acp_act(tool, self._folder), use)
         if permission.verdict != "allowed":
             return False
-        turn.granted |= {str(self._found(path)): after for path, _, after in list_changes(tool)}
+        turn.granted |= {
+            str(self._found(path)): new_text for path, _, new_text in list_changes(tool)
+        }
         return True
 
     async def _ask_to_write(self, path: str, content: str) -> None:
@@ -190,8 +192,8 @@ class Client:
             _refuse("no reply is open", path)
         if prompt.granted.pop(str(self._found(path)), None) == content:
             return
-        before = permission_requests.read_before(path, self._folder)
-        change = Change(path, before or "", content)
+        old_text = permission_requests.read_before(path, self._folder)
+        change = Change(path, old_text or "", content)
         request = permission_requests.describe_edit("write", [], [change], {}, self._folder)
         use = ToolUse("write", shorten_path(path, self._folder))
         permission = await prompt.permit(request, use)
@@ -201,11 +203,11 @@ class Client:
     def _found(self, path: str) -> Path | None:
         """Return the path with its links resolved; None if it is outside of the folder."""
         try:
-            found = (self._folder / Path(path).expanduser()).resolve()
+            resolved = (self._folder / Path(path).expanduser()).resolve()
         except (OSError, ValueError, RuntimeError):
             return None
-        is_inside = found.is_relative_to(self._folder) and not path.startswith("file:")
-        return found if is_inside else None
+        is_inside = resolved.is_relative_to(self._folder) and not path.startswith("file:")
+        return resolved if is_inside else None
 
     def _refuse_file(self, tool: str, path: str, reason: str) -> NoReturn:
         """Refuse to read or write a file for the agent, and report it."""
@@ -227,9 +229,9 @@ class Client:
             if mode == "wb":
                 file.parent.mkdir(parents=True, exist_ok=True)
             with open(file, mode, opener=_open) as opened:
-                found = os.fstat(opened.fileno())
-                is_that = os.path.samestat(found, self._inside(path).stat())
-                if not is_that or not stat.S_ISREG(found.st_mode):
+                status = os.fstat(opened.fileno())
+                is_that = os.path.samestat(status, self._inside(path).stat())
+                if not is_that or not stat.S_ISREG(status.st_mode):
                     _refuse("it is no file", path)
                 yield opened
         except FileNotFoundError as error:
@@ -249,13 +251,13 @@ def _option(options: Sequence[PermissionOption], kinds: Sequence[str]) -> Permis
 
 def _texts(value: Any) -> Iterator[str]:
     """Yield every text in a JSON value: tools may name the files that they read in any of them."""
-    left = [value]
-    while left:
-        one = left.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, (dict, list)):
-            left.extend(one.values() if isinstance(one, dict) else one)
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, (dict, list)):
+            pending.extend(item.values() if isinstance(item, dict) else item)
 
 
 def _refuse(reason: str, path: str = "") -> NoReturn:
@@ -322,8 +324,10 @@ class AgentLink:
     @property
     def sessions(self) -> SessionCapabilities:
         """The session capabilities of the agent."""
-        found = getattr(self.answer.agent_capabilities, "session_capabilities", None)
-        return found if isinstance(found, SessionCapabilities) else SessionCapabilities()
+        capabilities = getattr(self.answer.agent_capabilities, "session_capabilities", None)
+        return (
+            capabilities if isinstance(capabilities, SessionCapabilities) else SessionCapabilities()
+        )
 
     async def is_well(self) -> bool:
         """Return True if the agent runs and its output is still read."""
@@ -331,9 +335,9 @@ class AgentLink:
             await asyncio.sleep(0)
         return self._process.returncode is None and not self.wire.over.is_set()
 
-    def retry_failure(self, asked: HttpRequest, says: Mapping[str, int]) -> AgentError:
+    def retry_failure(self, request: HttpRequest, says: Mapping[str, int]) -> AgentError:
         """Return the failure after which the agent would retry by itself."""
-        return turn.failure(asked, RemoteError(None, self.wire.retried), says)
+        return turn.failure(request, RemoteError(None, self.wire.retried), says)
 
     async def how_it_ended(self) -> str:
         """End an agent that broke off a call, and describe how it ended."""
@@ -429,8 +433,8 @@ class _Wire:
         has_exited = False
         while True:
             for message in self._messages:
-                if (whole := self._for_sdk(message)) is not None:
-                    return whole
+                if (sdk_message := self._for_sdk(message)) is not None:
+                    return sdk_message
             event = None
             if not (self.fault or self.retried):
                 event = await self._process.event(_END_GRACE_S if has_exited else None)
@@ -475,8 +479,8 @@ class _Wire:
         """Return the message if it is for the SDK; handle updates, drop other notifications."""
         has_id = isinstance(message.get("id"), (int, str))
         if "method" in message:
-            found = message.get("params")
-            params = found if isinstance(found, dict) else {}
+            raw_params = message.get("params")
+            params = raw_params if isinstance(raw_params, dict) else {}
             if has_id and isinstance(message["method"], str):
                 # The SDK would take what stands in `_meta` for parameters that it has checked.
                 checked = {name: value for name, value in params.items() if name != "_meta"}

@@ -47,9 +47,9 @@ _BETWEEN = "\n\n"
 class _TextPiece:
     """A message of the agent: text without a tool call in it. `id` is None if it has none."""
 
-    def __init__(self, message_id: str | None, after: int) -> None:
+    def __init__(self, message_id: str | None, preceding: int) -> None:
         self.id = message_id
-        self.after = after
+        self.after = preceding
         self.parts: list[str] = []
 
     @property
@@ -88,24 +88,24 @@ class PromptTurn:
         self._told: StatusEvent | None = None
         self._is_generating = False
 
-    def take(self, told: BaseModel) -> None:
+    def take(self, update: BaseModel) -> None:
         """Read an update; ignore one that says nothing about the answer."""
-        if isinstance(told, schema.AgentMessageChunk):
-            self._say(told)
-        elif isinstance(told, schema.AgentThoughtChunk):
+        if isinstance(update, schema.AgentMessageChunk):
+            self._say(update)
+        elif isinstance(update, schema.AgentThoughtChunk):
             self._tell("analyzing")
-            self._thoughts.append(_text(told))
-        elif isinstance(told, (schema.ToolCallStart, schema.ToolCallProgress)):
-            self.use(told)
-        elif isinstance(told, schema.AgentPlanUpdate):
-            done = sum(entry.status == "completed" for entry in told.entries)
-            self._tell("analyzing", "plan", done / len(told.entries) if told.entries else None)
-        elif isinstance(told, schema.UsageUpdate):
-            if told.cost and told.cost.currency == "USD":
-                self._count(told.cost.amount)
-        elif isinstance(told, schema.SessionInfoUpdate):
-            place, value = self._preset.failed
-            self.failed = self.failed or get_at_path(told.field_meta, place) == value
+            self._thoughts.append(_text(update))
+        elif isinstance(update, (schema.ToolCallStart, schema.ToolCallProgress)):
+            self.use(update)
+        elif isinstance(update, schema.AgentPlanUpdate):
+            done = sum(entry.status == "completed" for entry in update.entries)
+            self._tell("analyzing", "plan", done / len(update.entries) if update.entries else None)
+        elif isinstance(update, schema.UsageUpdate):
+            if update.cost and update.cost.currency == "USD":
+                self._count(update.cost.amount)
+        elif isinstance(update, schema.SessionInfoUpdate):
+            key_path, value = self._preset.failed
+            self.failed = self.failed or get_at_path(update.field_meta, key_path) == value
 
     def _count(self, session_usd: float) -> None:
         if 0 <= session_usd < math.inf:
@@ -113,23 +113,23 @@ class PromptTurn:
         else:
             self.refused_usd = session_usd
 
-    def use(self, told: schema.ToolCall | schema.ToolCallUpdate) -> schema.ToolCallUpdate:
+    def use(self, update: schema.ToolCall | schema.ToolCallUpdate) -> schema.ToolCallUpdate:
         """Merge a tool call with its earlier updates; a permission request may come first."""
-        known = self._tools.get(told.tool_call_id)
-        if known is None:
-            known = schema.ToolCallUpdate(tool_call_id=told.tool_call_id)
-        fields = _set_fields(told)
+        merged = self._tools.get(update.tool_call_id)
+        if merged is None:
+            merged = schema.ToolCallUpdate(tool_call_id=update.tool_call_id)
+        fields = _set_fields(update)
         if "raw_input" in fields:
-            fields["raw_input"] = _with_folder(fields["raw_input"], known.raw_input)
-        self._tools[told.tool_call_id] = known = known.model_copy(update=fields)
-        is_new = known.tool_call_id not in self._announced
-        is_over = known.status in ("completed", "failed")
+            fields["raw_input"] = _with_folder(fields["raw_input"], merged.raw_input)
+        self._tools[update.tool_call_id] = merged = merged.model_copy(update=fields)
+        is_new = merged.tool_call_id not in self._announced
+        is_over = merged.status in ("completed", "failed")
         # Some agents announce a call under a general title, and its input a moment later.
-        is_vague = known.status == "pending" and not (known.raw_input or known.locations)
+        is_vague = merged.status == "pending" and not (merged.raw_input or merged.locations)
         if is_new if is_over else not is_vague:
-            self._announced.add(known.tool_call_id)
-            self._tell("calling_tool", describe_acp_tool(known, self._folder).status.detail)
-        return known
+            self._announced.add(merged.tool_call_id)
+            self._tell("calling_tool", describe_acp_tool(merged, self._folder).status.detail)
+        return merged
 
     @property
     def has_begun(self) -> bool:
@@ -176,15 +176,15 @@ class PromptTurn:
         Earlier messages are comments, or attempts that the agent gave up. If it numbers its
         messages, text without a number is a remark of its program.
         """
-        said, remarks = self._said()
+        messages, remarks = self._said()
         metadata: dict[str, Any] = {
             "thinking": "".join(self._thoughts).strip(),
-            "earlier_text": _BETWEEN.join(said[:-1]),
+            "earlier_text": _BETWEEN.join(messages[:-1]),
             "remarks": remarks,
             "raw": self.raw(answer),
         }
         return AgentOutput(
-            content=said[-1] if said else "",
+            content=messages[-1] if messages else "",
             usage=_usage(answer, self._preset.usage_at, cost_usd),
             metadata={name: value for name, value in metadata.items() if value},
         )
@@ -195,8 +195,10 @@ class PromptTurn:
             {"title": cut_text(tool.title or "", _TITLE_CHARS), **_short(tool)}
             for tool in list(self._tools.values())[-_TOOLS_KEPT:]
         ]
-        kept = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
-        return {name: part for name, part in (("answer", kept), ("tool_calls", tools)) if part}
+        response = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return {
+            name: value for name, value in (("answer", response), ("tool_calls", tools)) if value
+        }
 
     @property
     def last_remark(self) -> str:
@@ -236,10 +238,10 @@ class PromptTurn:
 
     def _said(self) -> tuple[list[str], str]:
         """Return the messages with a text, and the remarks of the agent's program."""
-        said = [piece for piece in self._pieces if piece.text]
-        is_numbered = any(piece.id for piece in said)
-        remarks = [piece.text for piece in said if is_numbered and not piece.id]
-        messages = [piece.text for piece in said if piece.id or not is_numbered]
+        pieces = [piece for piece in self._pieces if piece.text]
+        is_numbered = any(piece.id for piece in pieces)
+        remarks = [piece.text for piece in pieces if is_numbered and not piece.id]
+        messages = [piece.text for piece in pieces if piece.id or not is_numbered]
         return messages, _BETWEEN.join(remarks)
 
 
@@ -251,8 +253,8 @@ def _text(chunk: schema.AgentMessageChunk | schema.AgentThoughtChunk) -> str:
 def _set_fields(tool: BaseModel) -> dict[str, Any]:
     """Return the fields that are set in a tool call."""
     names: Sequence[str] = ("title", "kind", "status", "locations", "raw_input", "content")
-    found = {name: getattr(tool, name) for name in names}
-    return {name: value for name, value in found.items() if value is not None}
+    fields = {name: getattr(tool, name) for name in names}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 _FOLDER_KEYS = frozenset({"cwd", "workdir"})
@@ -296,10 +298,10 @@ _PATHS = ("path", "file_path", "filePath", "filepath", "absolute_path", "noteboo
 
 def list_changes(tool: schema.ToolCallUpdate) -> list[Change]:
     """Return the changes of files that a tool call shows."""
-    parts = [
-        part for part in tool.content or [] if isinstance(part, schema.FileEditToolCallContent)
+    edits = [
+        edit for edit in tool.content or [] if isinstance(edit, schema.FileEditToolCallContent)
     ]
-    return [Change(part.path, part.old_text or "", part.new_text) for part in parts]
+    return [Change(edit.path, edit.old_text or "", edit.new_text) for edit in edits]
 
 
 # Gemini names a command's folder in a text only, before the description.
@@ -308,8 +310,8 @@ _FOLDER = re.compile(r"\[(?:in|current working directory) (.+?)\](?: \(|$)")
 
 def _read_folder(tool: schema.ToolCallUpdate) -> dict[str, str]:
     """Return the working folder that the content of a tool call names, as an argument."""
-    for part in tool.content or []:
-        text = getattr(getattr(part, "content", None), "text", "")
+    for block in tool.content or []:
+        text = getattr(getattr(block, "content", None), "text", "")
         if isinstance(text, str) and (match := _FOLDER.match(text)):
             return {"cwd": match[1]}
     return {}
@@ -317,37 +319,37 @@ def _read_folder(tool: schema.ToolCallUpdate) -> dict[str, str]:
 
 def describe_acp_act(tool: schema.ToolCallUpdate, folder: Path) -> PermissionRequest:
     """Return what an agent wants to do with a tool, by its arguments before its title."""
-    given = tool.raw_input if isinstance(tool.raw_input, dict) else {}
+    raw_arguments = tool.raw_input if isinstance(tool.raw_input, dict) else {}
     title, kind = tool.title or tool.kind or "a tool", tool.kind or "other"
-    command = given.get("command") or given.get("cmd")
-    if command or (kind == "execute" and not given):
-        arguments = given or _read_folder(tool)
+    command = raw_arguments.get("command") or raw_arguments.get("cmd")
+    if command or (kind == "execute" and not raw_arguments):
+        arguments = raw_arguments or _read_folder(tool)
         return permission_requests.describe_command(kind, command or title, arguments, folder)
-    if (request := _describe_file_act(tool, kind, given, folder)) is not None:
+    if (request := _describe_file_act(tool, kind, raw_arguments, folder)) is not None:
         return request
-    if kind == "fetch" and (target := _find_target(given, title)):
-        return permission_requests.describe_call(kind, target, given)
+    if kind == "fetch" and (target := _find_target(raw_arguments, title)):
+        return permission_requests.describe_call(kind, target, raw_arguments)
     action = _ACTIONS.get(kind, permission_requests.OTHER)
-    return permission_requests.describe_other(title, given, action)
+    return permission_requests.describe_other(title, raw_arguments, action)
 
 
 def _describe_file_act(
-    tool: schema.ToolCallUpdate, kind: str, given: dict[str, Any], folder: Path
+    tool: schema.ToolCallUpdate, kind: str, arguments: dict[str, Any], folder: Path
 ) -> PermissionRequest | None:
     """Return the change or the reading of files; None for other acts."""
     paths = [location.path for location in tool.locations or []]
-    paths += [given[key] for key in _PATHS if isinstance(given.get(key), str)]
+    paths += [arguments[key] for key in _PATHS if isinstance(arguments.get(key), str)]
     changes = list_changes(tool)
     if changes or (kind in _CHANGES and paths):
-        return permission_requests.describe_edit(kind, paths, changes, given, folder)
+        return permission_requests.describe_edit(kind, paths, changes, arguments, folder)
     if kind in _READS and paths:
-        return permission_requests.describe_reading(kind, paths, given, folder)
+        return permission_requests.describe_reading(kind, paths, arguments, folder)
     return None
 
 
-def _find_target(given: dict[str, Any], title: str) -> str:
+def _find_target(arguments: dict[str, Any], title: str) -> str:
     """Return what is called: by the arguments, by the title if there are none."""
-    return str(given.get("url") or given.get("query") or ("" if given else title))
+    return str(arguments.get("url") or arguments.get("query") or ("" if arguments else title))
 
 
 def _as_exception(error: BaseException) -> Exception:
@@ -355,26 +357,26 @@ def _as_exception(error: BaseException) -> Exception:
 
 
 def _short(tool: schema.ToolCallUpdate) -> dict[str, str]:
-    named = {"kind": tool.kind, "status": tool.status}
-    return {name: value for name, value in named.items() if value}
+    fields = {"kind": tool.kind, "status": tool.status}
+    return {name: value for name, value in fields.items() if value}
 
 
-def _usage(answer: schema.PromptResponse, place: str, cost_usd: float | None) -> Usage | None:
-    """Return the usage of this prompt, from the protocol's field or from `place` in `_meta`."""
-    told = answer.usage
-    if told is not None and told.total_tokens:
-        thought = told.thought_tokens or 0
-        cached = (told.cached_read_tokens or 0, told.cached_write_tokens or 0)
-        counted = told.input_tokens + told.output_tokens + sum(cached)
+def _usage(answer: schema.PromptResponse, key_path: str, cost_usd: float | None) -> Usage | None:
+    """Return the usage of this prompt, from the protocol's field or from `key_path` in `_meta`."""
+    reported = answer.usage
+    if reported is not None and reported.total_tokens:
+        thought = reported.thought_tokens or 0
+        cached = (reported.cached_read_tokens or 0, reported.cached_write_tokens or 0)
+        counted = reported.input_tokens + reported.output_tokens + sum(cached)
         return Usage(
-            input_tokens=told.input_tokens,
-            output_tokens=told.output_tokens
-            + (thought if thought and told.total_tokens == counted + thought else 0),
+            input_tokens=reported.input_tokens,
+            output_tokens=reported.output_tokens
+            + (thought if thought and reported.total_tokens == counted + thought else 0),
             cache_read_tokens=cached[0],
             cache_write_tokens=cached[1],
             cost_usd=cost_usd,
         )
-    count = get_at_path(answer.field_meta, place)
+    count = get_at_path(answer.field_meta, key_path)
     names = ("input_tokens", "output_tokens")
     tokens = [count.get(name) for name in names] if isinstance(count, dict) else [None]
     if not all(isinstance(number, int) and number >= 0 for number in tokens):
@@ -402,10 +404,10 @@ class RemoteError(NamedTuple):
     def text(self) -> str:
         """The message in one line, extracted if it is a provider's JSON."""
         details = self.data.get("details") if isinstance(self.data, dict) else None
-        said = http.said_in(self.message)
-        if isinstance(details, str) and details not in said:
-            said = f"{said}: {details}"
-        return cut_text(" ".join(said.split()), _SHOWN)
+        message = http.said_in(self.message)
+        if isinstance(details, str) and details not in message:
+            message = f"{message}: {details}"
+        return cut_text(" ".join(message.split()), _SHOWN)
 
     @property
     def cause(self) -> str:
@@ -413,45 +415,49 @@ class RemoteError(NamedTuple):
         return _INTERNAL.sub("", self.text)
 
 
-def failure(asked: HttpRequest, said: RemoteError, says: Mapping[str, int]) -> AgentError:
+def failure(request: HttpRequest, remote_error: RemoteError, says: Mapping[str, int]) -> AgentError:
     """Return the error for an agent's error response; `says` maps patterns to HTTP statuses."""
-    status = _status(said, says)
+    status = _status(remote_error, says)
     kind: type[AgentError] = AgentProtocolError
     problem, mend = "it answered with an error", ""
-    is_cut_off = diagnosis.is_cut_off(said.text)
+    is_cut_off = diagnosis.is_cut_off(remote_error.text)
     if is_cut_off:
         problem = "its answer was cut off"
         mend = "raise the limit in the agent's own settings, or ask for a shorter answer"
-    elif said.code == AUTH_REQUIRED:
-        kind, problem, mend = AgentRefused, "it is not logged in", asked.key
+    elif remote_error.code == AUTH_REQUIRED:
+        kind, problem, mend = AgentRefused, "it is not logged in", request.key
     elif status is not None:
-        error = http.status_failure(asked, status, {}, said.text)
+        error = http.status_failure(request, status, {}, remote_error.text)
         if status == 404:
             error.mend = "see `model` in its profile"
         return error
     return kind(
-        asked.agent_id,
+        request.agent_id,
         problem,
-        asked=asked.url,
-        came=said.text,
+        asked=request.url,
+        came=remote_error.text,
         mend=mend,
         again=not is_cut_off,
     )
 
 
-def _status(said: RemoteError, says: Mapping[str, int]) -> int | None:
+def _status(remote_error: RemoteError, says: Mapping[str, int]) -> int | None:
     """Return the HTTP status that the error amounts to, None if it names none."""
-    if isinstance(said.code, int) and 400 <= said.code < 600:
-        return said.code
-    whole = f"{said.text} {json.dumps(said.data)}"
-    match = _STATUS.search(said.text)
-    named = int(match[1]) if match else None
+    if isinstance(remote_error.code, int) and 400 <= remote_error.code < 600:
+        return remote_error.code
+    full_text = f"{remote_error.text} {json.dumps(remote_error.data)}"
+    match = _STATUS.search(remote_error.text)
+    status_in_text = int(match[1]) if match else None
     for words, status in says.items():
-        if re.search(words, whole):
+        if re.search(words, full_text):
             # A server error may be overload, which the text says.
-            return named if named and status == HTTPStatus.INTERNAL_SERVER_ERROR else status
-    if named:
-        return named
-    if http.is_too_long(0, said.text):
+            return (
+                status_in_text
+                if status_in_text and status == HTTPStatus.INTERNAL_SERVER_ERROR
+                else status
+            )
+    if status_in_text:
+        return status_in_text
+    if http.is_too_long(0, remote_error.text):
         return 400
-    return diagnosis.find_status(said.cause or said.text)
+    return diagnosis.find_status(remote_error.cause or remote_error.text)
