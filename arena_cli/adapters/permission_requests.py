@@ -66,12 +66,14 @@ def describe_command(
     A `cwd` other than `folder` comes first in the line, as `cd`.
     """
     line = _command_line(command)
-    where = arguments.get("cwd") or arguments.get("workdir")
-    if isinstance(where, str) and _resolve(where, folder) != _resolve(".", folder):
-        line = f"cd {shlex.quote(_resolve(where, folder))} && {line}"
-    rest = {key: value for key, value in arguments.items() if key not in _LEFT_OUT}
+    folder_argument = arguments.get("cwd") or arguments.get("workdir")
+    if isinstance(folder_argument, str) and _resolve(folder_argument, folder) != _resolve(
+        ".", folder
+    ):
+        line = f"cd {shlex.quote(_resolve(folder_argument, folder))} && {line}"
+    other_arguments = {key: value for key, value in arguments.items() if key not in _LEFT_OUT}
     return PermissionRequest(
-        action=EXECUTE, detail=line, tool=tool, arguments={"command": line, **rest}
+        action=EXECUTE, detail=line, tool=tool, arguments={"command": line, **other_arguments}
     )
 
 
@@ -83,16 +85,16 @@ def describe_edit(
     folder: Path,
 ) -> PermissionRequest:
     """Return the request to change the files of `paths` and `changes`, at least one."""
-    named = dict.fromkeys(
+    resolved = dict.fromkeys(
         _resolve(path, folder) for path in (*paths, *(change.path for change in changes))
     )
     diffs = [_diff(change, _resolve(change.path, folder)) for change in changes]
-    rest = dict(arguments) or {"changes": [change._asdict() for change in changes]}
+    details = dict(arguments) or {"changes": [change._asdict() for change in changes]}
     return PermissionRequest(
         action=MODIFY,
-        detail=_join_paths(list(named)),
+        detail=_join_paths(list(resolved)),
         tool=tool,
-        arguments={"paths": list(named), **rest},
+        arguments={"paths": list(resolved), **details},
         diff="".join(diffs),
     )
 
@@ -101,28 +103,28 @@ def describe_reading(
     tool: str, paths: Sequence[str], arguments: Mapping[str, Any], folder: Path
 ) -> PermissionRequest:
     """Return the request to read files, at least one: those outside of an agent's folder."""
-    named = list(dict.fromkeys(_resolve(path, folder) for path in paths))
+    resolved = list(dict.fromkeys(_resolve(path, folder) for path in paths))
     return PermissionRequest(
         action=READ,
-        detail=_join_paths(named),
+        detail=_join_paths(resolved),
         tool=tool,
-        arguments=dict(arguments) or {"paths": named},
+        arguments=dict(arguments) or {"paths": resolved},
     )
 
 
 def describe_call(tool: str, target: str, arguments: Mapping[str, Any]) -> PermissionRequest:
     """Return the request to contact a URL, or to search for something."""
-    given = dict(arguments) or {"target": target}
-    return PermissionRequest(action=CALL, detail=target, tool=tool, arguments=given)
+    details = dict(arguments) or {"target": target}
+    return PermissionRequest(action=CALL, detail=target, tool=tool, arguments=details)
 
 
 def describe_other(
     tool: str, arguments: Mapping[str, Any], action: str = OTHER
 ) -> PermissionRequest:
     """Return the request to use any other tool; its arguments follow the name."""
-    given = {"tool": tool, **arguments}
+    details = {"tool": tool, **arguments}
     return PermissionRequest(
-        action=action, detail=_other_detail(tool, arguments), tool=tool, arguments=given
+        action=action, detail=_other_detail(tool, arguments), tool=tool, arguments=details
     )
 
 
@@ -168,8 +170,10 @@ def _join_paths(paths: Sequence[str]) -> str:
 
 
 def _other_detail(tool: str, arguments: Mapping[str, Any]) -> str:
-    given = json.dumps(dict(arguments), ensure_ascii=False, default=str) if arguments else ""
-    return f"{tool} {given}".strip()
+    arguments_json = (
+        json.dumps(dict(arguments), ensure_ascii=False, default=str) if arguments else ""
+    )
+    return f"{tool} {arguments_json}".strip()
 
 
 def _diff(change: Change, path: str) -> str:
@@ -178,6 +182,6 @@ def _diff(change: Change, path: str) -> str:
     if len(change.before) + len(change.after) > _MAX_DIFF_CHARACTERS:
         lengths = f"{len(change.before)} characters before, {len(change.after)} after"
         return f"--- {name}\n+++ {name}\n@@ too long to show: {lengths} @@\n"
-    before, after = (_LINE.findall(text) for text in (change.before, change.after))
-    lines = difflib.unified_diff(before, after, name, name)
+    old_lines, new_lines = (_LINE.findall(text) for text in (change.before, change.after))
+    lines = difflib.unified_diff(old_lines, new_lines, name, name)
     return "".join(line if line.endswith("\n") else f"{line}\n{_NO_LINE_END}\n" for line in lines)

@@ -63,9 +63,9 @@ def read(output: AgentOutput, invocation: Invocation) -> Reading:
     if error is None and answer.should_respond is None:
         if invocation == "may_reply":
             return Reading(answer, declined=True, error=None)
-        said = answer.metadata.get("should_respond")
-        shown = cut_text(json.dumps(said, ensure_ascii=False, default=repr), 80)
-        error = f"should_respond is {shown}, expected true or false"
+        raw_value = answer.metadata.get("should_respond")
+        excerpt = cut_text(json.dumps(raw_value, ensure_ascii=False, default=repr), 80)
+        error = f"should_respond is {excerpt}, expected true or false"
     if error is None and not _says_something(answer):
         error = "answered nothing"
     return Reading(answer, declined=False, error=error)
@@ -79,12 +79,12 @@ def _cleaned(output: AgentOutput) -> AgentOutput:
         *("content", "next_mentions", "status_updates", "attachments", "structured"),
         "tool_calls",
     ):
-        before = getattr(output, name)
-        if before:
-            after, changed = _cleaned_part(before)
+        value = getattr(output, name)
+        if value:
+            cleaned, changed = _cleaned_part(value)
             replaced = replaced or changed
-            if after != before:
-                update[name] = after
+            if cleaned != value:
+                update[name] = cleaned
     if output.metadata:
         update["metadata"], changed = clean_value(output.metadata)
         replaced = replaced or changed
@@ -93,16 +93,16 @@ def _cleaned(output: AgentOutput) -> AgentOutput:
     return output.model_copy(update=update) if update else output
 
 
-def _cleaned_part(part: Any) -> tuple[Any, bool]:
-    if isinstance(part, str):
-        return clean_text(part)
-    if isinstance(part, list):
-        pairs = [_cleaned_part(item) for item in part]
+def _cleaned_part(value: Any) -> tuple[Any, bool]:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, list):
+        pairs = [_cleaned_part(item) for item in value]
         return [item for item, _ in pairs], any(changed for _, changed in pairs)
-    if isinstance(part, Shape):
-        fields, changed = clean_value(dict(part))
-        return part.model_copy(update=fields), changed
-    return clean_value(part)
+    if isinstance(value, Shape):
+        fields, changed = clean_value(dict(value))
+        return value.model_copy(update=fields), changed
+    return clean_value(value)
 
 
 def move_thinking(output: AgentOutput) -> tuple[AgentOutput, str | None]:
@@ -113,8 +113,11 @@ def move_thinking(output: AgentOutput) -> tuple[AgentOutput, str | None]:
     if content == output.content:
         return output, None
     earlier = output.metadata.get("thinking")
-    kept = [earlier, *thoughts] if isinstance(earlier, str) else thoughts
-    metadata = {**output.metadata, "thinking": "\n\n".join(part for part in kept if part)}
+    all_thoughts = [earlier, *thoughts] if isinstance(earlier, str) else thoughts
+    metadata = {
+        **output.metadata,
+        "thinking": "\n\n".join(thought for thought in all_thoughts if thought),
+    }
     if not closed:
         metadata["unclosed_thinking"] = True
     output = output.model_copy(update={"content": content.strip(), "metadata": metadata})
@@ -132,18 +135,18 @@ def _split_thinking(content: str) -> tuple[str, list[str], bool]:
             thoughts.append(content[: ended.start()].strip())
             content = content[ended.end() :]
     for rounds_left in reversed(range(_MOST_ROUNDS)):
-        content, found, unclosed = _take_blocks(content, stop_at_code=rounds_left > 0)
-        thoughts += found
+        content, blocks, unclosed = _take_blocks(content, stop_at_code=rounds_left > 0)
+        thoughts += blocks
         if unclosed is not None:
             return content, [*thoughts, unclosed], False
-        if not found:
+        if not blocks:
             break
     return content, thoughts, True
 
 
 def _take_blocks(content: str, *, stop_at_code: bool) -> tuple[str, list[str], str | None]:
     """Return the content without blocks, the blocks, and the text of an unclosed block."""
-    parts: list[str] = []
+    texts: list[str] = []
     thoughts: list[str] = []
     kept_from = 0
     opening: re.Match[str] | None = None
@@ -153,15 +156,15 @@ def _take_blocks(content: str, *, stop_at_code: bool) -> tuple[str, list[str], s
             opening = None if tag[1] or _within(hidden, tag.start()) else tag
         elif tag[1] and tag[2].lower() == opening[2].lower():
             thought = content[opening.end() : tag.start()]
-            parts.append(content[kept_from : opening.start()])
+            texts.append(content[kept_from : opening.start()])
             thoughts.append(thought.strip())
             kept_from = tag.end()
             opening = None
             if stop_at_code and ("`" in thought or "~" in thought):
                 break
     unclosed = None if opening is None else content[opening.end() :].strip()
-    parts.append(content[kept_from : None if opening is None else opening.start()])
-    return "".join(parts), thoughts, unclosed
+    texts.append(content[kept_from : None if opening is None else opening.start()])
+    return "".join(texts), thoughts, unclosed
 
 
 def _decision(content: str) -> dict[str, Any] | None:
@@ -182,15 +185,15 @@ def _merged(output: AgentOutput, decision: dict[str, Any]) -> AgentOutput:
 
     Raises ValidationError if a part of the decision has the wrong shape.
     """
-    said = AgentOutput.model_validate(decision)
-    return said.model_copy(
+    decided = AgentOutput.model_validate(decision)
+    return decided.model_copy(
         update={
-            "next_mentions": [*output.next_mentions, *said.next_mentions],
-            "status_updates": [*output.status_updates, *said.status_updates],
-            "attachments": [*output.attachments, *said.attachments],
-            "structured": [*output.structured, *said.structured],
-            "usage": output.usage or said.usage,
-            "metadata": {**output.metadata, **said.metadata},
+            "next_mentions": [*output.next_mentions, *decided.next_mentions],
+            "status_updates": [*output.status_updates, *decided.status_updates],
+            "attachments": [*output.attachments, *decided.attachments],
+            "structured": [*output.structured, *decided.structured],
+            "usage": output.usage or decided.usage,
+            "metadata": {**output.metadata, **decided.metadata},
         }
     )
 
@@ -199,14 +202,14 @@ def _without_pass(output: AgentOutput) -> tuple[AgentOutput, bool]:
     """Return the output without `<pass/>` in its visible text, and whether there was one."""
     if "/>" not in output.content:
         return output, False
-    parts = []
+    texts = []
     kept_from = 0
-    for found in _visible(_PASS, output.content):
-        parts.append(output.content[kept_from : found.start()])
-        kept_from = found.end()
-    if not parts:
+    for match in _visible(_PASS, output.content):
+        texts.append(output.content[kept_from : match.start()])
+        kept_from = match.end()
+    if not texts:
         return output, False
-    content = "".join([*parts, output.content[kept_from:]]).strip()
+    content = "".join([*texts, output.content[kept_from:]]).strip()
     return output.model_copy(update={"content": content}), True
 
 
@@ -216,12 +219,12 @@ def _says_something(output: AgentOutput) -> bool:
 
 def _visible(pattern: re.Pattern[str], content: str) -> Iterator[re.Match[str]]:
     """Yield the matches that begin in visible text."""
-    found = list(pattern.finditer(content))
-    hidden = visible_text.find_hidden_spans(content) if found else []
-    return (match for match in found if not _within(hidden, match.start()))
+    matches = list(pattern.finditer(content))
+    hidden = visible_text.find_hidden_spans(content) if matches else []
+    return (match for match in matches if not _within(hidden, match.start()))
 
 
 def _within(spans: list[tuple[int, int]], index: int) -> bool:
     """Return True if an index lies in one of the spans, which are sorted and do not overlap."""
-    at = bisect.bisect_right(spans, index, key=operator.itemgetter(0)) - 1
-    return at >= 0 and index < spans[at][1]
+    position = bisect.bisect_right(spans, index, key=operator.itemgetter(0)) - 1
+    return position >= 0 and index < spans[position][1]

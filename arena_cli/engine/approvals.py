@@ -210,7 +210,7 @@ class ApprovalDesk:
     def _write_request(self, agent: str, reply: int, **fields: Any) -> Request:
         room = self._room
         lasts_s = min(self._rules(agent).expires_s, _LONGEST_S)
-        asked = room.journal.write(
+        event = room.journal.write(
             ApprovalRequested,
             request=self._session_control.requests + 1,
             reply=reply,
@@ -218,7 +218,7 @@ class ApprovalDesk:
             expires=format_timestamp(room.clock.now() + timedelta(seconds=lasts_s)),
             **fields,
         )
-        return self._requests()[asked.request]
+        return self._requests()[event.request]
 
     # Requests in messages.
 
@@ -228,29 +228,29 @@ class ApprovalDesk:
         What cannot be read is reported in a system message. Raises DiskRefused.
         """
         for done in turn.successes():
-            parts = done.message.structured if done.message else []
+            blocks = done.message.structured if done.message else []
             faults = []
-            for part in parts:
-                if part.type != "approval_request":
+            for block in blocks:
+                if block.type != "approval_request":
                     continue
                 try:
-                    self._take(_RequestData.model_validate(part.data), done)
+                    self._take(_RequestData.model_validate(block.data), done)
                 except ValidationError as error:
                     faults.append(explain_first(error))
             if faults and not self._is_reported(done.reply):
                 self._report_faults(done, faults)
 
-    def _take(self, asked: _RequestData, done: ReplyFinished) -> None:
-        digest = asked.digest
+    def _take(self, data: _RequestData, done: ReplyFinished) -> None:
+        digest = data.digest
         earlier = list(self._find(done.agent, digest))
         if any(request.decided is None or request.asked.reply == done.reply for request in earlier):
             return
         request = self._write_request(
-            done.agent, done.reply, digest=digest, in_message=True, **asked.model_dump()
+            done.agent, done.reply, digest=digest, in_message=True, **data.model_dump()
         )
-        if asked.options:
+        if data.options:
             return
-        policy, setting = self._decide_by_policy(done.agent, asked.action, asked.detail, digest)
+        policy, setting = self._decide_by_policy(done.agent, data.action, data.detail, digest)
         if policy != "ask":
             decision: ApprovalDecision = "approved" if policy == "allow" else "rejected"
             self._write_decision(request, decision, POLICY, because=setting)
@@ -266,10 +266,10 @@ class ApprovalDesk:
 
     def _report_faults(self, done: ReplyFinished, faults: list[str]) -> None:
         name = self._name(done.agent)
-        why = escape_line(cut_text("; ".join(faults), _MOST_DETAIL))
-        text = f"A request of {name} for approval cannot be read, nobody is asked: {why}."
+        reason = escape_line(cut_text("; ".join(faults), _MOST_DETAIL))
+        text = f"A request of {name} for approval cannot be read, nobody is asked: {reason}."
         if self._room.language == "zh":
-            text = f"{name} 的审批请求无法读取，未询问任何人：{why}。"
+            text = f"{name} 的审批请求无法读取，未询问任何人：{reason}。"
         self._write_message(text, {"notice": REFUSED_NOTICE, "reply": done.reply})
 
     def start_reply(self, planned: Planned, turn: Turn) -> None:
@@ -281,9 +281,11 @@ class ApprovalDesk:
             return
         trigger = turn.started.trigger
         for request in list(self._requests().values()):
-            asked, decided = request.asked, request.decided
+            question, decided = request.asked, request.decided
             is_told = decided is not None and decided.message in trigger
-            is_own = asked.agent == planned.agent and asked.in_message and not asked.options
+            is_own = (
+                question.agent == planned.agent and question.in_message and not question.options
+            )
             if is_told and is_own and request.is_granted:
                 self._use(request, planned.reply)
 
@@ -356,29 +358,34 @@ class ApprovalDesk:
 
     # Decisions of people.
 
-    def decide(self, given: ControlRequest) -> str:
+    def decide(self, command: ControlRequest) -> str:
         """Decide a request; return what was decided. Raises UsageError or DiskRefused."""
-        request = self._open_request(given.request)
-        asked = request.asked
-        if given.decision == "approved" and asked.options and not given.option:
+        request = self._open_request(command.request)
+        question = request.asked
+        if command.decision == "approved" and question.options and not command.option:
             raise UsageError(
-                f"request {asked.request} asks for a choice, not for approval",
-                f"`arena choose {self._session} {asked.request} OPTION`, one of: "
-                + ", ".join(map(escape_line, asked.options)),
+                f"request {question.request} asks for a choice, not for approval",
+                f"`arena choose {self._session} {question.request} OPTION`, one of: "
+                + ", ".join(map(escape_line, question.options)),
             )
-        if given.option and not asked.options:
+        if command.option and not question.options:
             raise UsageError(
-                f"request {asked.request} asks for approval, not for a choice",
-                f"`arena approve {self._session} {asked.request}`, or `arena reject`.",
+                f"request {question.request} asks for approval, not for a choice",
+                f"`arena approve {self._session} {question.request}`, or `arena reject`.",
             )
-        option = _find_option(given.option, asked) if given.option else ""
-        self._check_agent(asked.agent, given.decision)
-        is_live = asked.request in self._live
+        option = _find_option(command.option, question) if command.option else ""
+        self._check_agent(question.agent, command.decision)
+        is_live = question.request in self._live
         self._write_decision(
-            request, given.decision, given.by, option=option, because=given.text, told=not is_live
+            request,
+            command.decision,
+            command.by,
+            option=option,
+            because=command.text,
+            told=not is_live,
         )
-        if asked.request in self._questions:
-            self._questions[asked.request].cancel()
+        if question.request in self._questions:
+            self._questions[question.request].cancel()
         return self._describe(request)
 
     @property
@@ -428,14 +435,14 @@ class ApprovalDesk:
         raise UsageError(f"{escape_line(agent)} {state}", fix)
 
     def _describe(self, request: Request) -> str:
-        asked, decided = request.asked, request.decided
+        question, decided = request.asked, request.decided
         assert decided is not None
-        text = f"request {asked.request} of {asked.agent} is {decided.decision}"
+        text = f"request {question.request} of {question.agent} is {decided.decision}"
         if decided.option:
-            text = f"request {asked.request} of {asked.agent}: {decided.option} is chosen"
+            text = f"request {question.request} of {question.agent}: {decided.option} is chosen"
         chain = self._room.scene.fold.open
         state = chain.control if chain and chain.control else ControlState()
-        still_open = ", ".join(str(other.asked.request) for other in state.pending)
+        still_open = ", ".join(str(pending.asked.request) for pending in state.pending)
         if still_open:
             return f"{text}; still open: {still_open}"
         return f"{text}; `arena resume {self._session}` continues" if state.pause else text
@@ -446,8 +453,8 @@ class ApprovalDesk:
             self._expire(request)
 
     def _expire(self, request: Request) -> None:
-        now = format_timestamp(self._room.clock.now())
-        if request.decided is None and request.asked.expires <= now:
+        timestamp = format_timestamp(self._room.clock.now())
+        if request.decided is None and request.asked.expires <= timestamp:
             self._write_decision(request, "expired", TIME)
 
     def _write_decision(
@@ -462,19 +469,26 @@ class ApprovalDesk:
         told: bool = True,
     ) -> None:
         """Write a decision, and the message by which its agent learns of it, if it is `told`."""
-        asked, room = request.asked, self._room
+        question, room = request.asked, self._room
         because = room.runtime.redactor.text(escape_line(because))
-        is_told = told and room.scene.team.member(asked.agent) is not None
-        text = _word_decision(asked, self._name(asked.agent), decision, by, option, room.language)
+        is_told = told and room.scene.team.member(question.agent) is not None
+        text = _word_decision(
+            question, self._name(question.agent), decision, by, option, room.language
+        )
         if because:
             text += f"（{because}）" if room.language == "zh" else f" ({because})"
-        metadata = {"notice": NOTICE, "request": asked.request, "agent": asked.agent, "by": by}
+        metadata = {
+            "notice": NOTICE,
+            "request": question.request,
+            "agent": question.agent,
+            "by": by,
+        }
         room.journal.write(
             ApprovalDecided,
-            request=asked.request,
+            request=question.request,
             decision=decision,
-            agent=asked.agent,
-            digest=asked.digest,
+            agent=question.agent,
+            digest=question.digest,
             option=option,
             by=by,
             because=because,
@@ -511,20 +525,20 @@ def _describe_decision(decided: ApprovalDecided) -> str:
     return f"{decided.decision}{option} by {decided.by} at {decided.ts}{because}"
 
 
-def _find_option(given: str, asked: ApprovalRequested) -> str:
+def _find_option(choice: str, question: ApprovalRequested) -> str:
     """Return the option of that text, or of that number from 1. Raises UsageError."""
-    if given in asked.options:
-        return given
-    if given.isdecimal() and 0 < int(given) <= len(asked.options):
-        return asked.options[int(given) - 1]
+    if choice in question.options:
+        return choice
+    if choice.isdecimal() and 0 < int(choice) <= len(question.options):
+        return question.options[int(choice) - 1]
     raise UsageError(
-        f"request {asked.request} has no option {escape_line(given)!r}",
-        errors.suggest_nearest(given, asked.options),
+        f"request {question.request} has no option {escape_line(choice)!r}",
+        errors.suggest_nearest(choice, question.options),
     )
 
 
 def _word_decision(
-    asked: ApprovalRequested,
+    question: ApprovalRequested,
     name: str,
     decision: ApprovalDecision,
     by: str,
@@ -532,18 +546,18 @@ def _word_decision(
     language: Language,
 ) -> str:
     """Return the system message about a decision."""
-    detail = escape_line(cut_text(asked.detail, _MOST_DETAIL))
-    act = f'{escape_line(asked.action)}, "{detail}"'
+    detail = escape_line(cut_text(question.detail, _MOST_DETAIL))
+    act = f'{escape_line(question.action)}, "{detail}"'
     by = escape_line(by)
     if language == "zh":
-        begin = f"请求 {asked.request}（{name}：{act}）"
+        begin = f"请求 {question.request}（{name}：{act}）"
         endings = {
             "approved": f"已由 {by} 批准：可执行一次，且参数必须完全相同。",
             "rejected": f"已被 {by} 拒绝：不得执行。",
             "expired": "已过期，无人作出决定：不得执行。",
         }
         return f"{begin}：{by} 选择了“{option}”。" if option else f"{begin}{endings[decision]}"
-    begin = f"Request {asked.request} of {name} ({act})"
+    begin = f"Request {question.request} of {name} ({act})"
     endings = {
         "approved": f"was approved by {by}: it may be done once, with exactly these arguments.",
         "rejected": f"was rejected by {by}: it must not be done.",

@@ -85,7 +85,7 @@ class OpenAIAdapter:
         emit(CallNote({"model": self._settings.model}))
         chat = self._setup.chat(input)
         body = self._body(chat, input)
-        tried = [body]
+        sent_bodies = [body]
         spent: list[Usage | None] = []
         while True:
             call = RequestAnswer(emit, shown=self._is_shown(input))
@@ -93,12 +93,12 @@ class OpenAIAdapter:
                 await self._ask(body, call)
                 self._server.saw(thinking=call.thought())
                 is_done = call.said() or not is_cut(call.answer)
-                if is_done or (again := self._body(chat, input)) in tried:
+                if is_done or (again := self._body(chat, input)) in sent_bodies:
                     return self._output(body, call, spent, input)
                 spent.append(self._usage(call.answer))
             except ServerSaidError as error:
                 learned = not call.said() and self._server.learn(error.status, error.body, body)
-                if not learned or (again := self._body(chat, input)) in tried:
+                if not learned or (again := self._body(chat, input)) in sent_bodies:
                     raise self._refused(error, body, call.notes()) from error
             except NoAnswerError as error:
                 raise no_answer(self._asked, error, call.notes()) from error
@@ -109,7 +109,7 @@ class OpenAIAdapter:
                 if usage := self._spent(call.answer, spent):
                     emit(usage)
             body = again
-            tried.append(body)
+            sent_bodies.append(body)
 
     def _is_shown(self, input: AgentInput) -> bool:
         """Return True if the text of an answer may be shown as it comes: it is no JSON."""
@@ -119,11 +119,11 @@ class OpenAIAdapter:
 
     def _body(self, chat: Chat, input: AgentInput) -> dict[str, Any]:
         settings = self._settings
-        wanted = settings.response_format
-        if wanted == "decision" and _acts(input):
-            wanted = None  # an answer of that form cannot call tools
-        form, asked = request.response_format(wanted, self._server)
-        messages, offered = self._messages(chat, input, asked)
+        response_format = settings.response_format
+        if response_format == "decision" and _acts(input):
+            response_format = None  # an answer of that form cannot call tools
+        form, addition = request.response_format(response_format, self._server)
+        messages, offered = self._messages(chat, input, addition)
         body: dict[str, Any] = {
             "model": settings.model,
             "messages": messages,
@@ -140,24 +140,24 @@ class OpenAIAdapter:
         return {**body, **settings.extra_body}
 
     def _messages(
-        self, chat: Chat, input: AgentInput, asked: str
+        self, chat: Chat, input: AgentInput, addition: str
     ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Return the messages of a request, with the steps so far, and the keys that offer tools.
 
-        `asked` is added to the system text.
+        `addition` is added to the system text.
         """
         server, workspace = self._server, self._setup.workspace
         offered: dict[str, Any] = {}
         steps: list[dict[str, Any]] = []
         if self._settings.tools_mode == "json":
-            asked = "\n\n".join(filter(None, (asked, describe_tools(input.tools))))
+            addition = "\n\n".join(filter(None, (addition, describe_tools(input.tools))))
             steps = tools.messages_in_text(input.steps, server, workspace)
         elif _acts(input):
             names = ToolNames.of(input)
             offered = tools.offer(input, names, server)
             source = self._source
             steps = tools.messages_of_steps(input.steps, names, source, server, workspace)
-        messages = request.messages(chat, server, workspace, asked=asked)
+        messages = request.messages(chat, server, workspace, addition=addition)
         return tools.join_users([*messages, *steps]) if steps else messages, offered
 
     @property
@@ -177,8 +177,8 @@ class OpenAIAdapter:
                 kind = response.headers.get("content-type", "")
                 one_piece = re.search("json|html", kind) or not body["stream"]
                 if response.status_code != HTTPStatus.OK:
-                    said = await text_of(response)
-                    raise ServerSaidError(response.status_code, said, response.headers)
+                    text = await text_of(response)
+                    raise ServerSaidError(response.status_code, text, response.headers)
                 if one_piece and "event-stream" not in kind:
                     await read_whole(response, call)
                 else:
@@ -203,12 +203,12 @@ class OpenAIAdapter:
     def _refused(
         self, error: ServerSaidError, body: dict[str, Any], notes: dict[str, Any]
     ) -> AgentError:
-        said = http.said_in(error.body)
-        if tools.lacks_tools(error.status, said, body):
+        message = http.said_in(error.body)
+        if tools.lacks_tools(error.status, message, body):
             problem = "its server or its model cannot call tools"
             metadata = {**notes, "raw": error.body}
             mend = tools.SET_JSON_MODE
-            return http.failure(AgentRefused, self._asked, problem, said, mend, metadata)
+            return http.failure(AgentRefused, self._asked, problem, message, mend, metadata)
         failure = server_failure(self._asked, error, notes)
         if error.status == HTTPStatus.NOT_FOUND and self._preset.model:
             failure.mend = f"try `{self._preset.model.format(self._settings.model)}`"
@@ -262,24 +262,24 @@ class OpenAIAdapter:
             "`context.window_tokens` in its profile"
         )
 
-    def _spent(self, answer: GrowingAnswer, before: Sequence[Usage | None]) -> Usage | None:
+    def _spent(self, answer: GrowingAnswer, earlier: Sequence[Usage | None]) -> Usage | None:
         """Return the usage of an answer and of the requests before it; None if any is unknown."""
-        parts = [*before, self._usage(answer)]
-        known = [part for part in parts if part is not None]
-        return Usage.total(known) if len(known) == len(parts) else None
+        usages = [*earlier, self._usage(answer)]
+        reported = [usage for usage in usages if usage is not None]
+        return Usage.total(reported) if len(reported) == len(usages) else None
 
     def _usage(self, answer: GrowingAnswer) -> Usage | None:
         usage = answer.usage()
         if usage is None:
             return None
-        given = self._pricing
-        cost = answer.charged_usd() if given is None else None
-        if cost is None and (given is not None or self._own):
+        rates = self._pricing
+        cost = answer.charged_usd() if rates is None else None
+        if cost is None and (rates is not None or self._own):
             cost = pricing.cost_usd(
                 usage,
                 model=self._settings.model,
                 provider=self._preset.provider or None,
-                pricing=given,
+                pricing=rates,
             )
         return usage.model_copy(update={"cost_usd": cost})
 
@@ -302,20 +302,20 @@ class OpenAIAdapter:
             problem = f"{name} is not running at {http.without_login(self._base_url)}"
             return Health(ok=False, detail=f"{problem}: {failure.mend}")
         if response.status_code in (401, 403):
-            where = http.without_login(self._base_url)
-            return Health(ok=False, detail=f"{where} does not accept the key")
+            address = http.without_login(self._base_url)
+            return Health(ok=False, detail=f"{address} does not accept the key")
         return self._has_model(response.text)
 
     def _has_model(self, body: str) -> Health:
-        known = model_names(body)
-        wanted = self._settings.model
-        if not self._preset.model or known is None or {wanted, f"{wanted}:latest"} & known:
+        models = model_names(body)
+        model = self._settings.model
+        if not self._preset.model or models is None or {model, f"{model}:latest"} & models:
             return Health(ok=True)
-        get = self._preset.model.format(wanted)
-        has = ", ".join(sorted(known)[:8]) or "none"
+        get = self._preset.model.format(model)
+        has = ", ".join(sorted(models)[:8]) or "none"
         return Health(
             ok=False,
-            detail=f"{self._settings.preset} has no model {wanted} (it has {has}); try `{get}`",
+            detail=f"{self._settings.preset} has no model {model} (it has {has}); try `{get}`",
         )
 
     async def stop(self) -> None:

@@ -165,7 +165,7 @@ class Server:
         if self.thinks is False:
             self.thinks = thinking
 
-    def learn(self, status: int, said: str, body: dict[str, Any]) -> bool:
+    def learn(self, status: int, error_text: str, body: dict[str, Any]) -> bool:
         """Learn from an error; return True if the request can be repeated without that part."""
         if status not in _TELLING:
             return False
@@ -186,29 +186,33 @@ class Server:
             ("system" in roles, _NO_SYSTEM, "system_role", False),
         ]
         for was_sent, words, name, value in lessons:
-            if was_sent and words.search(said):
+            if was_sent and words.search(error_text):
                 setattr(self, name, value)
                 return True
         return False
 
 
 def messages(
-    chat: Chat, server: Server, workspace: Path, *, asked: str = ""
+    chat: Chat, server: Server, workspace: Path, *, addition: str = ""
 ) -> list[dict[str, Any]]:
-    """Return the messages of a request; `asked` is added to the system text.
+    """Return the messages of a request; `addition` is added to the system text.
 
     The content is a single text if possible, which every server accepts. The key `name` is never
     used: the text contains the name of the author, and not every name is valid there.
     """
-    system = "\n\n".join(part for part in (chat.system, asked) if part)
+    system = "\n\n".join(text for text in (chat.system, addition) if text)
     turns = chat.turns
     if system and not server.system_role:
         first = turns[0]
         turns = [ChatTurn(first.role, [system, *first.parts]), *turns[1:]]
-    made = [
+    turn_messages = [
         {"role": turn.role, "content": content_of(turn.parts, server, workspace)} for turn in turns
     ]
-    return [{"role": "system", "content": system}, *made] if system and server.system_role else made
+    return (
+        [{"role": "system", "content": system}, *turn_messages]
+        if system and server.system_role
+        else turn_messages
+    )
 
 
 def content_of(
@@ -216,37 +220,40 @@ def content_of(
 ) -> str | list[dict[str, Any]]:
     """Return the content of a message: a single text if possible, else its parts."""
     pieces: list[str | dict[str, Any]] = []
-    for part in chat_parts:
-        piece = part if isinstance(part, str) else _attached(part, server, workspace)
+    for chat_part in chat_parts:
+        piece = chat_part if isinstance(chat_part, str) else _attached(chat_part, server, workspace)
         if isinstance(piece, str) and pieces and isinstance(pieces[-1], str):
             pieces[-1] += f"\n\n{piece}"
         else:
             pieces.append(piece)
     if len(pieces) == 1 and isinstance(pieces[0], str):
         return pieces[0]
-    return [{"type": "text", "text": one} if isinstance(one, str) else one for one in pieces]
+    return [
+        {"type": "text", "text": content} if isinstance(content, str) else content
+        for content in pieces
+    ]
 
 
 def _attached(attachment: Attachment, server: Server, workspace: Path) -> str | dict[str, Any]:
     """Return an image as it is, a text quoted with `> ` like every message, else a note."""
-    found = http.read(attachment, workspace)
-    if found is not None and found.is_image and server.images:
-        data = base64.b64encode(found.data).decode("ascii")
-        url = f"data:{found.media_type};base64,{data}"
+    file = http.read(attachment, workspace)
+    if file is not None and file.is_image and server.images:
+        data = base64.b64encode(file.data).decode("ascii")
+        url = f"data:{file.media_type};base64,{data}"
         return {"type": "image_url", "image_url": {"url": url}}
-    if found is None or not (found.text and found.text.strip()):
-        return http.not_shown(attachment, found)
-    lines = "\n".join(f"> {line}" for line in found.text.splitlines())
+    if file is None or not (file.text and file.text.strip()):
+        return http.not_shown(attachment, file)
+    lines = "\n".join(f"> {line}" for line in file.text.splitlines())
     return f"The file {json.dumps(attachment.name, ensure_ascii=False)}:\n{lines}"
 
 
 def _has_images(body: dict[str, Any]) -> bool:
     contents = [message["content"] for message in body["messages"]]
     return any(
-        part["type"] == "image_url"
+        block["type"] == "image_url"
         for content in contents
         if isinstance(content, list)
-        for part in content
+        for block in content
     )
 
 
@@ -255,12 +262,12 @@ def _asks_decision(body: dict[str, Any]) -> bool:
     return isinstance(form, dict) and form.get("json_schema") is DECISION
 
 
-def response_format(given: object, server: Server) -> tuple[dict[str, Any], str]:
+def response_format(value: object, server: Server) -> tuple[dict[str, Any], str]:
     """Return the key `response_format` of a request, and its addition to the system text."""
-    if given is None:
+    if value is None:
         return {}, ""
-    if given != "decision":
-        return {"response_format": given}, ""
+    if value != "decision":
+        return {"response_format": value}, ""
     form: dict[str, Any] = {"type": "json_object"}
     if server.schema:
         form = {"type": "json_schema", "json_schema": DECISION}
@@ -276,8 +283,8 @@ def is_cut(read: int, messages: list[dict[str, Any]]) -> bool:
     texts = []
     for message in messages:
         content = message["content"]
-        parts = [{"text": content}] if isinstance(content, str) else content
-        texts += [part["text"] for part in parts if "text" in part]
+        blocks = [{"text": content}] if isinstance(content, str) else content
+        texts += [block["text"] for block in blocks if "text" in block]
     text = "".join(texts)
     return read < _fewest_tokens(text) and read < _fewest_tokens(_RUN.sub("", text))
 

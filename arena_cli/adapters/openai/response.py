@@ -121,8 +121,8 @@ class GrowingAnswer:
 
     def _add_message(self, message: dict[str, Any]) -> tuple[str, str]:
         text, thinking = _pieces(message.get("content"))
-        if own := _text(message.get("reasoning_content")):
-            self.sendable.append(own)
+        if reasoning := _text(message.get("reasoning_content")):
+            self.sendable.append(reasoning)
         # Some servers send both names with the same text.
         thinking += _text(message.get("reasoning_content")) or _text(message.get("reasoning"))
         if text:
@@ -146,8 +146,8 @@ class GrowingAnswer:
             **({"tool_calls": self.calls.raw()} if self.calls else {}),
         }
         choice = {"index": 0, "message": message, "finish_reason": self.finish_reason}
-        whole = {**self.head, "choices": [choice]}
-        return {**whole, "usage": self.reported} if self.reported else whole
+        response = {**self.head, "choices": [choice]}
+        return {**response, "usage": self.reported} if self.reported else response
 
     def usage(self) -> Usage | None:
         """Return the reported usage; None without a report.
@@ -177,9 +177,9 @@ class GrowingAnswer:
 def status_of(data: dict[str, Any]) -> int:
     """Return the HTTP status that an error in a body corresponds to; 0 if it names none."""
     error = data.get("error")
-    parts = error if isinstance(error, dict) else data
+    fields = error if isinstance(error, dict) else data
     for key in ("code", "status", "type"):
-        value = parts.get(key)
+        value = fields.get(key)
         if isinstance(value, int) and 400 <= value <= 599:
             return value
         if isinstance(value, str):
@@ -196,10 +196,10 @@ def _pieces(content: object) -> tuple[str, str]:
         return content, ""
     text = []
     thinking = []
-    for part in content if isinstance(content, list) else []:
-        if isinstance(part, dict):
-            text.append(_text(part.get("text")))
-            thinking.append("".join(_pieces(part.get("thinking"))))
+    for block in content if isinstance(content, list) else []:
+        if isinstance(block, dict):
+            text.append(_text(block.get("text")))
+            thinking.append("".join(_pieces(block.get("thinking"))))
     return "".join(text), "".join(thinking)
 
 
@@ -216,7 +216,7 @@ def _dumped(data: object) -> str:
 
 
 def check(
-    asked: HttpRequest,
+    request: HttpRequest,
     answer: GrowingAnswer,
     body: dict[str, Any],
     notes: dict[str, Any],
@@ -233,34 +233,39 @@ def check(
         problem = (
             f"the model refused: {cut_text(' '.join(''.join(answer.refusal).split()), _SHOWN)}"
         )
-        raise http.failure(AgentRefused, asked, problem, "", "", notes)
+        raise http.failure(AgentRefused, request, problem, "", "", notes)
     if reason == "content_filter":
         problem = "its provider's filter stopped the answer"
         raise http.failure(
-            AgentRefused, asked, problem, _describe_reason(reason), "ask for something else", notes
+            AgentRefused,
+            request,
+            problem,
+            _describe_reason(reason),
+            "ask for something else",
+            notes,
         )
     if is_cut(answer):
-        raise _truncated(asked, answer, body, notes)
+        raise _truncated(request, answer, body, notes)
     if reason == "insufficient_system_resource":  # DeepSeek's word for it
         problem = "its provider ran out of room in the middle of the answer"
         raise http.failure(
-            AgentOverloaded, asked, problem, _describe_reason(reason), "try again later", notes
+            AgentOverloaded, request, problem, _describe_reason(reason), "try again later", notes
         )
     if reason == "error":
         problem = "its provider failed in the middle of the answer"
         raise http.failure(
-            AgentUnavailable, asked, problem, _describe_reason(reason), "try again later", notes
+            AgentUnavailable, request, problem, _describe_reason(reason), "try again later", notes
         )
     if reason is None and answer.body is None:
         problem = "the stream ended before the answer did"
-        came = "no finish_reason" if answer.head else "no part of an answer"
-        raise http.failure(AgentProtocolError, asked, problem, came, "try again", notes)
+        detail = "no finish_reason" if answer.head else "no part of an answer"
+        raise http.failure(AgentProtocolError, request, problem, detail, "try again", notes)
     if answer.calls and not acts and "partial" not in notes:
         called = ", ".join(answer.calls.names)
         problem = f"it called {called}, a tool that it was not given, and wrote no text"
         mend = "tell it in its role_prompt to answer in text"
         raise http.failure(
-            AgentProtocolError, asked, problem, _describe_reason(reason), mend, notes
+            AgentProtocolError, request, problem, _describe_reason(reason), mend, notes
         )
 
 
@@ -275,7 +280,7 @@ def is_cut(answer: GrowingAnswer) -> bool:
 
 
 def _truncated(
-    asked: HttpRequest, answer: GrowingAnswer, body: dict[str, Any], notes: dict[str, Any]
+    request: HttpRequest, answer: GrowingAnswer, body: dict[str, Any], notes: dict[str, Any]
 ) -> AgentError:
     limit = body.get("max_completion_tokens") or body.get("max_tokens")
     written = answer.reported.get("completion_tokens")
@@ -290,7 +295,7 @@ def _truncated(
         )
     failure = http.failure(
         AgentProtocolError,
-        asked,
+        request,
         f"{problem} ({limit} tokens)",
         _describe_reason(answer.finish_reason),
         mend,
@@ -300,26 +305,30 @@ def _truncated(
     return failure
 
 
-def server_failure(asked: HttpRequest, error: ServerSaidError, notes: dict[str, Any]) -> AgentError:
+def server_failure(
+    request: HttpRequest, error: ServerSaidError, notes: dict[str, Any]
+) -> AgentError:
     """Return the error for an error of the server."""
-    said = http.said_in(error.body)
-    if error.status or http.is_too_long(0, said):
-        failure = http.status_failure(asked, error.status, error.headers, error.body)
+    message = http.said_in(error.body)
+    if error.status or http.is_too_long(0, message):
+        failure = http.status_failure(request, error.status, error.headers, error.body)
     else:
         problem = "its server answered with an error"
         raw = {"raw": error.body}
-        failure = http.failure(AgentUnavailable, asked, problem, said, "try again later", raw)
+        failure = http.failure(AgentUnavailable, request, problem, message, "try again later", raw)
     failure.metadata.update({key: notes[key] for key in notes if key != "raw"})
     return http.once_spoken(failure) if "partial" in notes else failure
 
 
-def no_answer(asked: HttpRequest, error: NoAnswerError, notes: dict[str, Any]) -> AgentError:
+def no_answer(request: HttpRequest, error: NoAnswerError, notes: dict[str, Any]) -> AgentError:
     """Return the error for a response that is not an answer."""
     if error.came.lstrip()[:1] == "<":
-        return http.status_failure(asked, 200, {}, error.came)
+        return http.status_failure(request, 200, {}, error.came)
     metadata = notes or ({"raw": error.came} if error.came else {})
-    came = cut_text(" ".join(error.came.split()), _SHOWN)
-    return http.failure(AgentProtocolError, asked, error.what, came, "see `base_url`", metadata)
+    excerpt = cut_text(" ".join(error.came.split()), _SHOWN)
+    return http.failure(
+        AgentProtocolError, request, error.what, excerpt, "see `base_url`", metadata
+    )
 
 
 def model_names(body: str) -> set[str] | None:
@@ -379,8 +388,8 @@ class Spoken:
 
     def finish(self) -> str:
         """Return the withheld text if it was not thinking after all."""
-        rest, self._held = self._held, ""
-        return "" if self._within else rest
+        held, self._held = self._held, ""
+        return "" if self._within else held
 
 
 class RequestAnswer:
