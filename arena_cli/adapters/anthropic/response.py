@@ -136,8 +136,7 @@ def build_output(
     used = _list_uses(blocks)
     call_blocks = [block for block in used if block.get("name") != PASS]
     if call_blocks and names is None:
-        called = ", ".join(sorted({str(block.get("name")) for block in call_blocks}))
-        problem = f"it called a tool that it was not given: {called}"
+        problem = f"it called a tool that it was not given: {_join_names(call_blocks)}"
         raise not_whole(problem, "ask again, or use another model", answers, progress, request)
     content = _join_texts(blocks)
     output = AgentOutput(
@@ -201,6 +200,10 @@ def _list_blocks(answers: Sequence[Answer]) -> list[Answer]:
 
 def _list_uses(blocks: Sequence[Answer]) -> list[Answer]:
     return [block for block in blocks if block["type"] == "tool_use"]
+
+
+def _join_names(call_blocks: Sequence[Answer]) -> str:
+    return ", ".join(sorted({str(block.get("name")) for block in call_blocks}))
 
 
 def _join_texts(blocks: Sequence[Answer]) -> str:
