@@ -49,7 +49,7 @@ _AFTER_ALL = 1_000_000
 
 
 @dataclass(frozen=True)
-class Call:
+class ShownCall:
     """A call of a tool: its request and its end; without an end, it runs or was cut short.
 
     Of a part of a session, the request may be missing. `number` is that of the call; `ended` is the
@@ -81,22 +81,22 @@ class Call:
         return not (is_accepted and (is_output or self.event.tool in _GOAL_TOOLS))
 
 
-class Step(NamedTuple):
+class ReplyStep(NamedTuple):
     """A step of a reply, at its `depth` in agents that are called as tools."""
 
-    item: Call | Thought | GoalChanged
+    item: ShownCall | Thought | GoalChanged
     depth: int
 
 
-def list_steps(events: Iterable[ActingEvent]) -> list[Step]:
+def list_steps(events: Iterable[ActingEvent]) -> list[ReplyStep]:
     """Return the steps of a reply in the order of its calls, those of an agent below its call.
 
     An event that was written twice, because its reply was interrupted, counts once.
     """
     events = list(events)
-    steps: dict[tuple[tuple[int, ...], ...], Step] = {}
+    steps: dict[tuple[tuple[int, ...], ...], ReplyStep] = {}
     for call in _pair_calls(events):
-        steps[_place(call.number)] = Step(call, call.depth)
+        steps[_place(call.number)] = ReplyStep(call, call.depth)
     first_calls = _find_first_calls(events)
     goal_call = {}
     for index, event in enumerate(events):
@@ -105,23 +105,23 @@ def list_steps(events: Iterable[ActingEvent]) -> list[Step]:
                 goal_call[event.agent] = event.call
             case GoalChanged():
                 call_number = goal_call.get(event.agent, "")
-                steps[*_place(call_number), (0, index)] = Step(event, call_number.count("."))
+                steps[*_place(call_number), (0, index)] = ReplyStep(event, call_number.count("."))
             case Thought():
                 number = first_calls.get((event.within, event.step), _AFTER_ALL)
                 position = (number, 0, event.step, int(event.kind == "text"))
                 depth = event.within.count(".") + 1 if event.within else 0
-                steps[*_place(event.within), position] = Step(event, depth)
+                steps[*_place(event.within), position] = ReplyStep(event, depth)
             case _:
                 pass
     return [steps[place] for place in sorted(steps)]
 
 
-def _pair_calls(events: Sequence[ActingEvent]) -> list[Call]:
+def _pair_calls(events: Sequence[ActingEvent]) -> list[ShownCall]:
     requests = {event.call: event for event in events if isinstance(event, ToolRequested)}
     ends = {event.call: event for event in events if isinstance(event, ToolFinished)}
     agents = {event.within: event for event in events if isinstance(event, AgentEnded)}
     return [
-        Call(number, requests.get(number), ends.get(number), agents.get(number))
+        ShownCall(number, requests.get(number), ends.get(number), agents.get(number))
         for number in {**requests, **ends}
     ]
 
@@ -170,7 +170,7 @@ def draw_calls(events: Sequence[ActingEvent], say: Words, who: Who) -> Iterator[
     """Yield a line for each call of a reply, with the diffs of changed files, and for its goals."""
     for item, depth in list_steps(events):
         match item:
-            case Call(is_shown=True):
+            case ShownCall(is_shown=True):
                 yield _draw_call(item, say, who)
                 if item.finished is not None and item.finished.diff:
                     yield from _indent(draw_diff(item.finished.diff), depth)
@@ -184,7 +184,7 @@ def draw_steps(events: Sequence[ActingEvent], say: Words, who: Who) -> Iterator[
     """Yield all steps of a reply: what the model thought, what it called, and what it got."""
     for item, depth in list_steps(events):
         match item:
-            case Call():
+            case ShownCall():
                 yield _draw_call(item, say, who)
                 margin = f"{_margin(depth)}  "
                 yield from _draw_details(item, say, margin, f"{margin}| ", MOST_LINES)
@@ -213,7 +213,7 @@ def list_page_steps(events: Sequence[ActingEvent], say: Words, who: Who) -> Iter
     """Yield the steps of a reply, each with all its details."""
     for item, depth in list_steps(events):
         match item:
-            case Call(is_shown=True):
+            case ShownCall(is_shown=True):
                 details = list(_draw_details(item, say, INDENT, INDENT))
                 if item.finished is not None and item.finished.diff:
                     diff = draw_diff(item.finished.diff)
@@ -240,12 +240,12 @@ def _as_spans(name: list[Span] | str) -> list[Span]:
     return [Span(name)] if isinstance(name, str) else name
 
 
-def _draw_call(call: Call, say: Words, who: Who) -> Line:
+def _draw_call(call: ShownCall, say: Words, who: Who) -> Line:
     margin = _margin(call.depth)
     return line(Span(f"{margin}▸ ", "dim"), _describe_call(call, say, who), hang=len(margin) + 4)
 
 
-def _describe_call(call: Call, say: Words, who: Who) -> list[Span]:
+def _describe_call(call: ShownCall, say: Words, who: Who) -> list[Span]:
     """Return a call in one line: its tool and arguments, how it ended, and a short result."""
     done = call.finished
     spans = [Span(escape_line(call.event.tool), "strong")]
@@ -287,7 +287,7 @@ def _is_result_short(done: ToolFinished) -> bool:
 
 
 def _draw_details(
-    call: Call, say: Words, margin: str, mark: str, most: int | None = None
+    call: ShownCall, say: Words, margin: str, mark: str, most: int | None = None
 ) -> Iterator[Line]:
     """Yield the arguments and the result (`most` lines) of a call, unless its line has all.
 

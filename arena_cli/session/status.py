@@ -17,7 +17,6 @@ from arena_cli.session.store import Stored
 from arena_cli.transcript import queries, reader
 from arena_cli.transcript.control_events import BreakerChanged, Request, SessionControl
 from arena_cli.transcript.conversation import Chain, Conversation, Reply, Turn, read_conversation
-from arena_cli.transcript.events import StatusReported
 from arena_cli.transcript.revisions import list_visible
 from arena_cli.util import tickets
 from arena_cli.workspace.models import LaneName, Mode, Team
@@ -262,7 +261,7 @@ def _read_running(reply: Reply, chain: Chain, turn: int) -> AgentStatus:
     """Return the state of a running reply: the tools that run, or the last status it reported."""
     assert reply.started is not None
     event = chain.find_status(reply)
-    if acting := _read_acting(reply, chain, event, turn):
+    if acting := _read_acting(reply, chain, event.seq if event else 0, turn):
         return acting
     if event is None:
         return AgentStatus(reply.agent, "running", reply.started.ts, turn=turn)
@@ -272,16 +271,14 @@ def _read_running(reply: Reply, chain: Chain, turn: int) -> AgentStatus:
     return AgentStatus(reply.agent, "running", reply.started.ts, activity, turn)
 
 
-def _read_acting(
-    reply: Reply, chain: Chain, status: StatusReported | None, turn: int
-) -> AgentStatus | None:
-    """Return what a reply with tools does; None if the status that it reported is newer."""
+def _read_acting(reply: Reply, chain: Chain, reported: int, turn: int) -> AgentStatus | None:
+    """Return what a reply with tools does; None if the status it `reported` then is newer."""
     steps: list[Any] = [
         event
         for event in (chain.turns[-1].side_events if chain.turns else ())
         if event.is_acting and getattr(event, "reply", 0) == reply.number
     ]
-    if not steps or (status is not None and status.seq > steps[-1].seq):
+    if not steps or reported > steps[-1].seq:
         return None
     ended = {event.call for event in steps if event.type == "tool_finished"}
     running = [event for event in steps if event.type == "tool_requested"]

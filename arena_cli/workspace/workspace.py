@@ -587,11 +587,9 @@ def _load_profiles(
     shared = Fragment(document, ("mcp",))
     if not acting and not shared.data:
         return faults
-    tool_entries = import_module("arena_cli.workspace.tool_entries")
-    tool_faults: list[Fault] = tool_entries.check_agents(
-        acting, shared, {*sources, *loaded}, loaded
-    )
-    return faults + tool_faults
+    entries = import_module("arena_cli.workspace.tool_entries")
+    faults += entries.check_agents(acting, shared, {*sources, *loaded}, loaded)
+    return faults
 
 
 def _draft_everyone(loaded: Mapping[str, LoadedProfile], document: Document) -> TeamDraft:

@@ -119,7 +119,7 @@ def _choose_lanes(turns: list[Turn]) -> dict[str, None]:
 
 
 @dataclass(frozen=True)
-class StepView:
+class ActingStep:
     """A step of a reply with tools: one line, and what opens below it.
 
     `depth` is the number of agents around it that are called as tools.
@@ -145,7 +145,7 @@ class Card:
     humans: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     facts: list[str] = field(default_factory=list)
-    steps: list[StepView] = field(default_factory=list)
+    steps: list[ActingStep] = field(default_factory=list)
 
 
 @dataclass
@@ -398,14 +398,14 @@ class _Table:
             steps=self._steps(done.reply, turn) if is_last else [],
         )
 
-    def _steps(self, reply: int, turn: Turn) -> list[StepView]:
+    def _steps(self, reply: int, turn: Turn) -> list[ActingStep]:
         """Return the steps of a reply with tools."""
         events = _list_acting(reply, turn)
         if not events:
             return []
         steps = _acting_lines().list_page_steps(events, self._say, self._name)
         return [
-            StepView(step.spans, step.depth, of_lines(step.details) if step.details else None)
+            ActingStep(step.spans, step.depth, of_lines(step.details) if step.details else None)
             for step in steps
         ]
 
