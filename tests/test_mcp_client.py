@@ -101,6 +101,27 @@ def test_a_tool_with_an_invalid_schema_fails_alone(program: Program) -> None:
         assert result.startswith(f"{name} cannot be called: its input schema is")
 
 
+def test_the_schema_of_a_server_neither_holds_up_arena_nor_fetches_anything(
+    program: Program,
+) -> None:
+    long = "a" * 60 + "!"
+    calls = [call("s.slow", a=long), call("s.slow_names", **{long: 1}), call("s.far", a=1)]
+    add_agent(program, *calls, call("s.pid"), command=[*RAW, "lies"])
+    send(program)
+    slow, slow_names, far, pid = ends(program)
+    assert [status for _, status, _ in (slow, slow_names, far, pid)] == ["error"] * 3 + ["ok"]
+    assert "the pattern /^(a|aa)+$/ takes longer than 1 s" in slow[2]
+    assert "the pattern /^(a|aa)+$/ takes longer than 1 s" in slow_names[2]
+    assert "Unresolvable" in far[2]
+
+
+def test_a_tool_may_have_a_chinese_name(program: Program) -> None:
+    add_agent(program, call("s.查询"), command=[*RAW, "lies"], tools=["s.查询"])
+    send(program)
+    ((name, status, _),) = ends(program)
+    assert (name, status) == ("s.查询", "ok")
+
+
 def test_a_server_is_refused_what_it_asks_persons_and_models_for(program: Program) -> None:
     (program.folder / "shop").mkdir()
     add_agent(program, call("s.ask"), command=RAW, workdir="shop")

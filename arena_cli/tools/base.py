@@ -16,6 +16,7 @@ from arena_cli.protocol import (
     ToolStatus,
     Usage,
 )
+from arena_cli.util import json_schemas
 from arena_cli.util.text import cut_text
 
 _LONGEST_PROBLEM = 500
@@ -104,7 +105,8 @@ def find_schema_problem(schema: Mapping[str, Any]) -> str:
 def find_problem(schema: Mapping[str, Any], value: Any, name: str = "arguments") -> str:
     """Return why a value does not fit a JSON Schema, "" if it does."""
     try:
-        validator = jsonschema.Draft202012Validator(schema)
+        json_schemas.check_names(schema, value)
+        validator = json_schemas.make_validator(jsonschema.Draft202012Validator, schema)
         error = next(iter(validator.iter_errors(value)), None)
     except Exception as failure:  # noqa: BLE001 - a schema that a server made up may break anything
         return f"the schema of the tool is invalid: {cut_text(str(failure), _LONGEST_PROBLEM)}"

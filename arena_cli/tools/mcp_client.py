@@ -45,7 +45,7 @@ _EXIT_GRACE_S = 0.5
 _LONGEST_REASON = 500
 _LONGEST_DESCRIPTION = 8000
 _ANY_OBJECT = {"type": "object"}
-_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
+_NAME = re.compile(r"[\w./-]{1,128}")
 
 # The SDK logs what its callers are told by exceptions.
 for _name in ("mcp", "client", "httpx2"):

@@ -28,6 +28,19 @@ LIES: list[Any] = [
     {"name": "untyped", "inputSchema": {"properties": {}}, "annotations": {"readOnlyHint": True}},
     {"name": "text", "inputSchema": "garbage"},
     {"name": "lies", "inputSchema": {"type": "object", "properties": {"a": {"type": "objekt"}}}},
+    {
+        "name": "slow",
+        "inputSchema": {"type": "object", "properties": {"a": {"pattern": "^(a|aa)+$"}}},
+    },
+    {
+        "name": "slow_names",
+        "inputSchema": {"type": "object", "patternProperties": {"^(a|aa)+$": {}}},
+    },
+    {
+        "name": "far",
+        "inputSchema": {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:9/"}}},
+    },
+    {"name": "查询", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
     {"inputSchema": {"type": "object"}},
     {"name": "no name\nfor a model", "inputSchema": {"type": "object"}},
     "no tool at all",

@@ -17,12 +17,11 @@ from arena_cli.scenarios.expect.context import Folders, Subject
 from arena_cli.scenarios.expect.text_checks import NoVerdict, Verdict
 from arena_cli.util import files
 from arena_cli.util.files import OutsideError
-from arena_cli.util.user_pattern import PatternTimeout, UserPattern
+from arena_cli.util.user_pattern import PatternTimeout
 from arena_cli.workspace.file_shape import FileShape
 from arena_cli.yamlio.nodes import Loc
 
 if TYPE_CHECKING:
-    import jsonschema
     from jsonschema.protocols import Validator
 
 
@@ -166,7 +165,8 @@ def _checked(text: str) -> Validator:
 
 def _make_validator(schema: Any) -> Validator:
     import jsonschema  # noqa: PLC0415 - few scenarios have a schema
-    from referencing import Registry  # noqa: PLC0415 - as above
+
+    from arena_cli.util import json_schemas  # noqa: PLC0415 - as above
 
     if not isinstance(schema, dict):
         raise NotASchema(f"a JSON Schema is a mapping, not {show_value(schema)}")
@@ -181,54 +181,7 @@ def _make_validator(schema: Any) -> Validator:
     except jsonschema.SchemaError as error:
         path = dotted(error.absolute_path)
         raise NotASchema(f"not a JSON Schema: {_with_path(path, error.message)}") from error
-    extend: Any = jsonschema.validators.extend
-    timed: type[Validator] = extend(kind, {"pattern": _pattern})
-    return timed(schema, registry=Registry())
-
-
-def _pattern(
-    _validator: Validator, pattern: str, instance: object, _schema: object
-) -> Iterator[jsonschema.ValidationError]:
-    """Check `pattern` as jsonschema does, within the time limit. Raises PatternTimeout."""
-    import jsonschema  # noqa: PLC0415 - as above
-
-    if isinstance(instance, str) and _compiled(pattern).search(instance) is None:
-        yield jsonschema.ValidationError(f"{instance!r} does not match {pattern!r}")
-
-
-@lru_cache(maxsize=256)
-def _compiled(pattern: str) -> UserPattern:
-    return UserPattern(pattern, where="`pattern` of the schema")
-
-
-def _check_names(schema: Any, value: Any) -> None:
-    """Search every property name for every pattern of a name. Raises PatternTimeout.
-
-    Several keywords of jsonschema do that without a limit.
-    """
-    patterns = {
-        name for mapping in _mappings(schema) for name in _names(mapping.get("patternProperties"))
-    }
-    names = {name for mapping in _mappings(value) for name in mapping} if patterns else set()
-    for pattern in patterns:
-        for name in names:
-            _compiled(pattern).search(name)
-
-
-def _names(value: Any) -> Iterable[str]:
-    return value if isinstance(value, dict) else ()
-
-
-def _mappings(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield all mappings in nested data."""
-    stack = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, dict):
-            yield item
-            stack += item.values()
-        elif isinstance(item, list):
-            stack += item
+    return json_schemas.make_validator(kind, schema)
 
 
 def list_unknown_keywords(validator: Validator) -> list[tuple[str, str]]:
@@ -287,8 +240,10 @@ def validate_schema(value: Any, validator: Validator) -> str:
     """
     from jsonschema.exceptions import best_match  # noqa: PLC0415 - few scenarios have a schema
 
+    from arena_cli.util import json_schemas  # noqa: PLC0415 - as above
+
     try:
-        _check_names(validator.schema, value)
+        json_schemas.check_names(validator.schema, value)
         errors = sorted(validator.iter_errors(value), key=lambda one: _order(one.absolute_path))
     except RecursionError as error:
         raise CannotTell("the schema leads back to itself, or both are nested too deep") from error
