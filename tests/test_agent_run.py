@@ -166,7 +166,12 @@ def test_an_agent_that_misses_its_goal_exits_with_3(program: Program) -> None:
     program.agent("lost", {"say": "I do not know."}, output=OUTPUT)
     done = program.run("agents", "run", "lost", "-m", "go", "--json", "-s", "s", "-q")
     assert (done.code, json.loads(done.stdout)["mode"]) == (3, "error_no_complete_task")
-    assert "lost: error_no_complete_task: lost: it stopped without calling" in done.stderr
+    assert "lost: error_no_complete_task: it stopped without calling" in done.stderr
+    unfit = [{"tool": "complete_task", "arguments": {"result": "text"}}] * 4
+    program.agent("unfit", {"calls": unfit, "say": "x"}, output=OUTPUT)
+    done = program.run("agents", "run", "unfit", "-m", "go")
+    assert done.code == 3
+    assert "it handed in no result that fits its schema, in 4 attempts" in done.stderr
     program.agent("broken", {"fail": "refused"})
     assert program.run("agents", "run", "broken", "-m", "go").code == 3
 

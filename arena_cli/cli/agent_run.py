@@ -129,7 +129,8 @@ class AgentRun:
             import_module("arena_cli.cli.pauses").exit_by(last, name, opened.journal.fold)
             return
         problem = language.translate_message(result.error)
-        common.warn(f"{escape_line(member.id)}: {result.mode}: {escape_line(problem)}")
+        problem = escape_line(problem).removeprefix(f"{escape_line(member.id)}: ")
+        common.warn(f"{escape_line(member.id)}: {result.mode}: {problem}")
         common.warn(f"`arena show {name}` shows each step")
         raise typer.Exit(errors.EXIT_FAILED)
 
@@ -195,7 +196,8 @@ def describe_progress(event: Any) -> str:
     if event.type == "tool_requested":
         arguments = json.dumps(event.arguments, ensure_ascii=False) if event.arguments else ""
         excerpt = cut_text(arguments, _LONGEST_ARGUMENTS)
-        return escape_line(f"{_indent(event.call)}{event.call} {event.tool} {excerpt}".rstrip())
+        tool = cut_text(event.tool, _LONGEST_ARGUMENTS)
+        return escape_line(f"{_indent(event.call)}{event.call} {tool} {excerpt}".rstrip())
     if event.type == "tool_finished":
         problem = event.result.partition("\n")[0] if event.status != "ok" else ""
         excerpt = f": {cut_text(problem, _LONGEST_ARGUMENTS)}" if problem else ""

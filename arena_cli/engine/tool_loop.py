@@ -167,11 +167,11 @@ class ToolLoop:
                     return self._finish(answer)
                 continue
             if acting.closing and self._toolbox.complete_task is None:
-                raise self._unfinished(acting.closing)
+                raise self._unfinished(acting)
             self._record_usage()
             await self._run_calls(output, acting)
             if acting.output is None and acting.closing:
-                raise self._unfinished(acting.closing)
+                raise self._unfinished(acting)
             if acting.output is None:
                 self._admit()
         return await self._hand_in(acting.output[0])
@@ -270,7 +270,7 @@ class ToolLoop:
         if self._toolbox.complete_task is None or answer.declined:
             return True
         if acting.closing:
-            raise self._unfinished(acting.closing)
+            raise self._unfinished(acting)
         self._heard.earlier_usage += [answer.output.usage] if answer.output.usage else []
         self._heard.usage = None
         acting.steps.append(ToolStep(text=answer.output.content, native=answer.output.native))
@@ -278,7 +278,10 @@ class ToolLoop:
         self._close(acting)
         return False
 
-    def _unfinished(self, mode: EndMode) -> AgentError:
+    def _unfinished(self, acting: Acting) -> AgentError:
+        stopped = f"it stopped without calling {COMPLETE_TASK}"
+        if acting.invalid:
+            stopped = f"it handed in no result that fits its schema, in {acting.invalid} attempts"
         problem, mend = {
             "timeout": (
                 f"not done within {self._limits.max_minutes:g} minutes",
@@ -288,8 +291,8 @@ class ToolLoop:
                 f"not done within {self._limits.max_turns} turns",
                 "raise run.max_turns in its profile",
             ),
-        }.get(mode, (f"it stopped without calling {COMPLETE_TASK}", "see its output.schema"))
-        kind = AgentTimeout if mode == "timeout" else AgentUnfinished
+        }.get(acting.closing or "", (stopped, "see its output.schema"))
+        kind = AgentTimeout if acting.closing == "timeout" else AgentUnfinished
         return kind(self._member.id, problem, mend=mend, again=False)
 
     def _finish(self, answer: Answer) -> Answer:

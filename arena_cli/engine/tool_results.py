@@ -16,6 +16,7 @@ MOST_SHOWN_BYTES = 16_384
 """A longer result of a tool is cut; its whole text is kept as an attachment."""
 
 MOST_KEPT_CHARS = 10_000_000
+"""Of a longer result, the rest is not kept; its attachment ends with a line about it."""
 
 
 def redact_act(act: PermissionRequest, redactor: Redactor) -> PermissionRequest:
@@ -30,6 +31,10 @@ def redact_act(act: PermissionRequest, redactor: Redactor) -> PermissionRequest:
 def redact_output(output: ToolOutput, redactor: Redactor) -> ToolAnswer:
     """Return what a tool gave as it may be shown and kept."""
     text, _ = clean_text(output.text[:MOST_KEPT_CHARS])
+    if len(output.text) > MOST_KEPT_CHARS:
+        text += (
+            f"\n(cut after {MOST_KEPT_CHARS} of {len(output.text)} characters; the rest is lost)"
+        )
     result = ToolResult(
         status="error" if output.is_error else "ok",
         text=redactor.text_or_nothing(text),
