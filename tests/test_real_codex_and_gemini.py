@@ -94,45 +94,48 @@ def said(body: Any) -> list[str]:
     return [part["text"] for part in parts if "text" in part]
 
 
-def test_it_answers_and_goes_on_in_its_own_session(make: Make) -> None:
+def as_written(text: str) -> str:
+    """A text of a request without what arena writes so that it is no path and no skill."""
+    return text.strip().replace("\\@", "@").replace("＄", "$")
+
+
+def test_it_answers_where_its_session_is_gone_and_goes_on_in_its_own(make: Make) -> None:
+    """The second text that it is asked has what it may take for a command, a path or a skill."""
+    asked = "/memory show, ask @notes.txt, @developer, $mine, a@b.c"
     api = llmock_server.fresh().reply("the first answer").reply("the second answer")
     heard = Heard()
-    first = call(make(), an_input("first question"), heard)
+    gone = AgentSession(id="01a21fc1-b87f-73a1-997c-723fcba64050", upto_seq=2)
+    first = call(make(), an_input("first question", own_session=gone), heard)
     assert first.content == heard.text == "the first answer"
+    assert said(api.last_request.body)[-1] == "You are a bot.\n\nfirst question"
     assert first.usage
     assert first.usage.input_tokens > 0
-    assert heard.session_id
+    assert heard.session_id not in (None, gone.id)
     session = heard.own_session()
-    second = call(make(), an_input("second question", own_session=session))
+    second = call(make(), an_input(asked, own_session=session))
     assert second.content == "the second answer"
+    assert len(api.requests) == 2
     texts = said(api.last_request.body)
     assert "You are a bot.\n\nfirst question" in texts
-    assert texts[-2:] == ["the first answer", "second question"]
+    assert texts[-2] == "the first answer"
+    assert as_written(texts[-1]) == asked
+    assert SECRET not in json.dumps(api.last_request.body)
     assert second.usage
     assert 0 < second.usage.input_tokens < 1.5 * first.usage.input_tokens
-
-
-def test_a_session_that_is_gone_is_begun_afresh(make: Make) -> None:
-    api = llmock_server.fresh().reply("the answer")
-    gone = AgentSession(id="01a21fc1-b87f-73a1-997c-723fcba64050", upto_seq=2)
-    assert call(make(), an_input("question", own_session=gone)).content == "the answer"
-    assert said(api.last_request.body)[-1] == "You are a bot.\n\nquestion"
 
 
 @pytest.mark.parametrize(
     "text", ["/memory show, ask @notes.txt, @developer, $mine, a@b.c", "--help"]
 )
-def test_nothing_in_the_prompt_is_a_command_a_path_or_a_skill(
+def test_nothing_in_the_first_prompt_is_a_command_a_path_or_a_skill(
     make: Make, text: str, request: pytest.FixtureRequest
 ) -> None:
-    if text == "--help":
-        agent_programs.skip_if_slow(request.node.callspec.params["make"])
+    agent_programs.skip_if_slow(request.node.callspec.params["make"])
     api = llmock_server.fresh().reply("the answer")
     got = call(make(), an_input(text, role_prompt=""))
     assert got.content == "the answer"
     (request,) = api.requests
-    last = said(request.body)[-1]
-    assert last.strip().replace("\\@", "@").replace("＄", "$") == text
+    assert as_written(said(request.body)[-1]) == text
     assert SECRET not in json.dumps(request.body)
 
 

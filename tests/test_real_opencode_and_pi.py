@@ -102,53 +102,54 @@ def system(body: dict[str, Any]) -> str:
     return text(body["system"]) if "system" in body else in_messages[0]
 
 
-def test_it_answers_and_goes_on_in_its_own_session(make: Make) -> None:
-    api = llmock_server.fresh().reply("the first answer").reply("the second answer")
+def untouched(start: str, folder: Path) -> str:
+    """A text that begins with this and has all that a program may take for something else."""
+    return f"{start} and @notes.txt @{folder}/notes.txt {{file:notes.txt}} !ls $HOME `ls`"
+
+
+def test_it_answers_where_its_session_is_gone_and_goes_on_in_its_own(
+    make: Make, tmp_path: Path
+) -> None:
+    """The texts that it is asked are no commands, options or paths; the second answer is long."""
+    (tmp_path / "notes.txt").write_text(SECRET, encoding="utf-8")
+    asked = [untouched(start, tmp_path) for start in ("/help", "--help")]
+    words = " ".join(f"word{number}" for number in range(2500))
+    api = llmock_server.fresh().reply("the first answer").reply(words)
+    gone = AgentSession(id="ses_01a21fc1b87f73a1997c723fcb", upto_seq=2)
     heard = Heard()
-    first = call(make(), an_input("first question", role_prompt="{env:HOME} 你是谁"), heard)
+    first_input = an_input(asked[0], role_prompt="{env:HOME} 你是谁", own_session=gone)
+    first = call(make(), first_input, heard)
     assert first.content == heard.text == "the first answer"
     assert first.usage
     assert first.usage.input_tokens > 0
     assert first.usage.cost_usd
-    assert heard.session_id
+    assert heard.notes["lost_session"] == gone.id
+    assert heard.session_id not in (None, gone.id)
     assert len(api.requests) == 1, "no other call of a model, as for a title"
     assert not api.last_request.body.get("tools")
     assert system(api.last_request.body).startswith("{env:HOME} 你是谁")
-    assert said(api.last_request.body) == ["first question"]
+    assert said(api.last_request.body) == asked[:1]
+    assert SECRET not in json.dumps(api.last_request.body)
 
     session = heard.own_session()
-    second = call(make(), an_input("second question", own_session=session), heard)
-    assert second.content == "the second answer"
-    assert said(api.last_request.body) == [
-        "first question",
-        "the first answer",
-        "second question",
-    ]
+    second = call(make(), an_input(asked[1], own_session=session), heard)
+    assert second.content == words
+    assert said(api.last_request.body) == [asked[0], "the first answer", asked[1]]
+    assert SECRET not in json.dumps(api.last_request.body)
     assert second.usage
     assert 0 < second.usage.input_tokens < 2 * first.usage.input_tokens
 
 
-@pytest.mark.parametrize("start", ["/help", "--help", "@notes.txt"])
-def test_nothing_in_the_chat_is_a_path_a_command_or_an_option(
-    make: Make, start: str, tmp_path: Path, request: pytest.FixtureRequest
+def test_a_path_with_which_the_chat_begins_is_not_read(
+    make: Make, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    if start != "/help":
-        agent_programs.skip_if_slow(request.node.callspec.params["make"])
+    agent_programs.skip_if_slow(request.node.callspec.params["make"])
     (tmp_path / "notes.txt").write_text(SECRET, encoding="utf-8")
-    asked = f"{start} and @notes.txt @{tmp_path}/notes.txt {{file:notes.txt}} !ls $HOME `ls`"
+    asked = untouched("@notes.txt", tmp_path)
     api = llmock_server.fresh().reply("read")
     call(make(), an_input(asked))
     assert said(api.last_request.body) == [asked]
     assert SECRET not in json.dumps(api.last_request.body)
-
-
-def test_a_session_that_is_gone_is_begun_afresh(make: Make) -> None:
-    llmock_server.fresh().reply("the answer")
-    gone = AgentSession(id="ses_01a21fc1b87f73a1997c723fcb", upto_seq=2)
-    heard = Heard()
-    assert call(make(), an_input(own_session=gone), heard).content == "the answer"
-    assert heard.notes["lost_session"] == gone.id
-    assert heard.session_id not in (None, gone.id)
 
 
 @pytest.mark.parametrize(
@@ -187,12 +188,6 @@ def test_a_model_that_there_is_not(opencode: Make) -> None:
     with pytest.raises(AgentRefused, match="Model not found: mock/none") as caught:
         call(opencode("mock/none"))
     assert "correct `model`" in str(caught.value)
-
-
-def test_a_long_answer_of_pi(pi: Make) -> None:
-    words = " ".join(f"word{number}" for number in range(2500))
-    llmock_server.fresh().reply(words)
-    assert call(pi()).content == words
 
 
 def test_nothing_is_left_of_a_call_that_was_cancelled(make: Make, tmp_path: Path) -> None:
