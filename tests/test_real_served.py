@@ -6,7 +6,7 @@ Their models are llmock's; that of Codex, whose tools are in namespaces, is a sc
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,11 +35,13 @@ SCHEMA = {"type": "object", "properties": {"lines": {"type": "integer"}}, "requi
 
 
 class Call(NamedTuple):
-    """A call that the model makes, before it says the text."""
+    """A call that the model makes."""
 
     tool: str
     arguments: dict[str, Any]
-    text: str
+
+
+LIST = Call("list_members", {})
 
 
 class Model(NamedTuple):
@@ -60,36 +62,41 @@ def program_of(kind: str) -> str:
 
 
 @contextmanager
-def model(kind: str, call: Call) -> Iterator[Model]:
+def model(kind: str, calls: Sequence[Call], text: str) -> Iterator[Model]:
+    """A model that makes these calls, one in each answer, and says the text then."""
     program = program_of(kind)
     if program == "codex":
-        api = ScriptedApi(*responses(call))
+        api = ScriptedApi(*responses(calls, text))
         with api.running():
             yield Model(f"{api.url}/v1", lambda: [sent.body for sent in api.sent])
         return
     from llmock.scenarios import Match, Reply, ToolCall
 
     mock = llmock_server.fresh()
-    calls = (ToolCall(f"{PREFIX[program]}{call.tool}", call.arguments),)
-    mock.add(Reply(None, calls, times=1, match=Match(tools=True)))
-    mock.reply(call.text, times=None)
+    for call in calls:
+        made = ToolCall(f"{PREFIX[program]}{call.tool}", call.arguments)
+        mock.add(Reply(None, (made,), times=1, match=Match(tools=True)))
+    mock.reply(text, times=None)
     provider = {"claude": "anthropic", "gemini": "gemini"}.get(program, "openai")
     yield Model(mock.base_url(provider), lambda: [request.body for request in mock.requests])
 
 
-def responses(call: Call) -> list[Answer]:
-    """The two answers of OpenAI's Responses API: the call, and the text."""
-    asked = {
-        "type": "function_call",
-        "namespace": "mcp__arena",
-        "name": call.tool,
-        "arguments": json.dumps(call.arguments),
-        "call_id": "c1",
-    }
+def responses(calls: Sequence[Call], text: str) -> list[Answer]:
+    """The answers of OpenAI's Responses API: the calls, and the text."""
+    asked = [
+        {
+            "type": "function_call",
+            "namespace": "mcp__arena",
+            "name": call.tool,
+            "arguments": json.dumps(call.arguments),
+            "call_id": f"c{number}",
+        }
+        for number, call in enumerate(calls, 1)
+    ]
     said = {
         "type": "message",
         "role": "assistant",
-        "content": [{"type": "output_text", "text": call.text}],
+        "content": [{"type": "output_text", "text": text}],
     }
     usage = {"input_tokens": 9, "output_tokens": 3, "total_tokens": 12}
     return [
@@ -98,7 +105,7 @@ def responses(call: Call) -> list[Answer]:
             {"type": "response.output_item.done", "output_index": 0, "item": item},
             {"type": "response.completed", "response": {"id": "r", "usage": usage}},
         )
-        for item in (asked, said)
+        for item in (*asked, said)
     ]
 
 
@@ -144,14 +151,16 @@ def write(path: Path, value: Any) -> None:
 
 
 @contextmanager
-def served(kind: str, folder: Path, call: Call, **profile: Any) -> Iterator[tuple[Program, Model]]:
-    """A team of the program and a scripted member, and the model that makes this call."""
+def served(
+    kind: str, folder: Path, calls: Sequence[Call], text: str, **profile: Any
+) -> Iterator[tuple[Program, Model]]:
+    """A team of the program and a scripted member, and the model that makes these calls."""
     environ = agent_programs.real(PROGRAMS[kind], folder / "home")
-    with model(kind, call) as behind:
+    with model(kind, calls, text) as behind:
         own: dict[str, str] = {}
         keys = adapter_of(kind, behind.url, folder, own)
         env = dict.fromkeys(own, "inherit")
-        program = Program(folder, env={**environ, **own}, real=True)
+        program = Program(folder, env={**environ, **own})
         kind, _, preset = kind.partition(" ")
         keys |= {"type": kind, "env": env} | ({"preset": preset} if preset else {})
         program.agent("coder", adapter=keys, **profile)
@@ -175,32 +184,40 @@ def reply(program: Program) -> str:
     return text
 
 
+def check_list(program: Program, behind: Model) -> None:
+    """The first tool that was called is the list of members, which the model was shown."""
+    requested, finished = acted(program)[:2]
+    assert (requested["tool"], requested["reply"]) == ("list_members", 1)
+    assert (finished["status"], finished["call"]) == ("ok", "1")
+    assert '"id": "tester"' in finished["result"]
+    assert behind.was_shown_a_member()
+    left = [path.name for path in (program.folder / "sessions/s").iterdir()]
+    assert not [name for name in left if name.startswith("calls-")]
+
+
 @pytest.mark.parametrize("kind", sorted(PROGRAMS))
 def test_its_model_calls_the_tools_of_arena(kind: str, tmp_path: Path) -> None:
     skip_without_acp(kind)
-    call = Call("list_members", {}, "There are two.")
-    with served(kind, tmp_path, call, tools=["list_members"]) as (program, behind):
+    agent_programs.skip_if_slow(PROGRAMS[kind])
+    text = "There are two."
+    with served(kind, tmp_path, [LIST], text, tools=["list_members"]) as (program, behind):
         done = program.run("send", "-s", "s", "@coder who is here?")
         assert done.code == 0, done.stdout + done.stderr
-        requested, finished, ended = acted(program)
-        assert (requested["tool"], requested["reply"]) == ("list_members", 1)
-        assert (finished["status"], finished["call"]) == ("ok", "1")
-        assert '"id": "tester"' in finished["result"]
+        check_list(program, behind)
+        _, _, ended = acted(program)
         assert ended["mode"] == "goal"
-        assert reply(program) == "There are two."
-        assert behind.was_shown_a_member()
-        left = [path.name for path in (tmp_path / "sessions/s").iterdir()]
-        assert not [name for name in left if name.startswith("calls-")]
+        assert reply(program) == text
 
 
 @pytest.mark.parametrize("kind", sorted(PROGRAMS))
-def test_what_it_hands_in_is_its_reply(kind: str, tmp_path: Path) -> None:
+def test_it_calls_a_tool_and_what_it_hands_in_then_is_its_reply(kind: str, tmp_path: Path) -> None:
     skip_without_acp(kind)
-    call = Call("complete_task", {"report": {"lines": 7}}, "I am done.")
-    output = {"name": "report", "schema": SCHEMA}
-    with served(kind, tmp_path, call, output=output) as (program, _):
+    calls = [LIST, Call("complete_task", {"report": {"lines": 7}})]
+    keys = {"tools": ["list_members"], "output": {"name": "report", "schema": SCHEMA}}
+    with served(kind, tmp_path, calls, "I am done.", **keys) as (program, behind):
         done = program.run("send", "-s", "s", "@coder count the lines")
         assert done.code == 0, done.stdout + done.stderr
+        check_list(program, behind)
         ended = acted(program)[-1]
         assert (ended["type"], ended["mode"]) == ("agent_ended", "goal")
         assert ended["output"] == {"lines": 7}
