@@ -12,9 +12,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mcp import Client
-from mcp.client.stdio import StdioServerParameters
-
 folder = Path(os.environ["CALLS_FOLDER"])
 
 
@@ -23,7 +20,7 @@ def keep(value: Any) -> None:
         file.write(json.dumps(value) + "\n")
 
 
-async def make(client: Client, call: Any) -> None:
+async def make(client: Any, call: Any) -> None:
     if call == "tools":
         listed = await client.list_tools()
         keep({"tools": [tool.name for tool in listed.tools]})
@@ -46,6 +43,9 @@ async def main() -> None:
     config = json.loads(os.environ["OPENCODE_CONFIG_CONTENT"])
     keep({"config": config, "permission": json.loads(os.environ["OPENCODE_PERMISSION"])})
     if steps:
+        from mcp import Client
+        from mcp.client.stdio import StdioServerParameters
+
         program, *args = config["mcp"]["arena"]["command"]
         server = StdioServerParameters(command=program, args=args, env=dict(os.environ))
         async with Client(server) as client:
