@@ -185,12 +185,16 @@ def asked(agent: Real) -> str:
     return "\n".join(json.dumps(one.body, ensure_ascii=False) for one in agent.api.requests)
 
 
-def test_it_answers_and_goes_on_in_its_session(agent: Real) -> None:
+def test_it_answers_where_its_session_is_gone_and_goes_on_in_its_own(agent: Real) -> None:
+    """A second process goes on, answers what looks like commands and paths, and is cut off."""
     agent.api.reply("Alright then.", times=None)
+    gone = later("11111111-2222-4333-8444-555555555555")
     heard = Heard()
 
     async def calls(adapter: AcpAdapter) -> list[Any]:
-        first = await adapter.invoke(an_input(), heard)
+        first = await adapter.invoke(gone, heard)
+        assert "你好" in asked(agent)
+        agent.api.reset().tool_mode("off").reply("Alright then.", times=None)
         return [first, await adapter.invoke(later(str(heard.session_id)), Heard())]
 
     for got in using(agent.adapter(), calls):
@@ -199,49 +203,33 @@ def test_it_answers_and_goes_on_in_its_session(agent: Real) -> None:
         assert got.usage.input_tokens > 0
     assert heard.text.endswith("Alright then.")
     assert "generating" in [one.status for one in heard.statuses]
+    assert heard.session_id
+    assert heard.session_id != "11111111-2222-4333-8444-555555555555"
     assert "What the others said since" in asked(agent)
-    again = Heard()
-    got = using(agent.adapter(), lambda one: one.invoke(later(str(heard.session_id)), again))
-    assert got.content == "Alright then."
+
+    again, cut = Heard(), Heard()
+    started = agent_programs.Started()
+
+    async def later_calls(adapter: AcpAdapter) -> None:
+        got = await adapter.invoke(later(str(heard.session_id)), again)
+        assert got.content == "Alright then."
+        text = f"/compact\n@notes.txt @{agent.folder}/work/notes.txt $mine\n/status"
+        got = await adapter.invoke(an_input(text), Heard())
+        assert got.content == "Alright then."
+        assert "> /compact" in asked(agent)
+        assert SECRET not in asked(agent)
+        agent.api.reset().tool_mode("off").reply(" ".join(["word"] * 50), times=None)
+        agent.api.stall(after_chunks=20, seconds=600, times=None)
+        call = asyncio.create_task(adapter.invoke(an_input(), cut))
+        await until(lambda: "word" in cut.text)
+        await cancelled(call)
+        assert started.pids() == []
+
+    using(agent.adapter(), later_calls)
     # Gemini can load a session only in another minute than the one in which it was begun.
     if agent.preset != "gemini":
         assert again.session_id == heard.session_id
         assert "lost_session" not in again.notes
-
-
-def test_a_session_that_is_gone_begins_anew(agent: Real) -> None:
-    agent.api.reply("Alright then.", times=None)
-    heard = Heard()
-    gone = later("11111111-2222-4333-8444-555555555555")
-    got = using(agent.adapter(), lambda one: one.invoke(gone, heard))
-    assert got.content == "Alright then."
-    assert heard.session_id
-    assert heard.session_id != "11111111-2222-4333-8444-555555555555"
-    assert "你好" in asked(agent)
-
-
-def test_nothing_that_is_said_is_a_command_or_a_path(agent: Real) -> None:
-    agent.api.reply("Alright then.", times=None)
-    text = f"/compact\n@notes.txt @{agent.folder}/work/notes.txt $mine\n/status"
-    got = using(agent.adapter(), lambda one: one.invoke(an_input(text), Heard()))
-    assert got.content == "Alright then."
-    assert "> /compact" in asked(agent)
-    assert SECRET not in asked(agent)
-
-
-def test_a_call_that_is_cut_off_leaves_nothing(agent: Real) -> None:
-    agent.api.reply(" ".join(["word"] * 50), times=None)
-    agent.api.stall(after_chunks=20, seconds=600, times=None)
-    heard = Heard()
-
-    async def cut_off(adapter: AcpAdapter) -> None:
-        call = asyncio.create_task(adapter.invoke(an_input(), heard))
-        await until(lambda: "word" in heard.text)
-        await cancelled(call)
-        assert started.pids() == []
-
-    started = agent_programs.Started()
-    using(agent.adapter(), cut_off)
 
 
 @pytest.mark.parametrize("preset", ["claude", "codex", "gemini"])
