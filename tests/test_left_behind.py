@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import agent_programs
 import llmock_server
 import psutil
 import pytest
@@ -220,7 +221,8 @@ def calling(real: Program) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.real_program
-def test_of_a_real_program_after_an_answer(real: Program) -> None:
+def test_of_a_real_program_after_an_answer(real: Program, request: pytest.FixtureRequest) -> None:
+    agent_programs.skip_if_slow(request.node.callspec.params["real"])
     llmock_server.fresh().reply("the answer", times=None)
     real.run("send", "--session", "s", "@a hello")
     assert real.finished() == [("a", "success")]
@@ -228,7 +230,8 @@ def test_of_a_real_program_after_an_answer(real: Program) -> None:
 
 
 @pytest.mark.real_program
-def test_of_a_real_program_after_a_signal(real: Program) -> None:
+def test_of_a_real_program_after_a_signal(real: Program, request: pytest.FixtureRequest) -> None:
+    agent_programs.skip_if_slow(request.node.callspec.params["real"])
     running = calling(real)
     running.send_signal(signal.SIGINT)
     assert real.finish(running).code == 130
