@@ -53,32 +53,27 @@ def test_a_result_has_texts_resources_and_files(program: Program) -> None:
     assert contents == [b"\x89PNG\r\n\x1a\n" + bytes(16), b"\x00\x01", b"\x00\x01"]
 
 
-def test_data_without_text_is_json_and_a_failure_is_an_error(program: Program) -> None:
-    add_agent(program, call("s.read_structured"), call("s.read_nothing"))
+def test_data_is_json_failures_are_errors_progress_is_a_status_and_new_tools_are_there(
+    program: Program,
+) -> None:
+    tools = ("structured", "nothing", "with_progress", "added", "new_tool", "added")
+    add_agent(program, *(call(f"s.read_{tool}") for tool in tools))
     send(program)
-    structured, failed = ends(program)
+    structured, failed, *others = ends(program)
     assert structured[1] == "ok"
     assert json.loads(structured[2]) == {"count": 3}
     assert failed[1] == "error"
     assert "read_nothing" in failed[2]
-
-
-def test_progress_is_a_status(program: Program) -> None:
-    add_agent(program, call("s.read_with_progress"))
-    send(program)
+    assert [status for _, status, _ in others] == ["ok", "error", "ok", "ok"]
     assert statuses(program) == [
         ("s.read_with_progress: one of four", 0.25),
         ("s.read_with_progress: all", 1.0),
     ]
 
 
-@pytest.mark.parametrize(
-    ("command", "tool", "added"), [(SDK, "read_new_tool", "read_added"), (RAW, "add", "added")]
-)
-def test_a_tool_that_is_new_is_there_at_the_next_turn(
-    program: Program, command: list[str], tool: str, added: str
-) -> None:
-    add_agent(program, call(f"s.{added}"), call(f"s.{tool}"), call(f"s.{added}"), command=command)
+def test_a_tool_that_is_new_is_there_at_the_next_turn_without_a_library(program: Program) -> None:
+    calls = ("s.added", "s.add", "s.added")
+    add_agent(program, *map(call, calls), command=RAW)
     send(program)
     assert [status for _, status, _ in ends(program)] == ["error", "ok", "ok"]
 
@@ -137,9 +132,9 @@ def test_a_server_is_refused_what_it_asks_persons_and_models_for(program: Progra
 
 
 def test_one_server_is_shared_by_agents_and_replies(program: Program) -> None:
-    calls = [[call("s.read_pid"), call("s.read_pid")], call("s.read_pid")]
-    add_agent(program, *calls, say="@eve your turn")
-    add_agent(program, call("s.read_pid"), agent="eve", say="@bob again", tools=["s.read_*"])
+    calls = [[call("s.pid"), call("s.pid")], call("s.pid")]
+    add_agent(program, *calls, say="@eve your turn", command=RAW)
+    add_agent(program, call("s.pid"), agent="eve", say="@bob again", tools=["s.p*"], command=RAW)
     send(program, code=0)
     pids = [int(result) for _, _, result in ends(program)]
     assert len(pids) >= 4
@@ -149,10 +144,10 @@ def test_one_server_is_shared_by_agents_and_replies(program: Program) -> None:
 
 
 def test_servers_that_differ_are_processes_of_their_own(program: Program) -> None:
-    other = {"command": SDK, "env": {"COLOUR": "red"}}
-    mcp = {"s": {"command": SDK}, "t": other}
-    calls = [call("s.read_pid"), call("t.read_pid"), call("t.read_variables", names=["COLOUR"])]
-    add_agent(program, *calls, mcp=mcp, tools=["*.read_*"])
+    other = {"command": RAW, "env": {"COLOUR": "red"}}
+    mcp = {"s": {"command": RAW}, "t": other}
+    calls = [call("s.pid"), call("t.pid"), call("t.variables", names=["COLOUR"])]
+    add_agent(program, *calls, mcp=mcp, tools=["*.pid", "*.variables"])
     send(program)
     one, two, variables = [result for _, _, result in ends(program)]
     assert one != two
@@ -170,7 +165,7 @@ def test_what_a_server_started_ends_with_the_session(program: Program) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a program with its parent")
 def test_a_server_ends_with_an_arena_that_is_killed(program: Program) -> None:
-    add_agent(program, call("s.read_pid"), call("s.read_slowly", seconds=600))
+    add_agent(program, call("s.pid"), call("s.hang"), command=RAW)
     running = program.start("send", "--session", "s", "@bob go")
     until(lambda: b'"tool_finished"' in program.raw())
     ((_, _, pid),) = ends(program)
@@ -194,7 +189,8 @@ def test_a_server_sees_the_variables_that_programs_get_and_its_own(program: Prog
     program.env = {"OTHER": "not for it", "MY_TOKEN": "hunter2-hunter2", "PLAIN": "grey"}
     env = {"TOKEN": "${env:MY_TOKEN}", "PLAIN": "inherit", "FIXED": "1"}
     names = ["PATH", "OTHER", "TOKEN", "PLAIN", "FIXED"]
-    add_agent(program, call("s.read_variables", names=names), server={"env": env})
+    server = {"command": RAW, "env": env}
+    add_agent(program, call("s.variables", names=names), server=server)
     send(program)
     ((_, _, result),) = ends(program)
     seen = json.loads(result)
@@ -208,7 +204,7 @@ def test_a_server_sees_the_variables_that_programs_get_and_its_own(program: Prog
 
 
 def test_a_tool_that_may_change_something_is_asked_about(program: Program) -> None:
-    add_agent(program, call("s.write_issue", title="leak"))
+    add_agent(program, call("s.write_issue", title="leak"), command=RAW)
     send(program, code=4)
     ((_, status, _),) = ends(program)
     assert status == "denied"
@@ -221,10 +217,10 @@ def test_a_tool_that_may_change_something_is_asked_about(program: Program) -> No
     assert (program.folder / "issues.txt").read_text() == "leak\n"
 
 
-@pytest.mark.parametrize(("pattern", "status"), [("s.write_*", "ok"), ("s.read_*", "denied")])
+@pytest.mark.parametrize(("pattern", "status"), [("s.write_*", "ok"), ("s.v*", "denied")])
 def test_patterns_allow_tools_by_name(program: Program, pattern: str, status: str) -> None:
     approvals = {"allow": [pattern], "expires_s": 5}
-    add_agent(program, call("s.write_issue", title="leak"), approvals=approvals)
+    add_agent(program, call("s.write_issue", title="leak"), approvals=approvals, command=RAW)
     send(program, code=0 if status == "ok" else 4)
     assert [one[1] for one in ends(program)] == [status]
 

@@ -23,6 +23,8 @@ TOOLS: list[Any] = [
     {"name": "ask", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
     {"name": "add", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
     {"name": "odd", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
+    {"name": "variables", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
+    {"name": "write_issue", "inputSchema": {"type": "object"}},
 ]
 LIES: list[Any] = [
     {"name": "untyped", "inputSchema": {"properties": {}}, "annotations": {"readOnlyHint": True}},
@@ -82,7 +84,7 @@ def ask() -> str:
     return " | ".join(answers)
 
 
-def call(tool: str) -> dict[str, Any]:
+def call(tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
     text = str(os.getpid())
     if tool == "die":
         print("out of memory in the engine room", file=sys.stderr, flush=True)
@@ -93,6 +95,11 @@ def call(tool: str) -> dict[str, Any]:
         text = ask()
     elif tool == "odd":
         return {"content": "this is no list"}
+    elif tool == "variables":
+        text = json.dumps({name: os.environ.get(name) for name in arguments["names"]})
+    elif tool == "write_issue":
+        with Path("issues.txt").open("a", encoding="utf-8") as file:
+            file.write(f"{arguments['title']}\n")
     elif tool == "add":
         TOOLS.append({**TOOLS[0], "name": "added"})
         write(method="notifications/tools/list_changed")
@@ -124,7 +131,7 @@ def main() -> None:
         elif method == "tools/list":
             write(id=message["id"], result=list_tools(params.get("cursor")))
         elif method == "tools/call":
-            write(id=message["id"], result=call(params["name"]))
+            write(id=message["id"], result=call(params["name"], params.get("arguments") or {}))
         else:
             write(id=message["id"], error={"code": -32601, "message": "unknown method"})
 
