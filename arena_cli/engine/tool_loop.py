@@ -107,9 +107,7 @@ async def attempt(
 def write_end(planned: Planned, status: ReplyStatus, by: str, room: Room) -> None:
     """Write how the reply of an agent that acts has ended, unless it will be continued."""
     acting = planned.acting
-    if acting is None:
-        return
-    if status == "cancelled" and not by:
+    if acting is None or (status == "cancelled" and not by):
         return
     mode: EndMode = acting.closing or "error"
     if status == "cancelled":
