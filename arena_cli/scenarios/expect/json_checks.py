@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 from pydantic import AfterValidator, Field
@@ -163,11 +164,15 @@ def _checked(text: str) -> Validator:
         raise NotASchema("it is nested too deep") from error
 
 
+def _import_schemas() -> Any:
+    """Return the module for JSON Schemas, which few scenarios have."""
+    return import_module("arena_cli.util.json_schemas")
+
+
 def _make_validator(schema: Any) -> Validator:
     import jsonschema  # noqa: PLC0415 - few scenarios have a schema
 
-    from arena_cli.util import json_schemas  # noqa: PLC0415 - as above
-
+    json_schemas = _import_schemas()
     if not isinstance(schema, dict):
         raise NotASchema(f"a JSON Schema is a mapping, not {show_value(schema)}")
     dialect = _dialect(schema)
@@ -181,7 +186,8 @@ def _make_validator(schema: Any) -> Validator:
     except jsonschema.SchemaError as error:
         path = dotted(error.absolute_path)
         raise NotASchema(f"not a JSON Schema: {_with_path(path, error.message)}") from error
-    return json_schemas.make_validator(kind, schema)
+    made: Validator = json_schemas.make_validator(kind, schema)
+    return made
 
 
 def list_unknown_keywords(validator: Validator) -> list[tuple[str, str]]:
@@ -240,8 +246,7 @@ def validate_schema(value: Any, validator: Validator) -> str:
     """
     from jsonschema.exceptions import best_match  # noqa: PLC0415 - few scenarios have a schema
 
-    from arena_cli.util import json_schemas  # noqa: PLC0415 - as above
-
+    json_schemas = _import_schemas()
     try:
         json_schemas.check_names(validator.schema, value)
         errors = sorted(validator.iter_errors(value), key=lambda one: _order(one.absolute_path))
