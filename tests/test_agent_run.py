@@ -58,6 +58,10 @@ def write(program: Program, **profile: Any) -> str:
         ({"output": {"schema": {"type": "objet"}}}, "output.schema.type: is no JSON Schema"),
         ({"output": {"schema": {"file": "no.json"}}}, "output.schema.file: there is no file `no"),
         ({"output": {"schema": {"file": "../x"}}}, "output.schema.file: `../x` is not in the"),
+        (
+            {"output": {"schema": {"properties": {"a": {"$ref": "http://127.0.0.1:9/"}}}}},
+            "output.schema: is no JSON Schema: its $ref http://127.0.0.1:9/ cannot be resolved",
+        ),
         ({"output": {"schema": 3}}, "output.schema: is no JSON Schema"),
     ],
 )

@@ -10,15 +10,43 @@ from functools import lru_cache, partial
 from typing import Any
 
 import jsonschema
+import referencing.jsonschema
 from jsonschema.protocols import Validator
-from referencing import Registry
+from referencing import Registry, Resource
+from referencing.exceptions import Unresolvable
 
 from arena_cli.util.user_pattern import UserPattern
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+"""The dialect of a schema that names none."""
 
 
 def make_validator(kind: type[Validator], schema: Mapping[str, Any]) -> Validator:
     """Return the validator of a schema; it raises PatternTimeout for a slow `pattern`."""
     return _limit_patterns(kind)(schema, registry=Registry())
+
+
+def list_resources(schema: Any, dialect: str = DIALECT) -> Iterator[tuple[Any, Any]]:
+    """Yield a schema and all schemas in it, each with the resolver of its references."""
+    specification = referencing.jsonschema.specification_with(dialect)
+    root = Resource.from_contents(schema, default_specification=specification)
+    resources = [(root, Registry().resolver_with_root(root))]
+    for resource, resolver in resources:
+        yield resource, resolver
+        resources += [(sub, resolver.in_subresource(sub)) for sub in resource.subresources()]
+
+
+def find_unresolved(schema: Any, dialect: str = DIALECT) -> str:
+    """Return why a reference of a schema leads nowhere, "" if all resolve."""
+    for resource, resolver in list_resources(schema, dialect):
+        for key in ("$ref", "$dynamicRef", "$recursiveRef"):
+            target = resource.contents.get(key) if isinstance(resource.contents, dict) else None
+            if isinstance(target, str):
+                try:
+                    resolver.lookup(target)
+                except Unresolvable:
+                    return f"its {key} {target} cannot be resolved (nothing is fetched)"
+    return ""
 
 
 def check_names(schema: Any, value: Any) -> None:

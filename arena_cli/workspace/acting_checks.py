@@ -11,7 +11,7 @@ import jsonschema
 
 from arena_cli import errors
 from arena_cli.errors import Fault
-from arena_cli.util import files
+from arena_cli.util import files, json_schemas
 from arena_cli.util.text import cut_text, list_placeholders
 from arena_cli.workspace.acting import OutputSpec
 from arena_cli.workspace.inputs import INPUT_NAME, fits_type
@@ -43,7 +43,7 @@ def check_acting(
 def _check_inputs(profile: AgentProfile, source: ProfileSource) -> Iterator[Fault]:
     for name, spec in profile.inputs.items():
         if not INPUT_NAME.fullmatch(name):
-            hint = "use letters, digits and `_`"
+            hint = "use letters from a to z, digits and `_`"
             yield source.fault(("inputs", name), f"`{name}` cannot be the name of an input", hint)
         if spec.default is not None and not fits_type(spec, spec.default):
             yield source.fault(("inputs", name, "default"), f"is not of the type {spec.type}")
@@ -117,9 +117,10 @@ def _find_schema_problem(schema: Any) -> tuple[Loc, str] | None:
         return (), "is no JSON Schema: it must be a mapping of keys"
     try:
         jsonschema.Draft202012Validator.check_schema(schema)
+        text = json_schemas.find_unresolved(schema)
     except jsonschema.SchemaError as error:
         text = cut_text(error.message.replace("\n", " "), _LONGEST_PROBLEM)
         return tuple(error.path), f"is no JSON Schema: {text}"
     except RecursionError:
         return (), "is no JSON Schema: it is nested too deep"
-    return None
+    return ((), f"is no JSON Schema: {text}") if text else None

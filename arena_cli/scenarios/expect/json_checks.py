@@ -182,10 +182,11 @@ def _make_validator(schema: Any) -> Validator:
         raise NotASchema(f"unknown JSON Schema dialect {show_value(dialect)}")
     try:
         kind.check_schema(schema)
-        _resolve(schema, dialect)
     except jsonschema.SchemaError as error:
         path = dotted(error.absolute_path)
         raise NotASchema(f"not a JSON Schema: {_with_path(path, error.message)}") from error
+    if problem := json_schemas.find_unresolved(schema, dialect):
+        raise NotASchema(problem)
     made: Validator = json_schemas.make_validator(kind, schema)
     return made
 
@@ -195,11 +196,13 @@ def list_unknown_keywords(validator: Validator) -> list[tuple[str, str]]:
 
     Names that begin with `x-` are always allowed.
     """
+    from arena_cli.util import json_schemas  # noqa: PLC0415 - few scenarios have a schema
+
     keywords = {*type(validator).VALIDATORS, *_OTHERS}
     unknown: dict[str, str] = {}
     schema = validator.schema
     assert isinstance(schema, Mapping)  # `of` takes no other
-    for resource, _ in _resources(schema, _dialect(schema)):
+    for resource, _ in json_schemas.list_resources(schema, _dialect(schema)):
         contents = resource.contents
         for key in contents if isinstance(contents, dict) else ():
             if key not in keywords and not key.startswith("x-"):
@@ -209,34 +212,6 @@ def list_unknown_keywords(validator: Validator) -> list[tuple[str, str]]:
 
 def _dialect(schema: Mapping[str, Any]) -> str:
     return str(schema.get("$schema", _DIALECT))
-
-
-def _resolve(schema: Mapping[str, Any], dialect: str) -> None:
-    """Check that every reference resolves. Raises NotASchema."""
-    from referencing.exceptions import Unresolvable  # noqa: PLC0415 - as above
-
-    for resource, resolver in _resources(schema, dialect):
-        for key in ("$ref", "$dynamicRef", "$recursiveRef"):
-            target = resource.contents.get(key) if isinstance(resource.contents, dict) else None
-            if isinstance(target, str):
-                try:
-                    resolver.lookup(target)
-                except Unresolvable as error:
-                    problem = f"its {key} {target} cannot be resolved (nothing is fetched)"
-                    raise NotASchema(problem) from error
-
-
-def _resources(schema: Mapping[str, Any], dialect: str) -> Iterator[tuple[Any, Any]]:
-    """Yield a schema and all schemas in it, each with the resolver of its references."""
-    from referencing import Registry, Resource, jsonschema  # noqa: PLC0415 - as above
-
-    root = Resource.from_contents(
-        schema, default_specification=jsonschema.specification_with(dialect)
-    )
-    resources = [(root, Registry().resolver_with_root(root))]
-    for resource, resolver in resources:
-        yield resource, resolver
-        resources += [(sub, resolver.in_subresource(sub)) for sub in resource.subresources()]
 
 
 def validate_schema(value: Any, validator: Validator) -> str:
