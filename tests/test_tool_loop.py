@@ -154,10 +154,11 @@ def test_an_output_that_does_not_fit_three_times_leaves_one_turn(
 
 
 @pytest.mark.parametrize("gives_in", [True, False])
+@pytest.mark.parametrize("text", ["I think it is one.", ""])
 def test_an_agent_that_stops_without_its_output_is_asked_once_more(
-    tmp_path: Path, *, gives_in: bool
+    tmp_path: Path, text: str, *, gives_in: bool
 ) -> None:
-    answer = scripted("I think it is one.", asks(DONE) if gives_in else "One.")
+    answer = scripted(text, asks(DONE) if gives_in else "One.")
     talk, puppets = talk_of(tmp_path, answer, output=OUTPUT)
     talk.send("@dev go")
     notice = puppets.inputs["dev"][1].steps[0].notice

@@ -38,13 +38,13 @@ class Reading(NamedTuple):
     error: str | None
 
 
-def read(output: AgentOutput, invocation: Invocation) -> Reading:
+def read(output: AgentOutput, invocation: Invocation, *, may_be_empty: bool = False) -> Reading:
     """Read the output of an agent that was called with `invocation`.
 
     `<think>` and `<thinking>` blocks are first moved into `metadata["thinking"]`. A content that is
     entirely a JSON object with `should_respond` is read as an `AgentOutput`. `<pass/>` is removed,
     and means silence if nothing else is left. Tags count in visible text only
-    (`visible_text.find_hidden_spans`).
+    (`visible_text.find_hidden_spans`). Without `may_be_empty`, an answer of nothing is an error.
     """
     answer, error = move_thinking(_cleaned(output))
     decision = _decision(answer.content)
@@ -66,7 +66,7 @@ def read(output: AgentOutput, invocation: Invocation) -> Reading:
         raw_value = answer.metadata.get("should_respond")
         excerpt = cut_text(json.dumps(raw_value, ensure_ascii=False, default=repr), 80)
         error = f"should_respond is {excerpt}, expected true or false"
-    if error is None and not _says_something(answer):
+    if error is None and not may_be_empty and not _says_something(answer):
         error = "answered nothing"
     return Reading(answer, declined=False, error=error)
 

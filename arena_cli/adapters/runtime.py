@@ -36,6 +36,7 @@ from arena_cli.errors import (
     UsageError,
 )
 from arena_cli.protocol import (
+    COMPLETE_TASK,
     COST_NOT_TAKEN,
     AgentInput,
     AgentOutput,
@@ -277,7 +278,8 @@ class Runtime:
             raise
         except Exception as error:
             raise self._failure(member, error) from error
-        answer = read(output, input.invocation)
+        has_output = any(tool.name == COMPLETE_TASK for tool in input.tools)
+        answer = read(output, input.invocation, may_be_empty=has_output)
         try:
             said = self._redacted_output(answer.output)
         except PatternTimeout as error:
