@@ -18,6 +18,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system can
 
 @functools.cache
 def _cutter() -> subprocess.Popen[str]:
+    """Start the warmed process, which ends when this one does."""
     program = str(ROOT / "tests" / "programs" / "cutter.py")
     return subprocess.Popen(
         [sys.executable, program],
@@ -26,18 +27,6 @@ def _cutter() -> subprocess.Popen[str]:
         encoding="utf-8",
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-
-
-def close() -> None:
-    """End the warmed process."""
-    if _cutter.cache_info().currsize:
-        cutter = _cutter()
-        assert cutter.stdin is not None
-        assert cutter.stdout is not None
-        cutter.stdin.close()
-        cutter.stdout.close()
-        cutter.wait()
-        _cutter.cache_clear()
 
 
 @dataclass

@@ -10,13 +10,13 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from forked import Forked, close, needs_fork
+from forked import Forked, needs_fork
 from product import file
 
 pytestmark = needs_fork
@@ -37,12 +37,6 @@ steps:
   - send: again
     expect: {replied: [dev]}
 """
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _ended() -> Iterator[None]:
-    yield
-    close()
 
 
 @dataclass

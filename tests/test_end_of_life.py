@@ -10,11 +10,10 @@ import sqlite3
 import sys
 import time
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from forked import Forked, close, needs_fork
+from forked import Forked, needs_fork
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from product import archive, end_of_life, tickets
@@ -23,12 +22,6 @@ from program import Program, until
 
 NOTE = "sessions/knowledge/decisions/cache.md"
 DAY_S = 86_400
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _end_of_forks() -> Iterator[None]:
-    yield
-    close()
 
 
 def fill(program: Program, name: str = "会话.1") -> None:

@@ -23,6 +23,7 @@ from typing import Any
 from arena_cli.cli import main
 
 _CUT = 9
+_SLOW = {"acp", "mcp_client", "mcp_server", "mcp_teams"}
 _PLAIN = ("replace", "rename", "link", "fsync", "unlink", "remove", "mkdir", "rmdir", "ftruncate")
 
 
@@ -103,11 +104,11 @@ class _File:
 
 
 def warm() -> None:
-    """Import all of arena that can be imported."""
+    """Import all of arena that can be imported; what loads a protocol's SDK, when it is called."""
     import arena_cli
 
     for module in pkgutil.walk_packages(arena_cli.__path__, "arena_cli."):
-        if not module.name.endswith("__main__"):
+        if not module.name.endswith("__main__") and not _SLOW.intersection(module.name.split(".")):
             with contextlib.suppress(ImportError):
                 importlib.import_module(module.name)
 
