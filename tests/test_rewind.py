@@ -667,7 +667,7 @@ class Past:
 GROWING: Sequence[tuple[str, int]] = [("send", 60)] * 8
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.lists(steps, max_size=14), st.sampled_from([WIDE, TINY]))
 @example([*GROWING, ("rewind", 40), *GROWING, ("edit", 10), ("rewind", 20), *GROWING], TINY)
 @example([*GROWING, ("fork", 60), ("edit", 0), ("rewind", 50), ("send", 3), ("fork", 90)], TINY)

@@ -772,9 +772,7 @@ _STEPS = {
 }
 
 
-@settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(acts=_ACTS)
 def test_acts_in_any_order_succeed_or_fail_as_the_chain_allows(
     stage: Stage, acts: list[str]

@@ -28,8 +28,6 @@ IDS = ("a", "b", "c", "d", "e")
 WORDS = ("parse", "cache", "disk")
 
 checked = settings(
-    deadline=None,
-    max_examples=60,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
