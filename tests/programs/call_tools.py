@@ -5,10 +5,11 @@ made at once ([name, arguments]), then a text to say. `"tools"` in place of a ca
 them; `"die"` ends the program, `"stay"` lets it wait. Each result is a line of results.jsonl.
 """
 
-import asyncio
 import json
 import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +21,57 @@ def keep(value: Any) -> None:
         file.write(json.dumps(value) + "\n")
 
 
-async def make(client: Any, call: Any) -> None:
-    if call == "tools":
-        listed = await client.list_tools()
-        keep({"tools": [tool.name for tool in listed.tools]})
-    elif call == "die":
+class Client:
+    """A server's client without a library, which would take longer than all the rest."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._server = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
+        )
+        self._count = 0
+        about = {"capabilities": {}, "clientInfo": {"name": "calls", "version": "1"}}
+        self.ask(("initialize", {"protocolVersion": "2025-06-18", **about}))
+        self._write(method="notifications/initialized")
+
+    def ask(self, *requests: tuple[str, Any]) -> list[Any]:
+        """Make these requests at once; return their results."""
+        assert self._server.stdout
+        first, results = self._count, {}
+        for method, params in requests:
+            self._write(id=self._count, method=method, params=params)
+            self._count += 1
+        while len(results) < len(requests):
+            answer = json.loads(self._server.stdout.readline())
+            if "method" not in answer:
+                results[answer["id"]] = answer["result"]
+        return [results[number] for number in range(first, self._count)]
+
+    def end(self) -> None:
+        self._server.communicate()
+
+    def _write(self, **message: Any) -> None:
+        assert self._server.stdin
+        self._server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        self._server.stdin.flush()
+
+
+def take(client: Client, step: list[Any]) -> None:
+    if step == ["tools"]:
+        (listed,) = client.ask(("tools/list", {}))
+        keep({"tools": [tool["name"] for tool in listed["tools"]]})
+    elif step == ["die"]:
         os._exit(3)
-    elif call == "stay":
+    elif step == ["stay"]:
         keep({"stays": os.getpid()})
-        await asyncio.sleep(600)
+        time.sleep(600)
     else:
-        result = await client.call_tool(call[0], call[1])
-        keep({"tool": call[0], "error": result.is_error, "text": result.content[0].text})
+        calls = [("tools/call", {"name": name, "arguments": given}) for name, given in step]
+        for (name, _), result in zip(step, client.ask(*calls), strict=True):
+            is_error, text = result.get("isError", False), result["content"][0]["text"]
+            keep({"tool": name, "error": is_error, "text": text})
 
 
-async def main() -> None:
+def main() -> None:
     runs = folder / "runs"
     done = int(runs.read_text()) if runs.exists() else 0
     runs.write_text(str(done + 1))
@@ -43,14 +80,10 @@ async def main() -> None:
     config = json.loads(os.environ["OPENCODE_CONFIG_CONTENT"])
     keep({"config": config, "permission": json.loads(os.environ["OPENCODE_PERMISSION"])})
     if steps:
-        from mcp import Client
-        from mcp.client.stdio import StdioServerParameters
-
-        program, *args = config["mcp"]["arena"]["command"]
-        server = StdioServerParameters(command=program, args=args, env=dict(os.environ))
-        async with Client(server) as client:
-            for step in steps:
-                await asyncio.gather(*(make(client, call) for call in step))
+        client = Client(config["mcp"]["arena"]["command"])
+        for step in steps:
+            take(client, step)
+        client.end()
     part = {"type": "text", "text": text, "time": {"start": 1, "end": 2}}
     tokens = {"input": 12, "output": 9, "reasoning": 0, "cache": {"write": 0, "read": 0}}
     for kind, fields in (
@@ -62,4 +95,4 @@ async def main() -> None:
 
 
 sys.stdin.read()
-asyncio.run(main())
+main()
