@@ -230,8 +230,7 @@ def test_of_a_real_program_after_an_answer(real: Program, request: pytest.Fixtur
 
 
 @pytest.mark.real_program
-def test_of_a_real_program_after_a_signal(real: Program, request: pytest.FixtureRequest) -> None:
-    agent_programs.skip_if_slow(request.node.callspec.params["real"])
+def test_of_a_real_program_after_a_signal(real: Program) -> None:
     running = calling(real)
     running.send_signal(signal.SIGINT)
     assert real.finish(running).code == 130
