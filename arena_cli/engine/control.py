@@ -153,6 +153,7 @@ class Control:
             if (at_limit := _stop_at_limit(step, stopped, chain, team, is_all=is_all)) is not None:
                 return at_limit
             step = self._join(step, joining, stopped, chain)
+            joining = [message for message in joining if message not in stopped]
         return self._without_unavailable(self._route(step, chain, state, joining))
 
     def _route(
