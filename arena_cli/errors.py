@@ -38,6 +38,9 @@ EXIT_PAUSED = 4
 EXIT_REFUSED = 5
 """The session is busy, or the disk refused a write."""
 
+EXIT_TIMEOUT = 124
+"""`arena wait`: the chain is not over."""
+
 EXIT_INTERRUPTED = 130
 """Ctrl-C or SIGTERM."""
 

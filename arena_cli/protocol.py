@@ -4,6 +4,7 @@ Field names are fixed (docs/reference/adapters.md). All shapes are frozen: a mes
 or sent is never changed. Unknown fields that an agent sends are kept in `metadata`.
 """
 
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
@@ -214,7 +215,13 @@ class StructuredContent(Shape):
     """A part of a message that is data, not prose; the timeline draws each type."""
 
     type: Literal[
-        "task_list", "code_block", "architecture_diagram", "diff", "approval_request", "note"
+        "task_list",
+        "code_block",
+        "architecture_diagram",
+        "diff",
+        "approval_request",
+        "note",
+        "reaction",
     ]
     data: Any = None
 
@@ -287,7 +294,9 @@ class Message(Shape):
     """A message of a session, as the transcript keeps it. Its `id` is `m<seq>`.
 
     `corrected_by` is the person that corrected its `content` since; the transcript keeps the
-    original. Only the agents of `shown_to` are shown it, if there are any.
+    original. Only the agents of `shown_to` are shown it, if there are any. `quoted` is the author
+    and the beginning of the message `reply_to`, if its author named that one; `reactions` are to
+    it.
     """
 
     id: Annotated[str, MessageRef]
@@ -304,12 +313,28 @@ class Message(Shape):
     kind: MessageKind = "chat"
     corrected_by: str = Field(default="", exclude_if=lambda by: not by)
     shown_to: list[str] = Field(default=[], exclude_if=lambda agents: not agents)
+    quoted: str = Field(default="", exclude_if=lambda text: not text)
+    reactions: list[str] = Field(default=[], exclude_if=lambda emojis: not emojis)
     metadata: Annotated[dict[str, Any], Volatile] = {}
 
     @property
     def seq(self) -> int:
         """The seq of the event that carries it, 0 if its id has none."""
         return parse_seq(self.id)
+
+
+REACTIONS = ("👍", "👎", "✅", "❓", "🎉")
+
+_QUOTED = 60  # characters of a message that another one answers
+
+
+def quote_message(message: Message) -> str:
+    """Return the author and the beginning of a message, in one line."""
+    beginning = " ".join(message.content.split())
+    if len(beginning) > _QUOTED:
+        beginning = f"{beginning[:_QUOTED]}..."
+    names = beginning or ", ".join(attachment.name for attachment in message.attachments)
+    return f"@{message.author_id}: {json.dumps(names, ensure_ascii=False)}"
 
 
 def parse_seq(message_id: str) -> int:
@@ -443,12 +468,16 @@ def parse_decision(value: object) -> bool | None:
     return None
 
 
+_KINDS_OF_AGENTS = ("chat", "task", "file", "code")
+
+
 class AgentOutput(Shape):
     """An agent's answer.
 
     `should_respond` is read by `decision`; None is a decision that could not be read. With
-    `tool_calls` it is no reply yet: the agent is called again with their results. Unknown keys,
-    here and in the parts, are moved into `metadata` under the place that they had.
+    `tool_calls` it is no reply yet: the agent is called again with their results. `reply_to` is the
+    id of a message, or the last one of that author. Unknown keys, here and in the parts, are moved
+    into `metadata` under the place that they had.
     """
 
     content: str = ""
@@ -457,6 +486,8 @@ class AgentOutput(Shape):
     status_updates: list[StatusEvent] = []
     attachments: list[Attachment] = []
     structured: list[StructuredContent] = []
+    kind: MessageKind = Field(default="chat", exclude_if=lambda kind: kind == "chat")
+    reply_to: str | None = Field(default=None, exclude_if=lambda name: name is None)
     tool_calls: list[ToolCall] = Field(default=[], exclude_if=lambda calls: not calls)
     usage: Usage | None = None
     metadata: dict[str, Any] = {}
@@ -501,6 +532,10 @@ class AgentOutput(Shape):
         for key in ("content", "next_mentions"):
             if fields.get(key, "") is None:
                 fields.pop(key)
+        if fields.get("kind", "chat") not in _KINDS_OF_AGENTS:
+            extra["kind"] = fields.pop("kind")
+        if not isinstance(fields.get("reply_to", ""), str):
+            extra["reply_to"] = fields.pop("reply_to")
         if "should_respond" in fields:
             answer = fields["should_respond"]
             fields["should_respond"] = parse_decision(answer)

@@ -15,9 +15,8 @@ NOT_BUILT = {
     "max_reflections until_sure alpha beta max_usd max_minutes mcp",
     "step": "simulate id needs when agent python shell http sql each repeat container flow "
     "on_failure retries timeout_s parallel kind reply_to group inputs output until max "
-    "feedback reflect work thread priority key",
-    "expect": "files changed unchanged command exchanges plan tasks flow "
-    "reactions unread learned conflict",
+    "feedback reflect work thread priority",
+    "expect": "files changed unchanged command exchanges plan tasks flow learned conflict",
     "config": "planner lanes workdir",
     "memory": "limit_per_type expiration_days",
     "reply": "ask",

@@ -80,6 +80,17 @@ class Change(NamedTuple):
 OWN = ""  # the scenario's own file
 
 CHANGES = [
+    Change(
+        "announcement-with-reactions",
+        OWN,
+        "data: {reaction: ❓}",
+        "data: {reaction: 👍}",
+        "reactions[1]",
+    ),
+    Change(
+        "announcement-with-reactions", OWN, "@dev @comms 维护", "@dev @oncall 维护", "unread.oncall"
+    ),
+    Change("key-used-twice", OWN, "key: alert-4711", "key: alert-4710", "replies_count"),
     Change("gdpr-breakdown", "agents/tester.yaml", "threshold: 0.8", "threshold: 0.3", "asked"),
     Change(
         "nobody-named",

@@ -32,7 +32,9 @@ READS: dict[str, list[list[str]]] = {
     "usage": [[], ["s"]],
     "diff": [["s", "s"]],
     "export": [["s"], ["s", "--audit"]],
-    "sessions": [[], ["--json"]],
+    "sessions": [[], ["--json"], ["--running"]],
+    "wait": [["s"]],
+    "unread": [["s"], ["s", "--json"]],
     "agents": [[], ["--json"]],
     "agents find": [["plain"]],
     "agents check": [[]],
@@ -84,6 +86,7 @@ CONTROLS: dict[str, list[str]] = {
     "fork": ["s", "--at", "here", "--name", "forked"],
     "edit": ["s", "m2", "canary"],
     "reassign": ["s", "task-none", "plain"],
+    "react": ["s", "m2", "👍"],
     "terminate": ["s", "--agent", "program"],
     "rewind": ["s", "--at", "here"],
 }

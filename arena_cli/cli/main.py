@@ -25,6 +25,7 @@ _COMMANDS = {
     "init": ("arena_cli.cli.workspace", "init", ""),
     "send": ("arena_cli.cli.send", "send", "SendCommand"),
     "resume": ("arena_cli.cli.send", "resume", ""),
+    "wait": ("arena_cli.cli.detached", "wait", ""),
     "pause": ("arena_cli.cli.control", "pause", ""),
     "cancel": ("arena_cli.cli.control", "cancel", ""),
     "steer": ("arena_cli.cli.control", "steer", ""),
@@ -40,6 +41,8 @@ _COMMANDS = {
     "rewind": ("arena_cli.cli.control", "rewind", ""),
     "edit": ("arena_cli.cli.control", "edit", ""),
     "reassign": ("arena_cli.cli.control", "reassign", ""),
+    "react": ("arena_cli.cli.messages", "react", ""),
+    "unread": ("arena_cli.cli.messages", "unread", ""),
     "run": ("arena_cli.cli.run", "run", "RunCommand"),
     "promote": ("arena_cli.cli.promote", "promote", ""),
     "show": ("arena_cli.cli.sessions", "show", "ShowCommand"),
@@ -59,7 +62,17 @@ _COMMANDS = {
 }
 _SECTIONS = {
     "Set up": ("init", "agents", "teams", "trust", "doctor"),
-    "Converse": ("send", "resume", "show", "sessions", "export", "usage"),
+    "Converse": (
+        "send",
+        "resume",
+        "wait",
+        "react",
+        "unread",
+        "show",
+        "sessions",
+        "export",
+        "usage",
+    ),
     "Control": (
         *("status", "approvals", "approve", "reject", "choose"),
         *("pause", "cancel", "steer", "terminate"),

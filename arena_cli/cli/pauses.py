@@ -56,6 +56,10 @@ def exit_by(
             name, fold, is_new=last.seq > after_seq
         )
         raise typer.Exit(errors.EXIT_PAUSED)
-    codes = {"failed": errors.EXIT_FAILED, "cancelled": errors.EXIT_INTERRUPTED}
+    codes = {
+        "failed": errors.EXIT_FAILED,
+        "cancelled": errors.EXIT_INTERRUPTED,
+        "interrupted": errors.EXIT_INTERRUPTED,  # of an earlier run
+    }
     if last.end in codes:
         raise typer.Exit(codes[last.end])

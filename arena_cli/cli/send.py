@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -20,9 +20,11 @@ from arena_cli.adapters.base import SessionConfig
 from arena_cli.cli import command_line, common, pauses, trust
 from arena_cli.cli.streams import Printer
 from arena_cli.errors import UsageError
+from arena_cli.reports.lines import user_words
 from arena_cli.session import outgoing, store
 from arena_cli.session.outgoing import Outgoing
 from arena_cli.session.session import Session, smallest_room
+from arena_cli.transcript.events import ChainFinished
 from arena_cli.util import files
 from arena_cli.util.text import escape_line
 from arena_cli.workspace import mentions
@@ -30,6 +32,8 @@ from arena_cli.workspace.models import Member, Team
 
 if TYPE_CHECKING:
     from arena_cli.session.store import Stored
+    from arena_cli.transcript.control_events import ChainPaused
+    from arena_cli.transcript.events import Event
     from arena_cli.workspace.models import AgentProfile
     from arena_cli.workspace.workspace import Workspace
 
@@ -151,6 +155,47 @@ BudgetRaises = Annotated[
         help="Raise the bounds that stopped it by this much first; repeatable.",
     ),
 ]
+ReplyTo = Annotated[
+    str | None,
+    typer.Option(
+        "--reply-to",
+        metavar="MESSAGE",
+        help="Answer the message of this id, such as m2; agents are shown how it begins.",
+        rich_help_panel="Message",
+    ),
+]
+KindOfMessage = Annotated[
+    Literal["chat", "task", "file", "code"],
+    typer.Option(
+        "--kind",
+        metavar="KIND",
+        help="Send a message of this kind: chat, task, file or code.",
+        rich_help_panel="Message",
+    ),
+]
+Key = Annotated[
+    str | None,
+    typer.Option(
+        "--key",
+        metavar="KEY",
+        help="Send the message once: the same key in the same session only prints the earlier "
+        "chain, and exits as it did.",
+        rich_help_panel="Conversation",
+    ),
+]
+Detach = Annotated[
+    bool,
+    typer.Option(
+        "--detach",
+        "-d",
+        help="Run the conversation in a process of its own; print its session and chain. "
+        "`arena wait` prints what came.",
+        rich_help_panel="Conversation",
+    ),
+]
+IsDetached = Annotated[
+    bool, typer.Option("--detached", hidden=True, help="Report the start to the caller.")
+]
 Wait = Annotated[
     float,
     typer.Option(
@@ -210,25 +255,41 @@ def send(
     force: Force = False,
     dry_run: DryRun = False,
     strict: Strict = False,
+    reply_to: ReplyTo = None,
+    kind: KindOfMessage = "chat",
+    key: Key = None,
+    detach: Detach = False,
+    is_detached: IsDetached = False,
     wait: Wait = 600,
 ) -> None:
     """Send a message to the team and run the conversation until no agent is left to reply."""
     output = _one_output(as_json=as_json, quiet=quiet, deltas=deltas)
+    if key is not None and attach_audit is not None:
+        raise UsageError(
+            "--key and --attach-audit were given: an audit differs at each call",
+            "Give one of them.",
+        )
     attached = attach or []
     if not force:
         outgoing.refuse_secret_files(attached, "--attach")
         outgoing.refuse_secret_files([file] if file else (), "--file")
     loaded = common.load_workspace(context)
-    stored = _stored(loaded, session, go_on)
+    stored = _stored(loaded, session, go_on, is_reported=is_detached)
+    if reply_to is not None and stored is None:
+        raise UsageError(
+            f"--reply-to {escape_line(reply_to)}: a new session has no message to answer",
+            "Continue one: `-c`, `--session NAME`.",
+        )
     members = common.find_team(loaded, stored, team)
     content = common.read_message(message, file)
     read = files.read_input
     sent = outgoing.outgoing(
-        members, content, author=author, to=to or (), files=attached, read=read
-    )
+        members, content, author=author, to=to or (), files=attached, read=read, key=key
+    )._replace(kind=kind, reply_to=reply_to)
     name = stored.name if stored else session
     _check_prices(loaded, members)
-    _report_unknown(loaded, members, sent, strict=strict, silent=as_json or quiet)
+    if not is_detached:  # its caller did
+        _report_unknown(loaded, members, sent, strict=strict, silent=as_json or quiet)
     audited = None if attach_audit is None else _audited(loaded, attach_audit, stored)
     if dry_run:
         if not quiet:
@@ -238,21 +299,96 @@ def send(
             preview.print_preview(config, name, members, sent, as_json=as_json)
         return
     config = trust.live_place(loaded, _profiles(members), wait_s=wait)
+    if detach:
+        words = ["--wait", f"{wait}", *(["--force"] if force else [])]
+        words += [word for agent in sent.to for word in ("--to", agent)]
+        words += [word for path in attached for word in ("--attach", str(path))]
+        given = {"--team": team, "--from": author, "--key": key, "--attach-audit": attach_audit}
+        given |= {"--kind": kind, "--reply-to": reply_to}
+        words += [f"{option}={value}" for option, value in given.items() if value is not None]
+        _detach(context, config, name, content, words, as_json=as_json, quiet=quiet)
+        return
     common.archive_old_sessions(loaded, config, [name] if name else ())
-    with _opened(config, name, members, output) as (opened, printer):
+    printer = _make_printer(members, output)
+    if is_detached:
+        printer = import_module("arena_cli.cli.detached").StartReporter(name)
+    if output.deltas and not is_detached:
+        config = replace(config, on_delta=printer.delta)
+    _run(config, name, members, sent, audited, printer)
+
+
+def _run(
+    config: SessionConfig,
+    name: str | None,
+    members: Team,
+    sent: Outgoing,
+    audited: Stored | None,
+    printer: Printer,
+) -> None:
+    """Send the message, and run its chain to the end, unless its key was used before."""
+    with _opened(config, name, members, printer) as opened:
         printer.goes_on(opened.journal.fold)
-        if opened.open_chain:
-            common.warn(
-                f"session {opened.name}: the chain that was cut short is closed as "
-                "interrupted (`arena resume` would have continued it)"
-            )
-        # Only now is it known that nobody else is writing there.
-        sent = _with_audit(config, members, sent, audited)
-        chain = opened.last(opened.send(sent))
-        finished = common.run(chain, hint=_resume_hint(opened.name))
-        notes = [] if as_json or quiet else opened.list_waiting_notes()
+        repeated = opened.find_repeated(sent)
+        _print_repeated(repeated, printer)
+        finished = _find_end(repeated, opened)
+        if finished is None:
+            if not repeated:
+                _warn_of_open_chain(opened)
+                # Only now is it known that nobody else is writing there.
+                sent = _with_audit(config, members, sent, audited)
+            chain = opened.resume() if repeated else opened.send(sent)
+            finished = common.run(opened.last(chain), hint=_resume_hint(opened.name))
+        notes = opened.list_waiting_notes() if printer.is_shown else []
     pauses.report_notes(notes, opened.name)
-    pauses.exit_by(finished, opened.name, opened.journal.fold)
+    if finished is not None:
+        pauses.exit_by(finished, opened.name, opened.journal.fold)
+
+
+def _detach(
+    context: typer.Context,
+    config: SessionConfig,
+    name: str | None,
+    content: str,
+    words: Sequence[str],
+    *,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Send the message in a process of its own, and print where."""
+    detached = import_module("arena_cli.cli.detached")
+    root = config.workspace
+    session = name or store.make_session_folder(root, None, config.clock).name
+    chain = detached.start(context.obj, root, session, content, words)
+    if as_json:
+        common.print_json({"session": session, "chain": chain})
+    elif not quiet:
+        name = escape_line(session)
+        text = "session {name} · chain {chain} · runs on; `arena wait {name}` prints it"
+        common.print_line(user_words()(text, name=name, chain=chain))
+
+
+def _warn_of_open_chain(opened: Session) -> None:
+    if opened.open_chain:
+        common.warn(
+            f"session {opened.name}: the chain that was cut short is closed as "
+            "interrupted (`arena resume` would have continued it)"
+        )
+
+
+def _print_repeated(events: Sequence[Event], printer: Printer) -> None:
+    """Print the events of the chain that was run for the same key earlier."""
+    for event in events:
+        printer.event(event)
+
+
+def _find_end(events: Sequence[Event], opened: Session) -> ChainFinished | ChainPaused | None:
+    """Return the end or the pause of an earlier chain; None if there is none, or none yet."""
+    if not events:
+        return None
+    if isinstance(events[-1], ChainFinished):
+        return events[-1]
+    chain = opened.open_chain
+    return chain.control.pause if chain and chain.control else None
 
 
 def _check_prices(loaded: Workspace, team: Team) -> None:
@@ -290,7 +426,10 @@ def resume(
     members = common.find_team(loaded, stored)
     config = trust.live_place(loaded, _profiles(members), wait_s=wait)
     common.archive_old_sessions(loaded, config, [stored.name])
-    with _opened(config, stored.name, members, output) as (opened, printer):
+    printer = _make_printer(members, output)
+    if output.deltas:
+        config = replace(config, on_delta=printer.delta)
+    with _opened(config, stored.name, members, printer) as opened:
         if opened.open_chain:
             printer.goes_on(opened.journal.fold)
         if allowed is not None:
@@ -370,9 +509,17 @@ def _one_output(*, as_json: bool, quiet: bool, deltas: bool) -> _Output:
 
 
 def _stored(
-    loaded: Workspace, session: str | None, go_on: bool, *, must_exist: bool = False
+    loaded: Workspace,
+    session: str | None,
+    go_on: bool,
+    *,
+    must_exist: bool = False,
+    is_reported: bool = False,
 ) -> Stored | None:
-    """Return the session to continue; None for a new one."""
+    """Return the session to continue; None for a new one.
+
+    Unless it `is_reported`, warn that a new one has nearly the name of another.
+    """
     if session is not None and go_on:
         raise UsageError("--session and --continue were given", "Give one of them.")
     if go_on:
@@ -382,7 +529,7 @@ def _stored(
     folder = store.existing(store.sessions_folder(loaded.root), store.checked(session))
     if must_exist or (folder and (folder / store.TRANSCRIPT).is_file()):
         return store.find(loaded.root, session)
-    near = store.find_near(loaded.root, session)
+    near = None if is_reported else store.find_near(loaded.root, session)
     if near:
         common.warn(
             f"warning: session {escape_line(session)} is new; did you mean {escape_line(near)}?"
@@ -423,18 +570,20 @@ def _with_audit(
     return sent._replace(attachments=(*sent.attachments, attachment))
 
 
+def _make_printer(members: Team, output: _Output) -> Printer:
+    avatars = {member.id: member.profile.avatar for member in members.agents}
+    return Printer(as_json=output.as_json, quiet=output.quiet, avatars=avatars, live=True)
+
+
 @contextlib.contextmanager
 def _opened(
-    config: SessionConfig, name: str | None, members: Team, output: _Output
-) -> Iterator[tuple[Session, Printer]]:
-    """Yield the session, open for writing, and the printer of its events.
+    config: SessionConfig, name: str | None, members: Team, printer: Printer
+) -> Iterator[Session]:
+    """Yield the session, open for writing; the printer prints its events, and is closed.
 
     Raises DiskRefused at the end if stdout could not be written.
     """
-    avatars = {member.id: member.profile.avatar for member in members.agents}
-    printer = Printer(as_json=output.as_json, quiet=output.quiet, avatars=avatars, live=True)
-    on_delta = printer.delta if output.deltas else None
-    config = replace(config, ask_person=pauses.find_asker(printer), on_delta=on_delta)
+    config = replace(config, ask_person=pauses.find_asker(printer))
     wait = f"{config.wait_s:g} s"
     with (
         contextlib.closing(printer),
@@ -448,7 +597,7 @@ def _opened(
         ) as opened,
     ):
         common.warn_of_problems(opened.folder / store.TRANSCRIPT, opened.problems)
-        yield opened, printer
+        yield opened
     printer.out.check()
 
 

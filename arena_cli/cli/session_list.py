@@ -78,6 +78,9 @@ def sessions(
     archived: Annotated[
         bool, typer.Option("--archived", help="List the archived sessions instead.")
     ] = False,
+    running: Annotated[
+        bool, typer.Option("--running", help="List only sessions that a process runs now.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list.")] = False,
 ) -> None:
     """List the sessions, the most recently written first; or archive, rename or delete one.
@@ -87,12 +90,17 @@ def sessions(
     if context.invoked_subcommand is not None:
         return
     root = common.find_root(context)
-    rows = _archived_rows(root, limit) if archived else store.summaries(root, limit)
+    if archived and running:
+        raise UsageError("--archived and --running were given", "Give one of them.")
+    is_listed = (lambda session: store.is_held(session.folder)) if running else None
+    rows = _archived_rows(root, limit) if archived else store.summaries(root, limit, is_listed)
     if as_json:
         common.print_json(rows)
         return
     if not rows and archived:
         common.warn("no session is archived; archive one: arena sessions archive SESSION")
+    elif not rows and running:
+        common.warn("no session is running")
     elif not rows:
         common.warn('no sessions yet; start one: arena send "hello"')
     say, now = user_words(), SystemClock().now()

@@ -24,7 +24,7 @@ from arena_cli.session.doctor import examine
 from arena_cli.transcript import queries, reader
 from arena_cli.transcript.queries import Passage
 from arena_cli.transcript.state import Fold
-from arena_cli.util import language
+from arena_cli.util import clock, language
 from arena_cli.util.text import escape_line, escape_text
 
 if TYPE_CHECKING:
@@ -130,6 +130,25 @@ AfterSeq = Annotated[
         rich_help_panel=SELECTION,
     ),
 ]
+AfterTime = Annotated[
+    str | None,
+    typer.Option(
+        "--after",
+        metavar="TIME",
+        help="Print only what was written at this time or later: 14:30, 2026-11-28, "
+        "2026-11-28T14:30, or 2h (ago).",
+        rich_help_panel=SELECTION,
+    ),
+]
+BeforeTime = Annotated[
+    str | None,
+    typer.Option(
+        "--before",
+        metavar="TIME",
+        help="Print only what was written before this time.",
+        rich_help_panel=SELECTION,
+    ),
+]
 Last = Annotated[
     int | None,
     typer.Option(
@@ -204,6 +223,8 @@ def show(
     turn: OneTurn = None,
     agent: OneAgent = None,
     after_seq: AfterSeq = None,
+    after: AfterTime = None,
+    before: BeforeTime = None,
     last: Last = None,
     follow: Follow = False,
     shown_context: WithContext = False,
@@ -219,6 +240,8 @@ def show(
             "--follow": follow,
             "--turn": turn is not None,
             "--after-seq": after_seq is not None,
+            "--after": after is not None,
+            "--before": before is not None,
             "--last": last is not None,
             "--agent": agent is not None,
             "--json": as_json,
@@ -231,6 +254,10 @@ def show(
     stored = common.find_session(context, session, or_archived=not shown_context)
     agent_id = queries.agent_named(stored.transcript, agent) if agent is not None else None
     selection = ShownPart(turn_number, after_seq, last, agent_id, follow)
+    if after is not None:
+        selection = selection._replace(after=_parse_time(after))
+    if before is not None:
+        selection = selection._replace(before=_parse_time(before))
     if html is not None:
         write_page(context, stored, selection, html)
     elif shown_context and agent_id:
@@ -247,6 +274,10 @@ def show(
             has_steps=steps,
         )
         _print_events(printer, ShownEvents(stored, printer.goes_on), selection)
+
+
+def _parse_time(text: str) -> str:
+    return clock.parse_time(text, clock.SystemClock().now())
 
 
 def _print_events(printer: Printer, shown: ShownEvents, selection: ShownPart) -> None:
@@ -274,6 +305,11 @@ def _check_together(options: Mapping[str, bool]) -> None:
         ("--follow", "--turn"),
         ("--turn", "--after-seq"),
         ("--turn", "--last"),
+        *(("--turn", option) for option in ("--after", "--before")),
+        *(("--context", option) for option in ("--after", "--before")),
+        ("--after-seq", "--after"),
+        ("--last", "--after"),
+        ("--follow", "--before"),
         ("--after-seq", "--last"),
         ("--html", "--json"),
         ("--html", "--follow"),
@@ -402,19 +438,32 @@ def parse_turn(text: str) -> int:
 
 
 class ShownPart(NamedTuple):
-    """The part of a session to be shown: a turn, or what follows an event, or the last messages."""
+    """The part of a session to be shown: a turn, or what follows an event, or the last messages.
+
+    `after` and `before` are times as in events; the first belongs to the part.
+    """
 
     turn: int | None = None
     after_seq: int | None = None
     last: int | None = None
     agent: str | None = None
     follow: bool = False
+    after: str = ""
+    before: str = ""
 
     def choose(self, shown: ShownEvents) -> Iterator[Event]:
         """Yield the events; those of all agents."""
+        if not self.before:
+            return self._choose(shown)
+        return (event for event in self._choose(shown) if event.ts < self.before)
+
+    def _choose(self, shown: ShownEvents) -> Iterator[Event]:
+        """Yield the events; those that came too late, too."""
         if self.turn is not None:
             return shown.turn(self.turn)
-        seq = shown.before_last(self.last, self.agent) if self.last else self.after_seq
+        seq = shown.before_last(self.last, self.agent, self.before) if self.last else self.after_seq
+        if self.after:
+            seq = shown.before_time(self.after)
         if self.follow:
             return shown.following(seq)
         return shown.everything() if seq is None else shown.after(seq)
@@ -443,9 +492,16 @@ class ShownEvents:
         number = queries.turn_number(self._path, requested)
         yield from self._passage(queries.turn(self._path, number))
 
-    def before_last(self, count: int, agent: str | None) -> int:
-        """Return the number of the event before the last messages, all or those of an agent."""
-        return queries.seq_before_last(self._path, count, agent)
+    def before_last(self, count: int, agent: str | None, before: str = "") -> int:
+        """Return the number of the event before the last messages, all or those of an agent.
+
+        With `before`, they are the last ones before that time.
+        """
+        return queries.seq_before_last(self._path, count, agent, before)
+
+    def before_time(self, ts: str) -> int:
+        """Return the number of the last event before a time."""
+        return queries.seq_before_time(self._path, ts)
 
     def after(self, seq: int) -> Iterator[Event]:
         """Yield the events after an event."""

@@ -31,7 +31,7 @@ from arena_cli.protocol import (
     ToolSpec,
 )
 from arena_cli.util.language import Language, Texts
-from arena_cli.util.text import lazy_pattern
+from arena_cli.util.text import escape_line, lazy_pattern
 
 _STATES: Mapping[str, str] = {
     "not_called": "not called yet",
@@ -250,11 +250,19 @@ def frame(message: ShownMessage, language: Language = "en") -> str:
     author_label = _author_label(message.author_id, message.author_name)
     kind = "" if message.kind == "chat" else f", {message.kind}"
     kind += f", {say('corrected')}" if message.corrected_by else ""
-    lines = [f"{author} {author_label}{kind}"]
+    lines = [f"{author} {author_label}{kind}", *_reference_lines(message, say)]
     lines += _part_lines(message, say)
     if message.content:
         lines.append(_lines_after("> ", message.content))
     return "\n".join(lines)
+
+
+def _reference_lines(message: ShownMessage, say: Texts) -> list[str]:
+    """Return the lines about the message that its author named, and the reactions to it."""
+    reference = escape_line(f"re: {message.reply_to}, {message.quoted}")
+    lines = [reference] if message.quoted else []
+    reactions = escape_line(" ".join(message.reactions))
+    return [*lines, say("reaction: {emojis}", emojis=reactions)] if reactions else lines
 
 
 def _part_lines(message: ShownMessage, say: Texts) -> list[str]:
@@ -332,7 +340,7 @@ def _parts(message: ShownMessage, language: Language) -> list[ChatPart]:
 
 def _own_parts(message: ShownMessage, say: Texts) -> list[ChatPart]:
     """Return the agent's own message without a frame; its attachments are only named."""
-    lines = [message.content] if message.content.strip() else []
+    lines = [message.content] if message.content.strip() else _reference_lines(message, say)
     return ["\n".join([*lines, *_part_lines(message, say)])]
 
 
@@ -437,6 +445,10 @@ def _message_fields(message: ShownMessage) -> dict[str, str]:
         fields["kind"] = _canonical(message.kind)
     if message.corrected_by:
         fields["corrected_by"] = _canonical(message.corrected_by)
+    if message.quoted:
+        fields["quoted"] = _canonical(message.quoted)
+    if message.reactions:
+        fields["reactions"] = _canonical(message.reactions)
     if message.attachments:
         fields["attachments"] = _canonical([_attachment(item) for item in message.attachments])
     if message.structured:

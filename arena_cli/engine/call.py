@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from threading import ThreadError
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from arena_cli.adapters.base import find_tool_way
 from arena_cli.adapters.runtime import Answer, Heard
@@ -487,6 +487,10 @@ def _finish(planned: Planned, room: Room, heard: Heard, began: float, ending: _E
 def _message(
     planned: Planned, room: Room, output: AgentOutput, calls: CalledAgents, stamp: Stamp
 ) -> Message:
+    reference: dict[str, Any] = {"reply_to": planned.reply_to, "structured": output.structured}
+    if output.reply_to or any(part.type == "reaction" for part in output.structured):
+        references = import_module("arena_cli.engine.references")
+        reference = references.read_reference(planned, room, output)._asdict()
     return Message(
         id=stamp.message_id,
         turn_id=planned.input.turn_id,
@@ -495,11 +499,10 @@ def _message(
         author_type="agent",
         content=output.content,
         mentions=list(calls.mentions),
-        reply_to=planned.reply_to,
         attachments=room.keep(output.attachments, stamp.message_id),
-        structured=output.structured,
         timestamp=stamp.ts,
-        metadata={},
+        kind=output.kind,
+        **reference,
     )
 
 

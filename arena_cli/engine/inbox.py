@@ -43,6 +43,7 @@ Act = Literal[
     "checkpoint",
     "edit",
     "reassign",
+    "react",
     "tool_list",
     "tool_call",
 ]

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from arena_cli import errors
+from arena_cli.engine import references
 from arena_cli.engine.after_turn import NoteWriter
 from arena_cli.engine.inbox import ControlRequest
 from arena_cli.engine.plan import Room
@@ -45,6 +46,8 @@ def carry_out(request: ControlRequest, room: Room) -> str:
             return _edit(request, room)
         case "reassign":
             return _reassign(request, room)
+        case "react":
+            return references.react(request, room)
         case _:
             raise ValueError(f"no act of the past: {request.act}")
 

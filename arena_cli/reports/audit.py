@@ -188,6 +188,10 @@ def _content(message: Message, to: Sequence[str]) -> Entry:
     entry: Entry = {"message_id": message.id, "to": list(to)}
     if message.reply_to:
         entry["reply_to"] = message.reply_to
+    if message.quoted:
+        entry["quoted"] = message.quoted
+    if message.reactions:
+        entry["reactions"] = message.reactions
     entry["text"] = message.content
     entry["text_sha256"] = hashlib.sha256(message.content.encode("utf-8", "replace")).hexdigest()
     entry["attachments"] = [
@@ -289,7 +293,7 @@ ENGLISH = Words()
 UNKNOWN = "unknown"
 
 _SAID = ("seq", "time", "turn", "message_id", "author_id", "author_name", "author_type", "kind")
-_CONTENT = ("to", "reply_to", "text", "attachments", "structured")
+_CONTENT = ("to", "reply_to", "quoted", "reactions", "text", "attachments", "structured")
 _CALL = (
     *("entry", "seq", "time", "chain", "turn", "phase", "reply", "message_id"),
     *("author_id", "author_name", "author_type", "kind", "agent", "adapter"),

@@ -236,7 +236,13 @@ _ASKED = ("action", "command", "title", "reason")
 
 def draw_message(message: Message, say: Words) -> Iterator[Line]:
     """Yield the lines for all content of a message."""
+    if message.quoted:
+        yield line(INDENT, Span(escape_line(f"re: {message.reply_to}, {message.quoted}"), "dim"))
     yield from draw_text(message.content)
+    if message.reactions:
+        yield line(
+            INDENT, say("reaction: {emojis}", emojis=escape_line(" ".join(message.reactions)))
+        )
     for item in message.structured:
         yield from draw_structured(item, say)
     for attachment in message.attachments:

@@ -149,13 +149,14 @@ class Step(FileShape):
     It is a human's message (`send`) with its expectations, a planted message (`say`, `system`),
     expectations over all steps so far (`check`), or what continues a chain that waits: a decision
     (`approve`, `reject`, `choose`) or `resume`. While the chain runs, a person may `steer` or
-    `pause` it: before any agent is called, or `after` a reply.
+    `pause` it: before any agent is called, or `after` a reply. A `key` that was used before in its
+    session calls no agent: the step is judged by the earlier chain.
     """
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [kind]} for kind in KINDS]})
 
     not_built: ClassVar[frozenset[str]] = read_keys(
-        "agent container each feedback flow group http id inputs key kind max needs on_failure "
+        "agent container each feedback flow group http id inputs kind max needs on_failure "
         "output parallel priority python reflect repeat reply_to retries shell simulate sql thread "
         "timeout_s until when work"
     )
@@ -174,6 +175,7 @@ class Step(FileShape):
     after: AfterReply | None = None
     session: Name | None = None
     attach: list[str] = Field(default_factory=list)
+    key: str | None = None
     author: str | None = Field(default=None, alias="from")
     save: dict[Name, Saved] = Field(default_factory=dict)
     on_fail: Literal["stop", "continue"] = "stop"
@@ -204,6 +206,8 @@ class Step(FileShape):
         keys = {"from" if key == "author" else key for key in self.model_fields_set}
         if kind != "send" and "attach" in keys:
             raise ValueError(f"`attach` goes with `send` only, not with `{kind}`")
+        if kind != "send" and "key" in keys:
+            raise ValueError(f"`key` goes with `send` only, not with `{kind}`")
         wrong = [f"`{key}`" for key in _ONLY_RUNNING if key in keys]
         if wrong and kind not in RUNNING:
             raise ValueError(
@@ -537,7 +541,7 @@ def sent_of(step: Step, team: Team, path: Path, reader: Reader) -> Sent:
     if isinstance(content, FromFile):
         content = outgoing.read_text_file(locate_file(content.file, path, reader))
     files = [locate_file(name, path, reader) for name in step.attach]
-    return outgoing.outgoing(team, content, author=step.author, files=files)
+    return outgoing.outgoing(team, content, author=step.author, files=files, key=step.key)
 
 
 def locate_file(name: str, path: Path, reader: Reader) -> Path:

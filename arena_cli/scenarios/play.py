@@ -408,6 +408,8 @@ class Playing:
                 sent = self._scenario.sent[index]
                 if sent is None and step.kind != "check":
                     sent = self._scenario.sent_with(index, self._saved)
+                if isinstance(sent, Outgoing) and (earlier := session.find_repeated(sent)):
+                    return await self._judge_repeated(index, earlier)
                 await _play(sent, session)
             if self._take.refusal:
                 return self._result(index, "error", error=self._take.refusal, events=events)
@@ -433,6 +435,15 @@ class Playing:
         done = [step for step in self._played if session in (None, step.session)]
         talk = self._told(group_chains(done), index + 1)
         results = await self._checked(check, talk, ("steps", index, "check"))
+        status = _step_status(evaluate.status_of(results, []))
+        return self._result(index, status, end=talk.end, checks=results)
+
+    async def _judge_repeated(self, index: int, earlier: list[Event]) -> StepResult:
+        """Judge a step whose key was used before: by the events of the earlier chain."""
+        step = self._scenario.file.steps[index]
+        talk = self._told(earlier, index + 1)
+        results = self._save(index, step, talk)
+        results += await self._checked(step.expect, talk, ("steps", index, "expect"))
         status = _step_status(evaluate.status_of(results, []))
         return self._result(index, status, end=talk.end, checks=results)
 

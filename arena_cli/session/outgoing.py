@@ -12,12 +12,21 @@ from typing import Any, NamedTuple
 from arena_cli import errors
 from arena_cli.engine.plan import Keep
 from arena_cli.errors import UsageError
-from arena_cli.protocol import Attachment, AuthorType, Message, MessageKind, StructuredContent
-from arena_cli.transcript.events import MessageEvent
+from arena_cli.protocol import (
+    Attachment,
+    AuthorType,
+    Message,
+    MessageKind,
+    StructuredContent,
+    quote_message,
+)
+from arena_cli.transcript import log, queries
+from arena_cli.transcript.events import Event, MessageEvent
 from arena_cli.transcript.log import Journal
+from arena_cli.transcript.revisions import NO_REVISIONS
 from arena_cli.util.files import read_regular
 from arena_cli.util.redaction import Redactor
-from arena_cli.util.text import clean_text, escape_line, lazy_pattern
+from arena_cli.util.text import clean_text, cut_text, escape_line, lazy_pattern
 from arena_cli.workspace.mentions import Roster, build_roster, parse_mentions, resolve_mentions
 from arena_cli.workspace.models import Human, Team
 
@@ -30,7 +39,9 @@ SYSTEM = "system"
 class Outgoing(NamedTuple):
     """A message of a human: `to` are ids that must answer, before those that the text names.
 
-    `inputs` are those of the agents that it calls; the message keeps them.
+    `inputs` are those of the agents that it calls; the message keeps them. The same `key` opens no
+    second chain in a session. `reply_to` is the id of the message that it answers, `quoted` as in
+    `Message`.
     """
 
     content: str
@@ -38,6 +49,10 @@ class Outgoing(NamedTuple):
     to: tuple[str, ...] = ()
     attachments: tuple[Attachment, ...] = ()
     inputs: Mapping[str, Any] = MappingProxyType({})
+    key: str = ""
+    kind: MessageKind = "chat"
+    reply_to: str | None = None
+    quoted: str = ""
 
 
 class Planted(NamedTuple):
@@ -100,6 +115,7 @@ def outgoing(
     to: Sequence[str] = (),
     files: Sequence[Path] = (),
     read: Callable[[Path], bytes] = read_regular,
+    key: str | None = None,
 ) -> Outgoing:
     """Return a message that can be sent to that team; write nothing. Raises UsageError.
 
@@ -107,13 +123,42 @@ def outgoing(
     """
     if not content.strip() and not files:
         raise UsageError("the message is empty", "Write a message, or attach a file.")
+    if key is not None:
+        _check_key(key)
     clean, _ = clean_text(content)
     return Outgoing(
         content=clean,
         author=find_human(team, author),
         to=_agents_of(team, to),
         attachments=tuple(_attached(path, read) for path in files),
+        key=key or "",
     )
+
+
+def resolve_reply(sent: Outgoing, journal: Journal) -> Outgoing:
+    """Return the message with the beginning of the one that it answers. Raises UsageError."""
+    if sent.reply_to is None:
+        return sent
+    revisions = journal.fold.revisions or NO_REVISIONS
+    message = queries.message(journal.log.path, sent.reply_to)
+    if message is None or revisions.is_skipped(message.seq):
+        raise UsageError(
+            f"session {escape_line(journal.log.path.parent.name)} has no message "
+            f"{escape_line(sent.reply_to)}",
+            "`arena show SESSION --json` has the ids of messages.",
+        )
+    return sent._replace(quoted=quote_message(revisions.correct_message(message)))
+
+
+LONGEST_KEY = 200
+
+
+def _check_key(key: str) -> None:
+    if not key.strip() or len(key) > LONGEST_KEY or not key.isprintable():
+        raise UsageError(
+            f"the key {escape_line(key[:LONGEST_KEY])!r} cannot be used",
+            f"Use 1 to {LONGEST_KEY} printable characters.",
+        )
 
 
 def find_unknown_names(sent: Outgoing, team: Team) -> tuple[str, ...]:
@@ -127,7 +172,10 @@ def redacted(sent: Outgoing, redactor: Redactor) -> Outgoing:
     attachments = tuple(redactor.attachment(attachment) for attachment in sent.attachments)
     inputs = redactor.value(dict(sent.inputs)) if sent.inputs else sent.inputs
     return sent._replace(
-        content=redactor.text(sent.content), attachments=attachments, inputs=inputs
+        content=redactor.text(sent.content),
+        attachments=attachments,
+        inputs=inputs,
+        key=redactor.text(sent.key),
     )
 
 
@@ -139,6 +187,7 @@ def open_chain(sent: Outgoing, journal: Journal, *, roster: Roster, keep: Keep) 
         MessageEvent,
         stamp=stamp,
         chain=journal.fold.chain + 1,
+        key=sent.key,
         message=Message(
             id=stamp.message_id,
             author_id=author.id,
@@ -148,10 +197,57 @@ def open_chain(sent: Outgoing, journal: Journal, *, roster: Roster, keep: Keep) 
             mentions=list(dict.fromkeys((*sent.to, *mentioned.ids))),
             attachments=keep(sent.attachments, stamp.message_id),
             timestamp=stamp.ts,
+            kind=sent.kind,
+            reply_to=sent.reply_to,
+            quoted=sent.quoted,
             metadata={"inputs": dict(sent.inputs)} if sent.inputs else {},
         ),
         unresolved=list(mentioned.unresolved),
     )
+
+
+def find_repeated(sent: Outgoing, journal: Journal, *, roster: Roster) -> list[Event]:
+    """Return the events of the chain that a redacted message's key opened; none if it is new.
+
+    Raises UsageError if that message was another one.
+    """
+    path, revisions = journal.log.path, journal.fold.revisions or NO_REVISIONS
+    opening = queries.find_keyed(path, sent.key, revisions)
+    if opening is None:
+        return []
+    assert opening.chain is not None
+    earlier, author = opening.message, sent.author.id
+    mentioned = parse_mentions(sent.content, roster, author=author, opener=author).ids
+    attached = log.planned(
+        sent.attachments, earlier.id, session=path.parent, workspace=path.parents[2]
+    )
+    mentions = list(dict.fromkeys((*sent.to, *mentioned)))
+    repeated = (sent.content, author, sent.kind, sent.reply_to, mentions, _hashes(attached))
+    original = (
+        *(earlier.content, earlier.author_id, earlier.kind, earlier.reply_to),
+        *(earlier.mentions, _hashes(earlier.attachments)),
+    )
+    if repeated != original:
+        raise UsageError(
+            f"key {escape_line(sent.key)} was used in this session for another message: "
+            f"{earlier.id} of {earlier.author_id}, {_quote(earlier.content, earlier.attachments)}; "
+            f"now: {author}, {_quote(sent.content, attached)}",
+            "Use another key, or send the same message.",
+        )
+    return queries.read_chain(path, opening.chain)
+
+
+def _hashes(attachments: Iterable[Attachment]) -> list[tuple[str, str | None]]:
+    return [(attachment.name, attachment.sha256) for attachment in attachments]
+
+
+_QUOTED = 200  # characters of a message in an error
+
+
+def _quote(content: str, attachments: Iterable[Attachment]) -> str:
+    """Return a message in one line, for an error."""
+    names = "".join(f" + {escape_line(attachment.name)}" for attachment in attachments)
+    return f'"{escape_line(cut_text(" ".join(content.split()), _QUOTED))}"{names}'
 
 
 def plant(

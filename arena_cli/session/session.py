@@ -271,11 +271,22 @@ class Session(contextlib.AbstractContextManager["Session"]):
         """
         self._engine.check()
         sent = outgoing.redacted(message, self._redactor)
+        sent = outgoing.resolve_reply(sent, self.journal)
         if self.journal.fold.open:
             loop.finish_chain("interrupted", (), self.journal)
         outgoing.open_chain(sent, self.journal, roster=self._roster, keep=self._keep)
         self._engine.start_chain()
         return await self._engine.run()
+
+    def find_repeated(self, message: Outgoing) -> list[Event]:
+        """Return the events of the chain that the message's key opened; none if it opened none.
+
+        Raises UsageError if the key was used for another message.
+        """
+        if not message.key:
+            return []
+        sent = outgoing.redacted(message, self._redactor)
+        return outgoing.find_repeated(sent, self.journal, roster=self._roster)
 
     def plant(self, planted: Planted) -> MessageEvent:
         """Write a message that calls no agent and opens no chain. Raises DiskRefused."""

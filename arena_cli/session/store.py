@@ -160,15 +160,21 @@ def _stored(folder: Path) -> Stored | None:
     return None
 
 
-def summaries(workspace: Path, limit: int | None = None) -> list[dict[str, str | None]]:
+def summaries(
+    workspace: Path,
+    limit: int | None = None,
+    is_listed: Callable[[Stored], bool] | None = None,
+) -> list[dict[str, str | None]]:
     """Return a row for each session (see `queries.summarize_session`), the last written first.
 
-    `limit` is the largest number of rows.
+    `limit` is the largest number of rows; with `is_listed`, only these sessions have one.
     """
     rows: list[dict[str, str | None]] = []
     for session in stored(workspace):
         if len(rows) == limit:
             break
+        if is_listed is not None and not is_listed(session):
+            continue
         with contextlib.suppress(*_GONE):
             rows.append({"session": session.name, **queries.summarize_session(session.transcript)})
     return rows

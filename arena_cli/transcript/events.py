@@ -160,13 +160,17 @@ class SessionEvent(Event):
 
 
 class MessageEvent(Event):
-    """A message that is not a reply. It opens a chain only if it carries `chain`."""
+    """A message that is not a reply. It opens a chain only if it carries `chain`.
+
+    The same `key` opens no second chain in its session.
+    """
 
     type: Literal["message"] = "message"
     chain: Annotated[int | None, Position] = None
     message: Message
     unresolved: list[str] = []
     planted: bool = False
+    key: str = Field(default="", exclude_if=lambda key: not key)
 
 
 class PassedOver(Shape):

@@ -27,7 +27,7 @@ from arena_cli.transcript.events import (
     TurnStarted,
     parse_own,
 )
-from arena_cli.transcript.revisions import NO_REVISIONS
+from arena_cli.transcript.revisions import NO_REVISIONS, Revisions
 from arena_cli.transcript.state import Fold
 from arena_cli.util import files
 from arena_cli.util.text import escape_line, lazy_pattern
@@ -37,6 +37,7 @@ BLOCK = 1_048_576
 
 # Where parts begin and end.
 _BORDERS = frozenset({"message", "turn_started", "chain_finished"})
+_NUMBERED = (MessageEvent, TurnStarted, ChainFinished)
 _SEQ = lazy_pattern(rb'\{"seq":(\d+),')
 _SESSION = b'"type":"session",'
 # What stands before that in its line.
@@ -68,6 +69,50 @@ def read_from_chain(path: Path, seq: int) -> Passage:
 
     passage = _back_to(path, reader.tail(path)[1], opens)
     return passage if any(map(opens, passage.events)) else Passage([], passage.end, 0)
+
+
+def find_keyed(path: Path, key: str, revisions: Revisions) -> MessageEvent | None:
+    """Return the message that opened a chain with this key, rewinds aside; None if none did."""
+    for entry in reader.newest_first(path, reader.tail(path)[1], frozenset({"message"})):
+        if not isinstance(entry, MessageEvent) or entry.chain is None or entry.key != key:
+            continue
+        if not revisions.is_skipped(entry.seq):
+            return entry
+    return None
+
+
+def read_chain(path: Path, number: int) -> list[Event]:
+    """Return the events of a chain, from its opening to its end; none if there is no such chain.
+
+    An open chain goes to the end of the transcript.
+    """
+
+    def opens(event: Event) -> bool:
+        return isinstance(event, MessageEvent) and event.chain == number
+
+    events = _back_to(path, reader.tail(path)[1], opens).events
+    if not events or not opens(events[0]):
+        return []
+    for index, event in enumerate(events):
+        if isinstance(event, ChainFinished) and event.chain == number:
+            return events[: index + 1]
+    return events
+
+
+def last_chain_number(path: Path) -> int:
+    """Return the number of the last chain, 0 if there is none."""
+    events = reader.newest_first(path, reader.tail(path)[1], _BORDERS)
+    return next(
+        (event.chain for event in events if isinstance(event, _NUMBERED) and event.chain), 0
+    )
+
+
+def find_opening(path: Path, chain: int) -> int:
+    """Return the seq of the message that opened a chain, 0 if it cannot be read."""
+    for event in reader.newest_first(path, reader.tail(path)[1], frozenset({"message"})):
+        if isinstance(event, MessageEvent) and event.chain is not None and event.chain <= chain:
+            return event.seq if event.chain == chain else 0
+    return 0
 
 
 def _back_to(path: Path, end: int, begins: Callable[[Event], bool]) -> Passage:
@@ -175,13 +220,25 @@ def offset_after(path: Path, seq: int) -> int:
     return low
 
 
-def seq_before_last(path: Path, count: int, agent: str | None = None) -> int:
+def seq_before_time(path: Path, ts: str) -> int:
+    """Return the number of the last event that was written before that time; 0 if none was."""
+    for entry in reader.newest_first(path, reader.tail(path)[1], frozenset()):
+        events = (entry,) if isinstance(entry, Event) else reader.parse_events(entry)
+        if events and events[-1].ts < ts:
+            return events[-1].seq
+    return 0
+
+
+def seq_before_last(path: Path, count: int, agent: str | None = None, before: str = "") -> int:
     """Return the number of the event before the last `count` messages; 0 if there are fewer.
 
-    Messages are those of users and the replies of agents; with `agent`, only its replies.
+    Messages are those of users and the replies of agents; with `agent`, only its replies. With
+    `before`, they were written before that time.
     """
     types = frozenset({"message", "reply_finished"})
     for event in reader.newest_first(path, reader.tail(path)[1], types):
+        if before and isinstance(event, Event) and event.ts >= before:
+            continue
         if isinstance(event, ReplyFinished):
             count -= event.message is not None and agent in (None, event.agent)
         elif isinstance(event, MessageEvent):

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from datetime import time as time_of_day
 from typing import Protocol
+
+from arena_cli.errors import UsageError
+from arena_cli.util.text import escape_line, lazy_pattern
 
 
 class Clock(Protocol):
@@ -75,3 +79,28 @@ def format_timestamp(moment: datetime) -> str:
     """Return UTC in ISO 8601 with milliseconds and `Z`: `2026-11-28T09:30:00.125Z`."""
     utc = moment if moment.tzinfo is UTC else moment.astimezone(UTC)
     return utc.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+_AGO = lazy_pattern(r"(\d{1,6}) ?(s|m|min|h|d)")
+_UNITS = {"s": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days"}
+
+
+def parse_time(text: str, now: datetime) -> str:
+    """Return a time as events have it: of a time today, a date, both, or a time ago.
+
+    Times without a zone are local. Raises UsageError.
+    """
+    word = text.strip()
+    if (ago := _AGO.fullmatch(word)) is not None:
+        return format_timestamp(now - timedelta(**{_UNITS[ago[2]]: int(ago[1])}))
+    try:
+        if word[2:3] == ":":
+            moment = datetime.combine(now.astimezone().date(), time_of_day.fromisoformat(word))
+        else:
+            moment = datetime.fromisoformat(word)
+        return format_timestamp(moment.astimezone())
+    except (ValueError, OverflowError) as error:
+        raise UsageError(
+            f"{escape_line(text)!r} is no time",
+            "Write 14:30, 2026-11-28, 2026-11-28T14:30, or 2h (ago).",
+        ) from error

@@ -21,6 +21,7 @@ from arena_cli.scenarios.expect import (
     control_checks,
     conversation_checks,
     judge_checks,
+    message_checks,
     model,
     note_checks,
     text_checks,
@@ -179,7 +180,7 @@ def named_agents(expect: Expect) -> Iterator[tuple[Loc, str]]:
         yield from _at(("must", index), agents)
     yield from _at(("asked",), expect.asked)
     yield from _at(("silent",), expect.silent)
-    for key in ("outcome", "passed_over", "refused", "replies", "shown", "shown_notes"):
+    for key in ("outcome", "passed_over", "refused", "replies", "shown", "shown_notes", "unread"):
         for agent in getattr(expect, key):
             if agent != EVERYBODY:
                 yield (key, agent), agent
@@ -429,6 +430,8 @@ _KEYS: dict[str, Callable[[Any], Checks]] = {
     "supervised": control_checks.supervised,
     "rules": lambda expected: [Check((), functools.partial(conversation_checks.broke, expected))],
     "approvals": control_checks.approvals,
+    "reactions": message_checks.reactions,
+    "unread": message_checks.unread,
     "tool": functools.partial(acting.check_tools, check_kinds.all_of),
     "ended": acting.check_ends,
     "output": acting.check_outputs,

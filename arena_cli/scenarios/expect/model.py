@@ -504,6 +504,14 @@ class ApprovalRow(Row):
     by: str = ""
 
 
+class ReactionRow(Row):
+    """A reaction: who reacted, how, and the author of the message."""
+
+    by: str = ""
+    reaction: Literal["👍", "👎", "✅", "❓", "🎉"] = "👍"
+    to: str = ""
+
+
 class ToolRow(ExpectedCalls):
     """Calls of a tool by an agent, or by one that it called as a tool."""
 
@@ -520,8 +528,7 @@ class Expect(Sparse):
     """The expectations of a step, or of all steps."""
 
     not_built: ClassVar[frozenset[str]] = read_keys(
-        "changed command conflict exchanges files flow learned plan reactions tasks unchanged "
-        "unread"
+        "changed command conflict exchanges files flow learned plan tasks unchanged"
     )
 
     replied: list[AgentId] | Replied = Field(default_factory=list)
@@ -557,6 +564,8 @@ class Expect(Sparse):
     deviations: Count | list[DeviationRow] = 0
     supervised: list[SupervisedRow] = Field(default_factory=list)
     approvals: list[ApprovalRow] = Field(default_factory=list)
+    reactions: list[ReactionRow] = Field(default_factory=list)
+    unread: ByAgent[Count] = Field(default_factory=dict, min_length=1)
     compactions: Count = 0
     tool: ToolRows = Field(default_factory=list)
     ended: ByAgent[EndedAs] = Field(default_factory=dict, min_length=1)

@@ -194,9 +194,12 @@ def _is_sent(line: Mapping[str, Any]) -> bool:
 def _scenario_steps(scenario: Scenario, ignoring: Ignoring) -> list[StepMessage]:
     """Return the message of each step of the scenario."""
     steps = []
+    keys: set[tuple[str | None, str]] = set()
     for index, step in enumerate(scenario.file.steps):
         sent = scenario.sent[index]
-        if isinstance(sent, Outgoing):
+        if step.key is not None and (step.session, step.key) in keys:
+            message = StepMessage(step.session, None, None)  # its chain is that of the other step
+        elif isinstance(sent, Outgoing):
             message = StepMessage(step.session, sent.author.id, ignoring.text(sent.content))
         elif sent is not None:
             message = StepMessage(step.session, sent.author_id, ignoring.text(sent.content))
@@ -208,6 +211,8 @@ def _scenario_steps(scenario: Scenario, ignoring: Ignoring) -> list[StepMessage]
             # What an earlier step saves is not known yet: the text as it stands in the file.
             text = str(scenario.data["steps"][index].get(step.kind))
             message = StepMessage(step.session, None, text)
+        if step.key is not None:
+            keys.add((step.session, step.key))
         steps.append(message)
     return steps
 
