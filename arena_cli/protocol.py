@@ -21,6 +21,15 @@ from pydantic import (
 
 AuthorType = Literal["human", "agent", "system"]
 Invocation = Literal["must_reply", "may_reply", "supervise"]
+EXCHANGE = "exchange"
+"""The author of what arena tells an agent about its exchanges."""
+
+ASK_AGENT = "ask_agent"
+"""The tool by which an agent asks another one."""
+
+ASK_ANSWER, ASK_AGAIN = "answer", "again"
+"""The ids of what an agent is told that asked within a reply: an answer, and to go on."""
+
 MessageKind = Literal["chat", "task", "system", "file", "code"]
 Role = Literal["user", "assistant", "system"]
 Status = Literal[

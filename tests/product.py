@@ -291,6 +291,7 @@ from arena_cli.transcript import (
     acting_events,
     control_events,
     events,
+    exchange_events,
     log,
     queries,
     reader,

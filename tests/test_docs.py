@@ -760,7 +760,7 @@ def test_scenario_keys_are_all_explained() -> None:
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
 def test_what_is_not_built_is_not_promised(page: Path) -> None:
-    unbuilt = {"ask_agent", "arena flow", "arena plan", "arena reflect", "exchanges"}
+    unbuilt = {"arena flow", "arena plan", "arena reflect"}
     assert not unbuilt & set(spans(_FENCE.sub("", text_of(page))))
 
 

@@ -16,10 +16,9 @@ NOT_BUILT = {
     "step": "simulate id needs when agent python shell http sql each repeat container flow "
     "on_failure retries timeout_s parallel kind reply_to group inputs output until max "
     "feedback reflect work thread priority",
-    "expect": "files changed unchanged command exchanges plan tasks flow learned conflict",
+    "expect": "files changed unchanged command plan tasks flow learned conflict",
     "config": "planner lanes workdir",
     "memory": "limit_per_type expiration_days",
-    "reply": "ask",
 }
 PLACES = {
     "": ("{key}: 1\nscenario: x\nsteps: [{{send: hi}}]", 1, "{key}"),
@@ -35,12 +34,6 @@ PLACES = {
         "scenario: x\nsteps: [{{send: hi}}]\nconfig:\n  memory:\n    {key}: 1",
         5,
         "config.memory.{key}",
-    ),
-    "reply": (
-        "scenario: x\nsteps: [{{send: hi}}]\nprofiles:\n  dev:\n    adapter:\n"
-        "      type: scripted\n      replies:\n        - say: x\n          {key}: 1",
-        9,
-        "profiles.dev.adapter.replies[0].{key}",
     ),
 }
 

@@ -74,6 +74,29 @@ def caller(tmp_path: Path) -> Caller:
     return Caller(tmp_path)
 
 
+def test_a_program_asks_another_agent(caller: Caller) -> None:
+    program = caller.team(tools=["ask_agent"], exchange={"max_turns": 0, "announce": False})
+    ask = ["ask_agent", {"agent": "tester", "message": "Is it tested?", "wait_s": 60}]
+    caller.plan([[ask], "It says so."])
+    done = program.run("send", "-s", "s", "@coder is it tested?")
+    assert done.code == 0, done.stderr
+    assert caller.called() == [("ask_agent", False, "I test.")]
+    (ended,) = caller.events("exchange_finished")
+    assert (ended["requester"], ended["target"], ended["end"]) == ("coder", "tester", "limit")
+
+
+def test_a_program_that_is_asked_calls_its_tools(caller: Caller) -> None:
+    replies = ["```ask @coder wait=60\nWho is here?\n```", "It says: ${result}"]
+    caller.program.agent("boss", adapter={"type": "scripted", "replies": replies})
+    program = caller.team(exchange={"max_turns": 0, "announce": False})
+    caller.plan([[MEMBERS], "There are three."])
+    done = program.run("send", "-s", "s", "@boss who is here?")
+    assert done.code == 0, done.stderr
+    assert "It says: There are three." in done.stdout
+    (call,) = caller.events("tool_finished")
+    assert (call["agent"], call["call"], call["status"]) == ("coder", "b1.s1.1", "ok")
+
+
 def test_calls_of_a_program_are_events_of_its_reply(caller: Caller) -> None:
     program = caller.team()
     unknown = ["nothing", {}]

@@ -293,6 +293,8 @@ CHANGES = [
         "file: {type: number",
         "tool[1]",
     ),
+    Change("review-exchange", OWN, "may_ask: [reviewer]", "may_ask: [release]", "exchanges[0]"),
+    Change("review-exchange", OWN, "cutting. @release", "cutting.", "must"),
     Change("dying-server", OWN, "max_turns: 6", "max_turns: 2", "ended.librarian"),
     Change("greeting", OWN, "min_confidence: 0.8", "min_confidence: 0.99", "must"),
     Change("greeting", OWN, "enabled: true", "enabled: false", "outcome.dev"),

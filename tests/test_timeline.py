@@ -319,6 +319,11 @@ def hostile_control_events() -> Iterable[dict[str, Any]]:
     yield {"type": "rule_broken", "reply": 1, "agent": HOSTILE, "rule": HOSTILE, "error": HOSTILE}
     yield {"type": "breaker", "agent": HOSTILE, "state": "open", "reason": HOSTILE}
     yield {"type": "budget", "by": HOSTILE, "tokens": 9}
+    asked = {"exchange": HOSTILE, "reply": 1, "requester": HOSTILE, "target": HOSTILE}
+    yield {"type": "exchange_started", **asked, "mode": "wait", "max_turns": 5}
+    yield {"type": "exchange_finished", **asked, "end": "error", "reason": HOSTILE}
+    yield sent(HOSTILE, exchange=HOSTILE, message={"shown_to": [HOSTILE]})
+    yield sent(HOSTILE, exchange=HOSTILE)
     yield {"type": "degraded", "chain": 1, "step": HOSTILE, "detail": HOSTILE}
     yield {"type": "checkpoint", "label": HOSTILE, "at": 1, "by": HOSTILE}
     yield {"type": "forked", "session": HOSTILE, "at": 1}

@@ -206,8 +206,8 @@ def test_every_fault_of_every_file_is_told_at_once(tmp_path: Path) -> None:
         ("defaults: {judge: {}}\n", "arena.yaml:1: defaults.judge: must be the id of an agent"),
         ("defaults: {ecko: {}}\n", "defaults.ecko: unknown key\n  did you mean `echo`?"),
         (
-            "defaults: {config: {exchange: {}}}\n",
-            "defaults.config.exchange: is not implemented yet",
+            "defaults: {config: {learning: {}}}\n",
+            "defaults.config.learning: is not implemented yet",
         ),
         ("defaults: {echo: {port: x}}\n", "defaults.echo.port: must be a whole number"),
         ("defaults: {echo: 3}\n", "defaults.echo: must be a mapping"),
@@ -511,8 +511,8 @@ def test_fill_leaves_the_fields_of_scripted_texts_alone() -> None:
     ]
 
 
-LATER = "exchange learning"
-ACTING = "may_ask lane"
+LATER = "learning"
+ACTING = "lane"
 LEADING = (
     "planner approve_plan fallback_agent min_confidence lanes task_depth_limit max_reflections "
     "workdir"

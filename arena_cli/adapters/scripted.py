@@ -23,6 +23,10 @@ from pydantic import (
 from arena_cli.adapters.base import Endpoint, Health, Settings, Setup
 from arena_cli.errors import AgentOverloaded, AgentProtocolError, AgentRefused, AgentTimeout
 from arena_cli.protocol import (
+    ASK_AGAIN,
+    ASK_AGENT,
+    ASK_ANSWER,
+    EXCHANGE,
     AgentInput,
     AgentOutput,
     Attachment,
@@ -31,6 +35,7 @@ from arena_cli.protocol import (
     Invocation,
     PermissionRequest,
     RefusedAction,
+    ShownMessage,
     StatusEvent,
     StructuredContent,
     TextDelta,
@@ -131,6 +136,27 @@ class ScriptedCall(BaseModel):
     arguments: dict[str, Any] = {}
 
 
+class ScriptedQuestion(BaseModel):
+    """What a scripted agent asks another one; it waits `wait_s` seconds for the answer."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+    agent: str = Field(min_length=1)
+    message: str = Field(min_length=1)
+    wait_s: float = Field(default=0, ge=0, allow_inf_nan=False)
+
+    @property
+    def block(self) -> str:
+        """The question as a block in a text."""
+        wait = f" wait={self.wait_s:g}" if self.wait_s else ""
+        return f"```ask @{self.agent}{wait}\n{self.message}\n```"
+
+    @property
+    def tool_call(self) -> ToolCall:
+        """The question as a call of the tool."""
+        return ToolCall(tool="ask_agent", arguments=self.model_dump(exclude_defaults=True))
+
+
 class Rule(BaseModel):
     """An answer and its condition: it is used each time `when` holds, or always without one.
 
@@ -140,12 +166,11 @@ class Rule(BaseModel):
     `output` is a complete answer. With a `request`, the agent first asks for permission. Unless it
     is allowed, it says only `denied`, or `asked` if a person was asked; both have the placeholders
     of `say`, and a default. Before it says anything, it makes its `calls`, one after the other;
-    those in a list of their own at once.
+    those in a list of their own at once. Then it asks what `ask` says: by the tool `ask_agent` if
+    it has it, else by a block; an answer that it waits for is its `${result}`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
-
-    not_built: ClassVar[frozenset[str]] = frozenset({"ask"})
 
     when: Condition | None = None
     say: str | None = None
@@ -162,6 +187,7 @@ class Rule(BaseModel):
     denied: str | None = None
     asked: str | None = None
     calls: list[ScriptedCall | list[ScriptedCall]] = []
+    ask: ScriptedQuestion | None = None
 
     @field_validator("say", "denied", "asked")
     @classmethod
@@ -202,6 +228,7 @@ class Rule(BaseModel):
             or self.attachments
             or (self.request is not None and self.request.options)
             or self.calls
+            or self.ask
         ):
             raise ValueError("this rule answers nothing: add say, decline, fail or output")
         return self
@@ -272,13 +299,17 @@ class ScriptedAdapter:
 
         Raises AgentProtocolError if no entry fits.
         """
-        text = "\n".join(message.content for message in input.triggers())
-        index = self._fitting(input, text)
+        text = "\n".join(message.content for message in input.triggers() if not _is_answer(message))
+        rounds = sum(message.id == ASK_AGAIN for message in input.messages)
+        index = self._fitting(input, text, rounds)
         rule = self._replies[index]
         emit(CallNote({"scripted": index}))
         if rule.delay_s:
             await asyncio.sleep(rule.delay_s)
         done = sum(bool(step.calls) for step in input.steps)
+        by_tool = rule.ask is not None and any(spec.name == ASK_AGENT for spec in input.tools)
+        if by_tool and rule.ask and done == len(rule.calls):
+            return AgentOutput(tool_calls=[rule.ask.tool_call], usage=rule.usage)
         if done < len(rule.calls):
             calls = rule.calls[done]
             return AgentOutput(
@@ -292,6 +323,9 @@ class ScriptedAdapter:
         if refusal is not None:
             return AgentOutput(content=_filled(refusal, input, text), usage=rule.usage)
         said = _filled(rule.say or "", input, text)
+        if rule.ask is not None and not by_tool and not rounds:
+            block = _filled(rule.ask.block, input, text)
+            said = block if rule.ask.wait_s else f"{said}\n\n{block}"
         if rule.fail is not None and rule.fail != "empty":
             if said:
                 emit(TextDelta(said))
@@ -332,12 +366,14 @@ class ScriptedAdapter:
         emit(RefusedAction(tool=request.action, target=request.detail, by=by))
         return permission_requests.DENIED_TEXT if rule.denied is None else rule.denied
 
-    def _fitting(self, input: AgentInput, text: str) -> int:
+    def _fitting(self, input: AgentInput, text: str, rounds: int) -> int:
+        """Return the entry that fits; within a reply, each of `rounds` has used a text."""
         used = self._used()
         for index, rule in enumerate(self._replies):
             if isinstance(rule, Once):
-                if index not in used:
+                if index not in used and rounds == 0:
                     return index
+                rounds -= index not in used
             elif rule.when is None or rule.when.holds(input, text):
                 return index
         excerpt = json.dumps(text.strip().partition("\n")[0][:40], ensure_ascii=False)
@@ -360,12 +396,22 @@ class ScriptedAdapter:
         raise AgentProtocolError(self._agent_id, f"an error, {problem}")
 
 
+def _is_answer(message: ShownMessage) -> bool:
+    """Return True for the answer to a question in the same reply: its entry stays chosen."""
+    return message.author_id == EXCHANGE and message.id in (ASK_ANSWER, ASK_AGAIN)
+
+
 def _filled(say: str, input: AgentInput, text: str) -> str:
     if "${" not in say:
         return say
     last = next(reversed(input.triggers()), None)
     author = (last.author_name or last.author_id) if last else ""
     results = [result.text for step in input.steps for result in step.results]
+    results += [
+        message.content.partition("\n")[2]
+        for message in input.messages
+        if message.author_id == EXCHANGE and message.id == ASK_ANSWER
+    ]
     values = {
         "message": text,
         "author": author,

@@ -42,6 +42,14 @@ class Selection(NamedTuple):
     start: int
 
 
+class _Private(NamedTuple):
+    """A message that only some agents are shown: its seq, these agents, and its tokens."""
+
+    seq: int
+    agents: tuple[str, ...]
+    tokens: int
+
+
 @dataclass
 class _View:
     """The newest messages as one agent is shown them, from message number `first` on."""
@@ -69,7 +77,7 @@ class History:
         self._number: dict[str, int] = {}
         self._weights: dict[str, int] = {}
         self._far: dict[tuple[str, str], tuple[ShownMessage, str]] = {}
-        self._has_private = False
+        self._private: list[_Private] = []
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -78,12 +86,14 @@ class History:
         """Append the next message."""
         entry = shown_to_others(message)
         self._number[message.id] = self._forgotten + len(self._messages)
-        self._has_private = self._has_private or bool(message.shown_to)
         self._messages.append(entry)
         self._seqs.append(message.seq)
         self._digests.append(None)
         self._before.append(self._total)
-        self._total += _weight(entry)
+        if message.shown_to:  # those that are not shown it lose no room by it
+            self._private.append(_Private(message.seq, tuple(message.shown_to), _weight(entry)))
+        else:
+            self._total += _weight(entry)
         if self._max_tokens is not None:
             self._forget(self._max_tokens)
 
@@ -96,7 +106,7 @@ class History:
             return
         index = number - self._forgotten
         entry = shown_to_others(message)
-        growth = _weight(entry) - self._cost(index)
+        growth = 0 if message.shown_to else _weight(entry) - self._cost(index)
         self._messages[index], self._digests[index] = entry, None
         for later in range(index + 1, len(self._before)):
             self._before[later] += growth
@@ -109,8 +119,11 @@ class History:
         return None if number is None else self._messages[number - self._forgotten]
 
     def after(self, upto: int = 0) -> list[ShownMessage]:
-        """Return all remembered messages with a greater seq, oldest first."""
-        return self._messages[self._first_after(upto) :]
+        """Return the remembered messages for all agents with a greater seq, oldest first."""
+        messages = self._messages[self._first_after(upto) :]
+        if self._private:
+            messages = [message for message in messages if not message.shown_to]
+        return messages
 
     def tokens_after(self, upto: int) -> int:
         """Return the estimated tokens of the remembered messages with a greater seq."""
@@ -156,6 +169,9 @@ class History:
         """
         lowest = self._first_after(upto)
         start = self._fitting(budget, lowest)
+        if self._private:
+            budget -= self._private_tokens(agent_id, start)
+            start = self._fitting(budget, lowest)
         numbers = {self._number.get(message_id) for message_id in always}
         indexes = sorted(number - self._forgotten for number in numbers if number is not None)
         older = [index for index in indexes if index < start]
@@ -165,14 +181,25 @@ class History:
             start = self._fitting(budget - extra, lowest)
             older = [index for index in indexes if index < start]
         messages, digests = self._newest(agent_id, start)
-        if self._has_private:
+        if self._private:
             messages, digests = _leave_out_private(messages, digests, agent_id)
         if older:
             pairs = [self.far(self._messages[index], agent_id) for index in older]
             messages = [*(message for message, _ in pairs), *messages]
             digests = [*(hashed for _, hashed in pairs), *digests]
         used = self._total - self._tokens_before(start) + extra
+        if self._private:
+            used += self._private_tokens(agent_id, start)
         return Selection(messages, digests, used, start)
+
+    def _private_tokens(self, agent_id: str, start: int) -> int:
+        """Return the tokens of the private messages of an agent from index `start` on."""
+        first = self._seqs[start] if start < len(self._seqs) else None
+        return sum(
+            private.tokens
+            for private in self._private
+            if agent_id in private.agents and first is not None and private.seq >= first
+        )
 
     def far(self, message: ShownMessage, agent_id: str) -> tuple[ShownMessage, str]:
         """Return an older message as that agent is shown it, and its hash."""
@@ -235,6 +262,8 @@ class History:
                 del view.shown[:gone], view.digests[:gone]
                 view.first = self._forgotten
         del self._messages[:count], self._seqs[:count]
+        first = min(self._seqs, default=0)
+        self._private = [private for private in self._private if private.seq >= first]
         del self._digests[:count], self._before[:count]
 
 

@@ -244,7 +244,8 @@ def _unnoted(room: Room, chain: Chain) -> Iterator[Message]:
         if done.message is not None and done.message.id not in message_ids:
             yield done.message
     for name in chain.held:
-        yield chain.messages[name]
+        if not chain.messages[name].shown_to:
+            yield chain.messages[name]
 
 
 def add_notes(drafts: Sequence[Draft], room: Room) -> list[str]:

@@ -293,10 +293,13 @@ class _Desk:
                 continue
             if isinstance(event, ToolFinished) and event.agent == self._member.id:
                 yield event
-            elif isinstance(event, MessageEvent) or (
+            elif (isinstance(event, MessageEvent) and self._is_for_me(event.message)) or (
                 isinstance(event, ReplyFinished) and self._is_shown(event)
             ):
                 yield fold.revisions.correct(event) if fold.revisions else event
+
+    def _is_for_me(self, message: Message) -> bool:
+        return not message.shown_to or self._member.id in message.shown_to
 
     def _is_shown(self, done: ReplyFinished) -> bool:
         """Return True unless it is a reply of a phase that still runs."""

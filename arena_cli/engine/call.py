@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -38,6 +38,7 @@ from arena_cli.transcript.events import ReplyFinished, ReplyStarted, ReplyStatus
 from arena_cli.transcript.log import Stamp
 from arena_cli.transcript.state import FITS
 from arena_cli.util import tickets
+from arena_cli.util.clock import format_timestamp
 from arena_cli.util.tickets import Ticket
 from arena_cli.workspace.models import Language, Member
 
@@ -45,6 +46,10 @@ if TYPE_CHECKING:
     from arena_cli.engine.reply_rules import Review
 
 _PLACE_POLL_S = 0.05
+_ASKS = "```ask"
+MOST_ASKED = 5
+"""An agent that asks others is called again at most so often within one reply."""
+
 BUDGET = "budget"
 """The `error_code` of a reply whose call alone exceeds a bound of the team's budget."""
 
@@ -228,8 +233,12 @@ async def _attempts(
             announce(planned, room)
             heard.forget()
             continue
-        for status_event in answer.output.status_updates:
-            _report(status_event, planned, room)
+        if _ASKS in answer.output.content and not _has_handed_in(planned):
+            rest = await _ask_others(answer, planned, planned.member, room, heard)
+            if rest is None:
+                continue
+            answer = rest
+        _report_all(answer.output.status_updates, planned, room)
         metadata = {**heard.metadata(failed=False), **answer.output.metadata}
         if planned.shrunk:
             metadata[FITS] = planned.input_tokens
@@ -243,6 +252,40 @@ async def _attempts(
             else None,
             metadata=metadata,
         )
+
+
+def _report_all(updates: Sequence[StatusEvent], planned: Planned, room: Room) -> None:
+    for status_event in updates:
+        _report(status_event, planned, room)
+
+
+def _has_handed_in(planned: Planned) -> bool:
+    return planned.acting is not None and planned.acting.output is not None
+
+
+async def _ask_others(
+    answer: Answer, planned: Planned, member: Member, room: Room, heard: Heard
+) -> Answer | None:
+    """Ask what the blocks of an answer ask; return the rest of it.
+
+    None if the agent is called again, with the answers.
+    """
+    texts = import_module("arena_cli.engine.exchange_texts")
+    exchanges = room.tools.get_exchanges(room)
+    rest, told = await exchanges.take_blocks(member, answer.output.content, planned)
+    budget = room.control.budget
+    if told and planned.asked < MOST_ASKED:
+        heard.usage = _usage_of(planned, answer)
+        if budget is None or budget.admit(planned, heard.list_usage()):
+            now = format_timestamp(room.clock.now())
+            planned.tell(texts.make_answers(told, rest, now, room.language))
+            announce(planned, room)
+            heard.forget()
+            return None
+        heard.usage = None
+    output = answer.output.model_copy(update={"content": rest})
+    is_empty = not (rest or output.structured or output.attachments)
+    return Answer(output, declined=answer.declined or is_empty)
 
 
 def _stop_for_budget(planned: Planned, heard: Heard, error: Exception) -> _Ending:
@@ -274,7 +317,7 @@ async def _may_try_again(
         error.mend = _TOO_MUCH.format(planned.input_tokens, _attached(planned))
     if rules.choose_strategy(member, room.scene.team, error.kind) != "retry":
         return False
-    retried = planned.failed - planned.shrunk - planned.corrected
+    retried = planned.failed - planned.shrunk - planned.corrected - planned.asked
     wait = compute_wait(error, retried, member, room)
     if wait is None or wait >= ends_at - room.clock.monotonic():
         return False
@@ -513,11 +556,16 @@ def _usage(planned: Planned, answer: Answer | None, heard: Heard) -> Usage | Non
     """
     last = heard.usage
     if answer is not None:
-        last = answer.output.usage or Usage(
-            input_tokens=planned.input_tokens,
-            output_tokens=tokens.estimate(answer.output.content),
-            estimated=True,
-        )
+        last = _usage_of(planned, answer)
     if not heard.earlier_usage:
         return last
     return Usage.total([*heard.earlier_usage, *([last] if last else [])])
+
+
+def _usage_of(planned: Planned, answer: Answer) -> Usage:
+    """Return the usage of the last attempt, estimated if the agent reports none."""
+    return answer.output.usage or Usage(
+        input_tokens=planned.input_tokens,
+        output_tokens=tokens.estimate(answer.output.content),
+        estimated=True,
+    )

@@ -142,16 +142,8 @@ class Engine:
                     await self._call(phase, agents, chain)
                 case rules.ChooseCandidates():
                     self._choose_candidates(chain)
-                case rules.FinishTurn(called, replied, due):
-                    await after_turn.after_turn(self._room)
-                    self._take_approval_requests(chain)
-                    journal.write(
-                        TurnFinished,
-                        turn=chain.turns[-1].started.turn,
-                        called=list(called),
-                        replied=list(replied),
-                        next=list(due),
-                    )
+                case rules.FinishTurn() as step:
+                    await self._finish_turn(step, chain)
                 case rules.TellLimit(due):
                     _report_limit(due, team, self._room.language, journal)
                 case rules.Prepare(act):
@@ -164,6 +156,21 @@ class Engine:
                         await after_turn.before_end(self._room)
                     return finish_chain(end, awaits, journal)
         raise ValueError("no chain is open")
+
+    async def _finish_turn(self, step: rules.FinishTurn, chain: Chain) -> None:
+        """Finish a turn, or only its exchanges: these may change who is due."""
+        if self._has_open_exchanges(chain):
+            await self._watched(self._room.tools.get_exchanges(self._room).finish_open())
+            return
+        await after_turn.after_turn(self._room)
+        self._take_approval_requests(chain)
+        self._room.journal.write(
+            TurnFinished,
+            turn=chain.turns[-1].started.turn,
+            called=list(step.called),
+            replied=list(step.replied),
+            next=list(step.due),
+        )
 
     def start_chain(self) -> None:
         """Tell agents about changed files, after the message that opens a chain.
@@ -267,6 +274,11 @@ class Engine:
         control = self._room.control.get(self._room)
         await self._watched(control.approvals.ask_pending(chain))
         return control.approvals.is_all_decided or control.is_stopping
+
+    def _has_open_exchanges(self, chain: Chain) -> bool:
+        """Return True if agents have asked each other in this turn, and are not done."""
+        types = [event.type for event in chain.turns[-1].side_events]
+        return types.count("exchange_started") > types.count("exchange_finished")
 
     def _choose_candidates(self, chain: Chain) -> None:
         room, turn = self._room, chain.turns[-1]

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from arena_cli.engine.approvals import AskPerson
     from arena_cli.engine.budget import BudgetGuard
     from arena_cli.engine.control import Control
+    from arena_cli.engine.exchanges import Exchanges
     from arena_cli.engine.tool_steps import Acting
     from arena_cli.engine.toolbox import ToolShop
 
@@ -187,6 +188,14 @@ class ToolsHolder:
 
     def __init__(self) -> None:
         self._shop: ToolShop | None = None
+        self._exchanges: Exchanges | None = None
+
+    def get_exchanges(self, room: Room) -> Exchanges:
+        """Return what agents of a session ask each other."""
+        if self._exchanges is None:
+            made: Exchanges = import_module("arena_cli.engine.exchanges").Exchanges(room)
+            self._exchanges = made
+        return self._exchanges
 
     def get(self, room: Room) -> ToolShop:
         """Return the tools of a session."""
@@ -209,7 +218,8 @@ class Room(NamedTuple):
     team's memory. `inbox` is the folder with the requests of people, and `control` carries them
     out. `ask_person` asks for approval at a terminal, if there is one. `draw_place` returns an
     agent's place in the lane that bounds the replies of all processes, if there is a bound,
-    `draw_subagent_place` that of an agent that is called as a tool; they raise DiskRefused.
+    `draw_subagent_place` that of an agent that is called as a tool, `draw_nested_place` that of one
+    that is asked directly; they raise DiskRefused.
     `models` are the entries of `arena.yaml` for models; `sessions` is the folder of all sessions,
     whose spending counts for the budget of a day, if it does. `make_function` returns a function of
     the user's rules by its name; paths start from `workspace`. `config` are the settings of its
@@ -235,6 +245,7 @@ class Room(NamedTuple):
     inbox: Path | None = None
     draw_place: Callable[[str], Ticket] | None = None
     draw_subagent_place: Callable[[str], Ticket] | None = None
+    draw_nested_place: Callable[[str], Ticket] | None = None
     ask_person: AskPerson | None = None
     models: Mapping[str, ModelFacts] = MappingProxyType({})
     sessions: Path | None = None
@@ -326,7 +337,9 @@ class Planned:
     is the time in which a person was asked for approval. `most` and `is_concise` are limits as in
     `plan`; `refused` is the reason why it is not called, if the team's budget never allows it,
     `unfilled` if its inputs are missing. `correction` tells the agent what was wrong with its
-    reply. `acting` is the state of the calls of tools in a reply that has begun.
+    reply. `told` are the results of its questions to other agents, after which it was called again
+    `asked` times; `blocks` counts the questions. `acting` is the state of the calls of tools in a
+    reply that has begun.
     """
 
     agent: str
@@ -351,17 +364,20 @@ class Planned:
     unfilled: str = ""
     corrected: int = 0
     correction: ShownMessage | None = None
+    told: list[ShownMessage] = field(default_factory=list)
+    asked: int = 0
+    blocks: int = 0
     acting: Acting | None = None
 
     @property
     def sent(self) -> AgentInput:
-        """The input of its next attempt: with the correction, after all other messages."""
-        message = self.correction
-        if message is None:
+        """The input of its next attempt: with corrections and results, after all other messages."""
+        new = [*self.told, *([self.correction] if self.correction else [])]
+        if not new:
             return self.input
         added = {
-            "messages": [*self.input.messages, message],
-            "trigger": [*self.input.trigger, message.id],
+            "messages": [*self.input.messages, *new],
+            "trigger": [*self.input.trigger, *(message.id for message in new)],
         }
         changed = self.input.model_copy(update={**added, "own_session": None})
         return changed.model_copy(update={"input_hash": render.input_digest(changed)})
@@ -372,11 +388,20 @@ class Planned:
         self.correction = message
         self.corrected += 1
 
+    def tell(self, messages: Sequence[ShownMessage]) -> None:
+        """Add the results of the agent's questions; it is called once more."""
+        self.told += messages
+        self.input_tokens += sum(tokens.estimate(message.content) for message in messages)
+        self.asked += 1
+        self.failed += 1
+        self.attempt += 1
+
     def take_input(self, other: Planned) -> None:
         """Call the agent with the input of another plan; a correction stays."""
         self.input, self.input_hash = other.input, other.input_hash
         self.input_tokens, self.digests = other.input_tokens, other.digests
         self.input_tokens += self._correction_tokens
+        self.input_tokens += sum(tokens.estimate(message.content) for message in self.told)
         self.notes = other.notes
         self.most, self.is_concise = other.most, other.is_concise
 

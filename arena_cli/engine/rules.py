@@ -206,12 +206,19 @@ def due_after(turn: Turn, team: Team) -> tuple[str, ...]:
     due = dict.fromkeys(turn.started.deferred)
     for done in turn.successes():
         due.update(dict.fromkeys(done.next_mentions))
+    for message in turn.announced:
+        due.update(dict.fromkeys(_list_members(message.mentions, team)))
     if not team.config.re_invoke_already_replied:
         for agent in turn.called:
             done_by = turn.result(agent)
             if done_by is None or done_by.status != "declined":
                 due.pop(agent, None)
     return tuple(due)
+
+
+def _list_members(names: Iterable[str], team: Team) -> list[str]:
+    ids = {member.id for member in team.members}
+    return [name for name in names if name in ids]
 
 
 def mentioners(turn: Turn, due: Iterable[str]) -> dict[str, list[str]]:
@@ -224,6 +231,10 @@ def mentioners(turn: Turn, due: Iterable[str]) -> dict[str, list[str]]:
         for agent in done.next_mentions:
             if agent in by_agent:
                 by_agent[agent][done.agent] = None
+    for message in turn.announced:
+        for agent in message.mentions:
+            if agent in by_agent:
+                by_agent[agent][message.author_id] = None
     return {agent: list(names) for agent, names in by_agent.items() if names}
 
 
@@ -256,7 +267,8 @@ def decide_end(
     `is_limited`: a limit stopped it; None: it did if agents are due.
     """
     statuses = {done.status for done in chain.results()}
-    failed, replied = bool(statuses & {"error", "timeout"}), "success" in statuses
+    failed = bool(statuses & {"error", "timeout"})
+    replied = "success" in statuses or any(turn.announced for turn in chain.turns)
     if any(aborted(turn, team) for turn in chain.turns) or (failed and not replied):
         return "failed", ()
     if is_limited is None:
@@ -279,7 +291,9 @@ def list_new_replies(chain: Chain) -> tuple[str, ...]:
     """Return the ids of the last turn's replies, which the next turn is about."""
     if not chain.turns:
         return (chain.opening.message.id,)
-    return tuple(done.message.id for done in chain.turns[-1].successes() if done.message)
+    turn = chain.turns[-1]
+    replies = [done.message for done in turn.successes() if done.message]
+    return tuple(message.id for message in (*replies, *turn.announced))
 
 
 def mentions_no_agent(chain: Chain, trigger: Iterable[str]) -> bool:
@@ -291,9 +305,8 @@ def humans_named(chain: Chain, team: Team) -> tuple[str, ...]:
     """Return the humans that replies of the chain mention, in order of mention."""
     humans = {chain.opening.message.author_id, *(human.id for human in team.humans)}
     mentioned: dict[str, None] = {}
-    for done in chain.results():
-        if done.status == "success" and done.message:
-            mentioned.update(
-                dict.fromkeys(name for name in done.message.mentions if name in humans)
-            )
+    said = [done.message for done in chain.results() if done.status == "success"]
+    for message in (*said, *(message for turn in chain.turns for message in turn.announced)):
+        if message:
+            mentioned.update(dict.fromkeys(name for name in message.mentions if name in humans))
     return tuple(mentioned)

@@ -52,7 +52,7 @@ async def attempt(
     Raises AgentError and DiskRefused. A program that has handed in its output has done its task,
     even if it fails after that.
     """
-    loop = ServedLoop(member, room, planned, heard, await _open(member, room))
+    loop = ServedLoop(member, room, planned, heard, await open_served(member, room))
     acting = planned.acting
     if acting is None:
         acting = planned.acting = Acting(0)
@@ -84,7 +84,8 @@ async def attempt(
     return await loop.finish(acting, answer)
 
 
-async def _open(member: Member, room: Room) -> Toolbox:
+async def open_served(member: Member, room: Room) -> Toolbox:
+    """Return the tools of an agent that is a program."""
     if room.sessions is None:
         return Toolbox([])
     return await room.tools.get(room).open(member, is_served=True)
@@ -94,9 +95,16 @@ class ServedLoop(ToolLoop):
     """The calls of a program in its reply; each is a step of its own."""
 
     def __init__(
-        self, member: Member, room: Room, planned: Planned, heard: Heard, toolbox: Toolbox
+        self,
+        member: Member,
+        room: Room,
+        planned: Planned,
+        heard: Heard,
+        toolbox: Toolbox,
+        *,
+        within: str = "",
     ) -> None:
-        super().__init__(member, room, planned, heard, toolbox, permit=heard.permit)
+        super().__init__(member, room, planned, heard, toolbox, within=within, permit=heard.permit)
         self._places = asyncio.Semaphore(self._limits.max_parallel_tools)
 
     def settle(self, acting: Acting) -> None:
@@ -104,9 +112,12 @@ class ServedLoop(ToolLoop):
         events = self.list_written()
         ends = {event.call: event for event in events if isinstance(event, ToolFinished)}
         for request in events:
-            if not isinstance(request, ToolRequested) or "." in request.call:
+            if not isinstance(request, ToolRequested):
                 continue
-            acting.calls = acting.turns = max(acting.calls, int(request.call))
+            within, _, number = request.call.rpartition(".")
+            if within != self._within:
+                continue
+            acting.calls = acting.turns = max(acting.calls, int(number))
             end = ends.get(request.call)
             if end is None:
                 self._end_call(request.call, request.tool, ToolFailed(CUT_SHORT), 0)

@@ -99,13 +99,13 @@ class SubAgent:
             if isinstance(event, AgentEnded) and event.within == scope.call
         ]
         if ends and ends[-1].mode != "aborted":
-            return _make_output(ends[-1])
+            return make_output(ends[-1])
         with contextlib.ExitStack() as held:
             # Those that it calls itself run within its place: they must not wait for it.
             if self._room.draw_subagent_place is not None and "." not in scope.call:
                 agent_place = held.enter_context(self._room.draw_subagent_place(member.id))
                 await call.wait_for_place(agent_place, scope.planned, self._room)
-            return _make_output(await loop.run_to_end(self._make_input(member, text)))
+            return make_output(await loop.run_to_end(self._make_input(member, text)))
 
     def _listen(self, scope: ToolScope) -> Heard:
         """Return the receiver of its reports: its caller shows its text as it grows."""
@@ -176,7 +176,7 @@ class SubLoop(ToolLoop):
         answer: Answer | None = None
         problem = ""
         mode: EndMode = "error"
-        self._text = agent_input.messages[0].content
+        self._text = "\n".join(message.content for message in agent_input.messages)
         limit = plan.limit_s(self._member, self._room.scene.team)
         if self._member.profile.acts:
             limit -= self._limits.grace_s
@@ -280,7 +280,7 @@ def _describe(member: Member) -> str:
     )
 
 
-def _make_output(end: AgentEnded) -> ToolOutput:
+def make_output(end: AgentEnded) -> ToolOutput:
     """Return the result of the tool for the end of the agent."""
     if end.mode != "goal":
         problem = str(end.metadata.get("error") or f"{end.agent} did not finish: {end.mode}")

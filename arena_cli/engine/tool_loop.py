@@ -568,8 +568,10 @@ class ToolLoop:
         """Return the usage of a turn of the model that reports none."""
         is_own = not self._within
         role = self._planned.input.role_prompt if is_own else self._member.role_prompt
-        role_tokens = tokens.estimate(role)
-        return Usage(input_tokens=role_tokens, output_tokens=tokens.estimate(text), estimated=True)
+        input_tokens = tokens.estimate(role)
+        if self._within and self._planned.agent == self._member.id:  # in an exchange
+            input_tokens = self._planned.input_tokens
+        return Usage(input_tokens=input_tokens, output_tokens=tokens.estimate(text), estimated=True)
 
     async def _restore_result(
         self, request: ToolRequested, end: ToolFinished | None, problem: str, acting: Acting

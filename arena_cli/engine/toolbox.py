@@ -13,7 +13,7 @@ from typing import Any
 from arena_cli.adapters.base import find_tool_way
 from arena_cli.engine.plan import Room
 from arena_cli.errors import AgentUnavailable
-from arena_cli.protocol import PermissionRequest, ToolSpec
+from arena_cli.protocol import ASK_AGENT, PermissionRequest, ToolSpec
 from arena_cli.tools import base
 from arena_cli.tools.base import COMPLETE_TASK, Tool, ToolOutput, ToolScope
 from arena_cli.workspace.acting import InlineTool, OutputSpec
@@ -115,6 +115,7 @@ _SOURCES = {
     "folder": ("workdir_tools", "FolderSource"),
     "arena": ("arena_tools", "ArenaSource"),
     "server": ("mcp_tools", "ServerSource"),
+    "ask": ("exchange_tools", "AskSource"),
 }
 """The module and the class that make the tools of each kind of entry."""
 
@@ -127,6 +128,8 @@ def _find_kind(entry: str | InlineTool) -> str:
         return "agent"
     if entry in (*FILE_TOOLS, RUN_COMMAND):
         return "folder"
+    if entry == ASK_AGENT:
+        return "ask"
     return "arena" if entry in ARENA_TOOLS else "server"
 
 

@@ -181,6 +181,10 @@ def _message(
     }
     if planted:
         entry["planted"] = True
+    others = [agent for agent in message.shown_to if agent != message.author_id]
+    if isinstance(event, MessageEvent) and event.exchange:
+        entry["exchange"] = event.exchange
+        return entry | _content(message, others or message.mentions)
     return entry | _content(message, message.mentions)
 
 

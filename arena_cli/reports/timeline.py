@@ -58,6 +58,10 @@ def render_event(event: Event, say: Words, who: Who) -> Line | None:
     renderer = RENDERERS.get(type(event))
     if renderer is None and event.is_control:
         renderer = import_module("arena_cli.reports.control_lines").RENDERERS.get(type(event))
+    if renderer is None and event.type.startswith("exchange_"):
+        renderer = import_module("arena_cli.reports.exchange_lines").RENDERERS.get(type(event))
+    if getattr(event, "is_in_exchange", False) and getattr(event, "mode", "") == "goal":
+        return None  # the message that follows has its text
     if renderer is not None:
         return renderer(event, say, who)
     return _render_fields(event) if isinstance(event, SideEvent) else None
@@ -195,6 +199,12 @@ RENDERERS: Mapping[type[Event], Callable[[Any, Words, Who], Line | None]] = {
 def _acting_lines() -> Any:
     """Return the module with the lines of replies with tools, which most sessions have not."""
     return import_module("arena_cli.reports.acting_lines")
+
+
+def _in_thread(drawn: Line) -> Line:
+    """Return a line of a thread next to the turns."""
+    hang = None if drawn.hang is None else drawn.hang + len(INDENT) + 2
+    return drawn._replace(spans=(Span(f"{INDENT}│ ", "rule"), *drawn.spans), hang=hang)
 
 
 def _mark_skipped(drawn: Line) -> Line:
@@ -337,6 +347,9 @@ class Timeline:
         yield EMPTY
 
     def _message(self, event: MessageEvent) -> Iterator[Line]:
+        if event.exchange:
+            yield from self._exchanged(event)
+            return
         message = event.message
         if event.chain is not None:
             self._new_chain()
@@ -345,6 +358,20 @@ class Timeline:
         yield from lines.draw_message(message, self._say)
         yield from self._unresolved(event.unresolved)
         yield EMPTY
+
+    def _exchanged(self, event: MessageEvent) -> Iterator[Line]:
+        """Yield a message of an exchange in a thread of its own; its announcement like others."""
+        if event.is_announcement:
+            fact = self._say("announces exchange {number}", number=escape_line(event.exchange))
+            yield _heading(event.ts, self._author(event.message), [Span(fact, "dim")])
+            yield from lines.draw_message(event.message, self._say)
+            return
+        others = [agent for agent in event.message.shown_to if agent != event.message.author_id]
+        author = [*self._author(event.message), Span(" → ", "dim"), *self._list(others)]
+        number = Span(self._say("exchange {number}", number=escape_line(event.exchange)), "dim")
+        yield _in_thread(_heading(event.ts, author, [number]))
+        for drawn in lines.draw_message(event.message, self._say):
+            yield _in_thread(drawn)
 
     def _turn_started(self, event: TurnStarted) -> Iterator[Line]:
         self._chain_turn = event.depth + 1

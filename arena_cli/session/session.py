@@ -218,6 +218,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
             inbox=self.folder / store.CONTROL if config.takes_requests else None,
             draw_place=self._lane("main"),
             draw_subagent_place=self._lane("subagent"),
+            draw_nested_place=self._lane("nested"),
             ask_person=config.ask_person,
             models=config.models,
             sessions=self.folder.parent if config.connects else None,

@@ -125,8 +125,13 @@ class AgentEnded(ActingEvent):
         return f"{order_call(self.within)}~" if self.within else "~"
 
     @property
+    def is_in_exchange(self) -> bool:
+        """True if it is one message of an exchange, or the work for it."""
+        return ".s" in self.within
+
+    @property
     def agent_call(self) -> AgentCall | None:
-        """The call of an agent that was called as a tool."""
+        """The call of an agent that was called as a tool, or asked by another one."""
         if not self.within:
             return None
         return AgentCall(self.agent, self.usage, self.metadata, failed=self.mode != "goal")

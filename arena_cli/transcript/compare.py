@@ -144,7 +144,7 @@ class _OpenPhase:
         self._last = {event.reply: event for event in events if isinstance(event, ReplyStarted)}
         self._started: dict[int, ReplyStarted] = {}
         self._finished: dict[int, ReplyFinished] = {}
-        self._about_replies: list[SideEvent] = []
+        self._about_replies: list[SideEvent | MessageEvent] = []
 
     def take(self, event: Event) -> bool:
         """Hold an event about a reply; return False for others."""
@@ -156,7 +156,9 @@ class _OpenPhase:
                 self._started.pop(event.reply, None)
             else:
                 self._finished[event.reply] = event
-        elif isinstance(event, SideEvent) and "reply" in type(event).model_fields:
+        elif (isinstance(event, SideEvent) and "reply" in type(event).model_fields) or (
+            isinstance(event, MessageEvent) and event.exchange
+        ):
             self._about_replies.append(event)
         else:
             return False
@@ -189,7 +191,9 @@ class _OpenPhase:
                 yield self._finished.pop(reply)
 
 
-def _drop_repeated(events: Sequence[SideEvent]) -> Iterator[SideEvent]:
+def _drop_repeated(
+    events: Sequence[SideEvent | MessageEvent],
+) -> Iterator[SideEvent | MessageEvent]:
     """Yield the events without those that were written again later."""
     last = {_place_in_reply(event): event for event in events if event.is_repeated}
     for event in events:
@@ -197,11 +201,11 @@ def _drop_repeated(events: Sequence[SideEvent]) -> Iterator[SideEvent]:
             yield event
 
 
-def _place_in_reply(event: SideEvent) -> tuple[int, str]:
+def _place_in_reply(event: SideEvent | MessageEvent) -> tuple[int, str]:
     return getattr(event, "reply", 0), event.order_in_reply
 
 
-def _order_of(event: SideEvent) -> tuple[int, str, str]:
+def _order_of(event: SideEvent | MessageEvent) -> tuple[int, str, str]:
     """Return the key that sorts events about replies: by reply, its calls, then by content."""
     left_out = {"seq", "ts", *list_fields(type(event), Position)}
     content = event.model_dump_json(exclude=left_out)

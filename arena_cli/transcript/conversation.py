@@ -87,6 +87,8 @@ class Reply:
 class Turn:
     """A turn of a chain; `replies` are by agent, `side_events` those in it or after it.
 
+    `announced` are messages by which agents told the group about their exchanges.
+
     `is_made_up`: its opening line is unknown, and `started` only has its number.
     """
 
@@ -95,6 +97,7 @@ class Turn:
     replies: dict[str, Reply] = field(default_factory=dict)
     candidates: Candidates | None = None
     side_events: list[SideEvent] = field(default_factory=list)
+    announced: list[Message] = field(default_factory=list)
     finished: TurnFinished | None = None
 
     @property
@@ -257,6 +260,8 @@ class Chain:
                 if turn is None or not turn.replies or turn.finished:
                     return [event.message]
                 self.held.append(event.message.id)
+                if event.is_announcement:
+                    turn.announced.append(event.message)
             case TurnStarted() if event.chain == self.number:
                 self.turns.append(Turn(event))
                 self.called.update(event.must)

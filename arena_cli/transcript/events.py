@@ -163,7 +163,13 @@ class MessageEvent(Event):
     """A message that is not a reply. It opens a chain only if it carries `chain`.
 
     The same `key` opens no second chain in its session.
+
+    One with the number of an `exchange` belongs to it, and to the `reply` of the agent that asked:
+    only those two are shown it. Without `shown_to` it is the announcement of that exchange, for
+    all. `step` counts its messages, the question being 0.
     """
+
+    is_repeated: ClassVar[bool] = False
 
     type: Literal["message"] = "message"
     chain: Annotated[int | None, Position] = None
@@ -171,6 +177,20 @@ class MessageEvent(Event):
     unresolved: list[str] = []
     planted: bool = False
     key: str = Field(default="", exclude_if=lambda key: not key)
+    exchange: Annotated[str, Position] = Field(default="", exclude_if=lambda number: not number)
+    reply: Annotated[int, Position] = Field(default=0, exclude_if=lambda number: not number)
+    step: int = Field(default=0, exclude_if=lambda step: not step)
+
+    @property
+    def is_announcement(self) -> bool:
+        """True if it tells the group about an exchange."""
+        return bool(self.exchange) and not self.message.shown_to
+
+    @property
+    def order_in_reply(self) -> str:
+        """Messages of an exchange follow each other, each after the work on it."""
+        step = "say" if self.is_announcement else f"s{self.step}"
+        return f"{order_in_exchange(self.exchange, step)}~~"
 
 
 class PassedOver(Shape):
@@ -402,6 +422,14 @@ class Compacted(SideEvent):
         return AgentCall(self.by, self.usage, self.metadata, failed=bool(self.rolled_back))
 
 
+def order_in_exchange(exchange: str, *steps: str) -> str:
+    """Return the text by which an event of an exchange is sorted within its reply.
+
+    The number of an exchange is that of its reply, and of the call or block by which it began.
+    """
+    return ".".join(part.zfill(6) for part in (*exchange.split(".")[1:], *steps))
+
+
 Severity = Literal["high", "medium", "low"]
 
 _SEVERITIES: dict[str, Severity] = {"blocker": "high", "next_action": "medium"}
@@ -498,6 +526,7 @@ def find_type(name: str) -> type[Event] | None:
     if shape is None and name:
         import_control_events()
         import_acting_events()
+        import_exchange_events()
         shape = EVENT_TYPES.get(name)
     return shape
 
@@ -510,6 +539,11 @@ def import_control_events() -> Any:
 def import_acting_events() -> Any:
     """Return the module of the events of agents that act, which register themselves on import."""
     return import_module("arena_cli.transcript.acting_events")
+
+
+def import_exchange_events() -> Any:
+    """Return the module of the events of exchanges, which register themselves on import."""
+    return import_module("arena_cli.transcript.exchange_events")
 
 
 def parse(record: dict[str, Any]) -> Event | None:

@@ -204,8 +204,8 @@ class Fold:
     """The state of a session after the events applied so far.
 
     `chain`, `turn` and `reply` are the last numbers; `messages` is the number of messages that
-    agents may be shown. `on_message` is called for each of these messages, in the order in which
-    agents see them: replies of a phase in order of call, when the phase is over, and messages that
+    all agents may be shown. `on_message` is called for each message, in the order in which agents
+    see them: replies of a phase in order of call, when the phase is over, and messages that
     came meanwhile after them. `agent_sessions` are the sessions of agents' own, of those whose last
     call ended properly.
 
@@ -397,5 +397,5 @@ class Fold:
         return None
 
     def _tell(self, message: Message) -> None:
-        self.messages += 1
+        self.messages += not message.shown_to
         self._on_message(message)

@@ -581,11 +581,14 @@ def find_reference_faults(
     """Return the errors of profiles that name an agent that neither is loaded nor `broken`."""
     faults = []
     for agent in loaded.values():
-        for index, name in enumerate(agent.profile.may_mention or ()):
+        named = {"may_mention": agent.profile.may_mention, "may_ask": agent.profile.may_ask}
+        for key, index, name in (
+            (key, index, name)
+            for key, names in named.items()
+            for index, name in enumerate(names or ())
+        ):
             if models.normalize_id(name) not in loaded and models.normalize_id(name) not in broken:
-                faults.append(
-                    _make_unknown_agent_fault(agent.source, ("may_mention", index), name, loaded)
-                )
+                faults.append(_make_unknown_agent_fault(agent.source, (key, index), name, loaded))
         for index, name in agent.profile.list_subagents():
             if name not in loaded and name not in broken:
                 faults.append(

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         RunLimits,
     )
     from arena_cli.workspace.control import Approvals, Budget, Intent, RuleEntry, SimpleAnswers
+    from arena_cli.workspace.exchange import ExchangeRules
 else:  # most teams have none of them
     _CONTROL = "arena_cli.workspace.control"
     Approvals = Annotated[Any, ImportedShape(_CONTROL, "Approvals")]
@@ -34,6 +35,7 @@ else:  # most teams have none of them
     Intent = Annotated[Any, ImportedShape(_CONTROL, "Intent")]
     RuleEntry = Annotated[Any, ImportedShape(_CONTROL, "RuleEntry")]
     SimpleAnswers = Annotated[Any, ImportedShape(_CONTROL, "SimpleAnswers")]
+    ExchangeRules = Annotated[Any, ImportedShape("arena_cli.workspace.exchange", "ExchangeRules")]
     _ACTING = "arena_cli.workspace.acting"
     Example = Annotated[Any, ImportedShape(_ACTING, "Example")]
     InlineTool = Annotated[Any, ImportedShape(_ACTING, "InlineTool")]
@@ -53,9 +55,9 @@ Spoken = Annotated[str, AfterValidator(_check_spoken)]
 """A name as it is said."""
 
 
-# Keys of the format that are not built yet: control, agents that act, exchanges, learning.
-_LATER = read_keys("exchange learning")
-_LATER_OF_AGENT = _LATER | read_keys("lane may_ask")
+# Keys of the format that are not built yet: control, agents that act, learning.
+_LATER = read_keys("learning")
+_LATER_OF_AGENT = _LATER | read_keys("lane")
 _LATER_OF_TEAM = _LATER | read_keys(
     "approve_plan fallback_agent lanes max_reflections min_confidence planner task_depth_limit "
     "workdir"
@@ -164,6 +166,7 @@ class AgentProfile(FileShape):
     retry_delay_s: float | None = Field(default=None, gt=0)
     timeout_s: float | None = Field(default=None, gt=0)
     may_mention: list[str] | None = None
+    may_ask: list[str] | None = None
     approvals: Approvals | None = None
     rules: list[RuleEntry] = []
     watch: list[Glob] = []
@@ -277,6 +280,7 @@ class TeamConfig(FileShape):
     that breaks one of the `rules` goes back to its agent `corrections` times; after too many of
     these, or after `failures` in a row, an agent is passed over for `pause_s`. With `intent`,
     messages are sorted by what they ask for, and the agent of `simple` answers simple ones alone.
+    `exchange` are the rules for what agents ask each other directly (docs/guides/exchanges.md).
     """
 
     not_built: ClassVar[frozenset[str]] = _LATER_OF_TEAM
@@ -313,6 +317,7 @@ class TeamConfig(FileShape):
     pause_s: float | None = _breaker()
     intent: Intent | None = Field(default=None, exclude_if=lambda intent: intent is None)
     simple: SimpleAnswers | None = Field(default=None, exclude_if=lambda simple: simple is None)
+    exchange: ExchangeRules | None = Field(default=None, exclude_if=lambda rules: rules is None)
 
     @property
     def has_breaker(self) -> bool:

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from arena_cli import errors
 from arena_cli.errors import Fault
+from arena_cli.protocol import ASK_AGENT
 from arena_cli.util import files
 from arena_cli.workspace import control, models
 from arena_cli.workspace.acting import InlineTool, McpServer
@@ -35,6 +36,7 @@ ARENA_TOOLS = (
     "check_patterns",
     "request_approval",
     "goals",
+    ASK_AGENT,
 )
 PYTHON, AGENT = "python:", "agent:"
 OWN_TOOLS = (*FILE_TOOLS, RUN_COMMAND, *ARENA_TOOLS)

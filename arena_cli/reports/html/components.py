@@ -174,7 +174,10 @@ class PhaseRow:
 
 @dataclass(frozen=True)
 class SaidRow:
-    """A message that is no reply; `author` is the kind of its author."""
+    """A message that is no reply; `author` is the kind of its author.
+
+    `exchange` is that to which it belongs, with the agents that are shown it.
+    """
 
     name: str
     author: str
@@ -183,6 +186,7 @@ class SaidRow:
     text: CollapsibleText
     planted: bool
     notes: list[str]
+    exchange: str = ""
     kind = "said"
 
 
@@ -369,8 +373,21 @@ class _Table:
             clock=lines.clock(event.ts),
             text=self._text(message),
             planted=event.planted,
+            exchange=self._name_exchange(event),
             notes=self._unresolved(event.unresolved),
         )
+
+    def _name_exchange(self, event: MessageEvent) -> str:
+        """Return the exchange of a message, "" if it belongs to none."""
+        if not event.exchange:
+            return ""
+        if event.is_announcement:
+            return self._say("announces exchange {number}", number=event.exchange)
+        to = [
+            self._name(name) for name in event.message.shown_to if name != event.message.author_id
+        ]
+        number = self._say("exchange {number}", number=event.exchange)
+        return f"→ {self._say(', ').join(to)} · {number}"
 
     def _card(self, done: ReplyFinished, by: list[Who], turn: Turn) -> Card:
         message = done.message

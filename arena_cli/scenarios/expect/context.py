@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from arena_cli.scenarios.expect.snapshots import Snapshots
     from arena_cli.transcript.acting_events import AgentEnded, ToolFinished, ToolRequested
     from arena_cli.transcript.control_events import ChainPaused, RuleBroken, Supervised
+    from arena_cli.transcript.exchange_events import ExchangeFinished, ExchangeStarted
 
 
 class UsedTool(NamedTuple):
@@ -231,7 +232,23 @@ class CheckContext:
     def acting_ends(self) -> dict[str, AgentEnded]:
         """The last end of each agent that acted, by its id."""
         events = [event for event in self._side_events if event.type == "agent_ended"]
-        return {event.agent: event for event in cast("list[AgentEnded]", events)}
+        ends = cast("list[AgentEnded]", events)
+        return {event.agent: event for event in ends if not event.is_in_exchange}
+
+    @cached_property
+    def exchanges(self) -> list[tuple[ExchangeStarted, ExchangeFinished | None]]:
+        """What agents asked each other directly, in order, each with its end if it has one."""
+        started: dict[str, ExchangeStarted] = {}
+        ends: dict[str, ExchangeFinished] = {}
+        for event in self._side_events:
+            if event.type == "exchange_started":
+                begun = cast("ExchangeStarted", event)
+                started[begun.exchange] = begun
+            elif event.type == "exchange_finished":
+                end = cast("ExchangeFinished", event)
+                ends[end.exchange] = end
+        ordered = sorted(started.values(), key=lambda event: (event.reply, event.order_in_reply))
+        return [(event, ends.get(event.exchange)) for event in ordered]
 
     @cached_property
     def _side_events(self) -> list[SideEvent]:

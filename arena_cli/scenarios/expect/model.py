@@ -512,6 +512,17 @@ class ReactionRow(Row):
     to: str = ""
 
 
+class ExchangeRow(Row):
+    """A direct conversation of two agents: `turns` are the answers, `end` is how it ended."""
+
+    requester: AgentId = ""
+    target: AgentId = ""
+    mode: Literal["wait", "notify"] = "wait"
+    turns: Count = 0
+    end: Literal["done", "limit", "timeout", "error", "refused", "open"] = "done"
+    announced: bool = False
+
+
 class ToolRow(ExpectedCalls):
     """Calls of a tool by an agent, or by one that it called as a tool."""
 
@@ -528,7 +539,7 @@ class Expect(Sparse):
     """The expectations of a step, or of all steps."""
 
     not_built: ClassVar[frozenset[str]] = read_keys(
-        "changed command conflict exchanges files flow learned plan tasks unchanged"
+        "changed command conflict files flow learned plan tasks unchanged"
     )
 
     replied: list[AgentId] | Replied = Field(default_factory=list)
@@ -571,6 +582,7 @@ class Expect(Sparse):
     ended: ByAgent[EndedAs] = Field(default_factory=dict, min_length=1)
     output: ByAgent[JsonCheck | list[JsonCheck]] = Field(default_factory=dict, min_length=1)
     rules: list[RuleRow] = Field(default_factory=list)
+    exchanges: list[ExchangeRow] = Field(default_factory=list)
 
 
 class GivenCheck(NamedTuple):

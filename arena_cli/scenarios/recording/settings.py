@@ -33,9 +33,9 @@ ADAPTER = "adapter"
 FILE = "file "
 FILES = ("files", "watched")
 
-_RELEVANT = ("skills", "aliases", "response", "may_mention")
+_RELEVANT = ("skills", "aliases", "response", "may_mention", "may_ask")
 _WHERE_CALLED = (ADAPTER, "context", "timeout_s", "on_failure", "retries")
-_SETS = frozenset({"skills", "aliases", "may_mention", "response.keywords"})
+_SETS = frozenset({"skills", "aliases", "may_mention", "may_ask", "response.keywords"})
 _RULES = {"timeout_s": "turn_timeout_s", "on_failure": "on_failure", "retries": "retries"}
 """The team's rule that is in force where a profile has no such key."""
 
@@ -81,8 +81,8 @@ def record(member: Member, redactor: Redactor) -> dict[str, Any]:
     line[ADAPTER] = redactor.value(dict(profile.adapter))
     for name in ("response", "context"):
         line[name] = dict(getattr(profile, name))
-    names = ("skills", "aliases", "timeout_s", "on_failure", "retries", "may_mention", "watch")
-    for name in names:
+    names = ("skills", "aliases", "timeout_s", "on_failure", "retries", "may_mention", "may_ask")
+    for name in (*names, "watch"):
         value = getattr(profile, name)
         if value not in (None, []):
             line[name] = value.model_dump() if isinstance(value, BaseModel) else value

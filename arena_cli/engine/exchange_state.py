@@ -1,0 +1,103 @@
+"""The state of an exchange, as the events of its turn tell it (`engine.exchanges`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from arena_cli.engine import exchange_texts
+from arena_cli.engine.subagents import make_output
+from arena_cli.transcript.acting_events import AgentEnded
+from arena_cli.transcript.events import Event, MessageEvent
+from arena_cli.transcript.exchange_events import ExchangeFinished, ExchangeStarted
+
+STEP = ".s"
+"""The mark of a message in the number of a call: `b1.s1` is the first answer to block `b1`."""
+
+SAY = ".say"
+"""The mark of the announcement."""
+
+
+class Told(NamedTuple):
+    """The result of a question; it `is_refused` if no agent was asked.
+
+    `is_open`: there is no answer yet.
+    """
+
+    exchange: str
+    text: str
+    is_refused: bool = False
+    is_open: bool = False
+
+
+@dataclass
+class Exchange:
+    """An exchange as its events tell it so far."""
+
+    started: ExchangeStarted
+    messages: list[MessageEvent] = field(default_factory=list)
+    announcement: MessageEvent | None = None
+    finished: ExchangeFinished | None = None
+    ends: dict[str, AgentEnded] = field(default_factory=dict)
+
+    @property
+    def call(self) -> str:
+        """The number of the call or block by which it began."""
+        return self.started.exchange.partition(".")[2]
+
+    @property
+    def answers(self) -> list[MessageEvent]:
+        """Its messages after the question."""
+        return self.messages[1:]
+
+    @property
+    def is_done(self) -> bool:
+        """True if one of the two has said that there is nothing more to say."""
+        ends = [end for within, end in self.ends.items() if within != f"{self.call}{SAY}"]
+        return any(_is_last_word(end) for end in ends)
+
+    def find_speaker(self, step: int) -> str:
+        """Return the agent whose message that is: the target's are odd."""
+        return self.started.target if step % 2 else self.started.requester
+
+
+def _is_last_word(end: AgentEnded) -> bool:
+    if end.mode != "goal":
+        return has_declined(end)
+    return exchange_texts.cut_done(make_output(end).text)[1]
+
+
+def has_declined(end: AgentEnded) -> bool:
+    """Return True if the agent had nothing to say."""
+    return end.metadata.get("error") == f"{end.agent} declined"
+
+
+def read_exchange(name: str, events: Iterable[Event]) -> Exchange | None:
+    """Return an exchange as these events tell it; None if it has not begun."""
+    exchange: Exchange | None = None
+    for event in events:
+        match event:
+            case ExchangeStarted(exchange=number) if number == name:
+                exchange = Exchange(event)
+            case ExchangeFinished(exchange=number) if number == name and exchange:
+                exchange.finished = event
+            case MessageEvent(exchange=number) if number == name and exchange:
+                if event.is_announcement:
+                    exchange.announcement = event
+                else:
+                    exchange.messages.append(event)
+            case AgentEnded() if exchange and event.reply == exchange.started.reply:
+                if _is_of(event.within, exchange.call):
+                    exchange.ends[event.within] = event
+            case _:
+                pass
+    return exchange
+
+
+def _is_of(within: str, call_number: str) -> bool:
+    """Return True if a call of an agent belongs to an exchange, and not to one within it."""
+    rest = within.removeprefix(call_number)
+    if rest == within or not rest.startswith((STEP, SAY)):
+        return False
+    return rest.count(".") == 1 or (rest.count(".") == 2 and rest.rpartition(".")[2][0] == "r")

@@ -1,0 +1,184 @@
+"""The texts of exchanges: the blocks by which agents ask, and what arena shows the two."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from arena_cli.protocol import ASK_AGAIN, ASK_ANSWER, EXCHANGE, ShownMessage
+from arena_cli.util.language import translate_message
+from arena_cli.workspace.models import Language
+
+MARK = "```ask"
+"""The beginning of a block by which an agent asks another one."""
+
+DONE = "<done/>"
+"""The word by which an agent ends an exchange."""
+
+LONGEST_WAIT_S = 3_600
+
+_BLOCK = re.compile(
+    r"^(?P<fence>`{3,})ask[ \t]+(?P<head>[^\n]*)\n(?P<text>.*?)^(?P=fence)[ \t]*(?:\n|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+class Ask(NamedTuple):
+    """What an agent asks: the agent, the text, and how long it waits (0: it does not)."""
+
+    agent: str
+    message: str
+    wait_s: float = 0
+    max_turns: int | None = None
+    key: str = ""
+
+
+def read_blocks(text: str) -> tuple[str, list[tuple[Ask | None, str]]]:
+    """Return a text without its `ask` blocks, and what each of them asks, or what is wrong."""
+    if MARK not in text:
+        return text, []
+    blocks = [_read_block(match["head"], match["text"]) for match in _BLOCK.finditer(text)]
+    if not blocks:
+        return text, []
+    return re.sub(r"\n{3,}", "\n\n", _BLOCK.sub("", text)).strip(), blocks
+
+
+def _read_block(head: str, text: str) -> tuple[Ask | None, str]:
+    agent, *options = head.split()
+    values: dict[str, str] = {}
+    for option in options:
+        name, sign, value = option.partition("=")
+        if not sign or name not in ("wait", "turns", "key") or not value or name in values:
+            return None, f"`{option}` is no option of `ask {agent}`: there are wait, turns and key"
+        values[name] = value
+    try:
+        wait_s = float(values.get("wait", "0").removesuffix("s"))
+        turns = int(values["turns"]) if "turns" in values else None
+    except ValueError:
+        return None, f"`ask {head.strip()}`: wait is a number of seconds, turns a whole number"
+    if not 0 <= wait_s <= LONGEST_WAIT_S or (turns is not None and turns < 0):
+        return (
+            None,
+            f"`ask {head.strip()}`: wait is 0 to {LONGEST_WAIT_S} seconds, turns at least 0",
+        )
+    return Ask(agent, text.strip(), wait_s, turns, values.get("key", "")), ""
+
+
+def cut_done(text: str) -> tuple[str, bool]:
+    """Return a text without `<done/>` at its end, and whether it was there."""
+    stripped = text.strip().strip("`*_ \n")
+    if not stripped.casefold().endswith(DONE):
+        return text, False
+    return stripped[: -len(DONE)].rstrip(), True
+
+
+def make_note(text: str, timestamp: str, name: str = "m0") -> ShownMessage:
+    """Return what arena tells an agent about an exchange, after all other messages."""
+    return ShownMessage(
+        id=name,
+        author_id=EXCHANGE,
+        author_name=EXCHANGE,
+        author_type="system",
+        content=text,
+        timestamp=timestamp,
+        role="user",
+    )
+
+
+def describe_step(requester: str, target: str, step: int, most: int, language: Language) -> str:
+    """Return the message for an agent before its turn in an exchange."""
+    is_target = step % 2 == 1
+    if language == "zh":
+        role = "被询问者（target）" if is_target else "询问者（requester）"
+        return (
+            f"这是 @{requester}（询问者）与 @{target}（被询问者）之间的直接交流，"
+            f"目的是智能体之间的协作；其他成员看不到。\n你的角色：{role}。"
+            f"轮次：{step} / {most}。\n只回答对方。如果没有更多要讨论的，只写 {DONE}。"
+        )
+    role = "target" if is_target else "requester"
+    return (
+        f"This is a direct exchange: @{requester} (requester) asks @{target} (target), so that "
+        "they work together. Nobody else is shown it.\n"
+        f"Your role: {role}. Turn: {step} / {most}.\n"
+        f"Answer the other one only. If no further discussion is needed, write only {DONE}"
+    )
+
+
+def describe_announcement(texts: Sequence[str], language: Language) -> str:
+    """Return the message for the agent that was asked, at the end; `texts` are all messages."""
+    if language == "zh":
+        heading = (
+            f"直接交流已结束。请为整个小组写一条简短的消息，让没有看到交流、不懂技术的人也明白结果。"
+            f"没有值得宣布的，只写 {DONE}。"
+        )
+        labels = ("最初的请求", "第一个回答", "最近的讨论")
+    else:
+        heading = (
+            "The direct exchange is over. Write one short message that announces its result to the "
+            "group: a clear summary, also for people who are not technical and have not seen it. "
+            f"If there is nothing to announce, write only {DONE}"
+        )
+        labels = ("Original request", "First answer", "Latest message")
+    pieces = zip(labels, (texts[0], texts[1], texts[-1]), strict=True)
+    return "\n\n".join([heading, *(f"{label}:\n{_quote(text)}" for label, text in pieces)])
+
+
+def _quote(text: str) -> str:
+    return "\n".join(f"> {line}" for line in text.splitlines())
+
+
+def describe_outcome(agent: str, exchange: str, text: str, language: Language) -> str:
+    """Return the answer to a block for the agent that wrote it."""
+    name = agent.lstrip("@")
+    heading = (
+        f"交流 {exchange}，关于你对 @{name} 的提问："
+        if language == "zh"
+        else f"Exchange {exchange}, about what you asked @{name}:"
+    )
+    return f"{heading}\n{text}"
+
+
+def describe_wrong(problem: str, language: Language) -> str:
+    """Return the message about a block that cannot be read."""
+    if language == "zh":
+        return f"没有向任何人提问：{translate_message(problem, language)}"
+    return f"Nobody was asked: {problem}"
+
+
+def make_answers(
+    told: Sequence[str], rest: str, timestamp: str, language: Language
+) -> list[ShownMessage]:
+    """Return the messages for an agent that asked within a text; `rest` is its other text."""
+    answers = [make_note(text, timestamp, ASK_ANSWER) for text in told]
+    return [*answers, make_note(_describe_draft(rest, language), timestamp, ASK_AGAIN)]
+
+
+def _describe_draft(text: str, language: Language) -> str:
+    if language == "zh":
+        again = "现在请写出你的完整回复；之前的文字没有发出。"
+        return f"{again}\n{_quote(text)}" if text else again
+    again = "Write your complete reply now; what you wrote before was not sent."
+    return f"{again}\n{_quote(text)}" if text else again
+
+
+def describe_failure(end: str, target: str, reason: str, language: Language) -> str:
+    """Return why an agent gets no answer."""
+    if language == "zh":
+        heading = {"refused": "没有提问", "timeout": f"{target} 没有及时回答"}
+        why = translate_message(reason, language)
+        return f"{heading.get(end, f'{target} 没能回答')}：{why}"
+    heading = {"refused": "nobody was asked", "timeout": f"{target} did not answer in time"}
+    return f"{heading.get(end, f'{target} could not answer')}: {reason}"
+
+
+def describe_nothing(target: str, language: Language) -> str:
+    """Return the message for an agent if the other one has nothing to say."""
+    return f"{target} 没有要补充的。" if language == "zh" else f"{target} has nothing to say."
+
+
+def describe_accepted(exchange: str, target: str, language: Language) -> str:
+    """Return the message for an agent that does not wait for the answer."""
+    if language == "zh":
+        return f"已接受：与 {target} 的交流 {exchange} 会在你的回复之后进行。"
+    return f"accepted: exchange {exchange} with {target} takes place after your reply"

@@ -1,0 +1,63 @@
+"""Check what agents asked each other directly."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from arena_cli.scenarios.expect import amounts
+from arena_cli.scenarios.expect.context import CheckContext
+from arena_cli.scenarios.expect.model import ExchangeRow
+from arena_cli.scenarios.expect.text_checks import Check, Verdict
+
+
+def check_exchanges(expected: Sequence[ExchangeRow]) -> Iterator[Check]:
+    """Yield the checks on the exchanges: their number, and a row each, in order."""
+    yield Check((), functools.partial(_are_as_many, len(expected)))
+    for index, row in enumerate(expected):
+        yield Check((index,), functools.partial(_is_met, row, index))
+
+
+def list_exchanges(conversation: CheckContext) -> list[dict[str, Any]]:
+    """Return the exchanges, in order; the end is `open` if one has not ended."""
+    return [
+        {
+            "requester": started.requester,
+            "target": started.target,
+            "mode": started.mode,
+            "turns": ended.turns if ended else 0,
+            "end": ended.end if ended else "open",
+            "announced": bool(ended and ended.announced),
+        }
+        for started, ended in conversation.exchanges
+    ]
+
+
+def _are_as_many(count: int, conversation: CheckContext) -> Verdict:
+    actual = list_exchanges(conversation)
+    expected = f"{count} exchange{'s' if count != 1 else ''}" if count else "no exchange"
+    return Verdict(len(actual) == count, expected, _describe_all(actual))
+
+
+def _is_met(row: ExchangeRow, index: int, conversation: CheckContext) -> Verdict:
+    actual = list_exchanges(conversation)
+    fields = {name: getattr(row, name) for name in row.model_fields_set}
+    holds = index < len(actual) and all(
+        amounts.within(value, actual[index][name])
+        if name == "turns"
+        else actual[index][name] == value
+        for name, value in fields.items()
+    )
+    return Verdict(holds, _describe(fields), _describe_all(actual))
+
+
+def _describe_all(rows: Sequence[Mapping[str, Any]]) -> str:
+    return "\n".join(map(_describe, rows)) or "no exchange"
+
+
+def _describe(row: Mapping[str, Any]) -> str:
+    facts = {name: value for name, value in row.items() if value is not False}
+    if "turns" in facts:
+        facts["turns"] = amounts.describe_limit(facts["turns"])
+    return " · ".join(f"{name} {value}" for name, value in facts.items())

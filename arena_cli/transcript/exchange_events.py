@@ -1,0 +1,61 @@
+"""The events of exchanges: direct conversations of two agents, next to the turns.
+
+They are read when a transcript holds one: a session without exchanges never imports this module.
+The messages of an exchange are `message` events with its number.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from arena_cli.protocol import Position
+from arena_cli.transcript.events import SideEvent, order_in_exchange
+
+ExchangeMode = Literal["wait", "notify"]
+ExchangeEnd = Literal["done", "limit", "timeout", "error", "refused"]
+
+
+class ExchangeEvent(SideEvent):
+    """An event of an exchange, which belongs to the `reply` of the agent that asked."""
+
+    exchange: Annotated[str, Position]
+    reply: Annotated[int, Position]
+    requester: str
+    target: str
+
+
+class ExchangeStarted(ExchangeEvent):
+    """An agent asks another one directly; in the mode `wait` its reply waits for the answer.
+
+    After the first answer follow at most `max_turns` further messages.
+    """
+
+    type: Literal["exchange_started"] = "exchange_started"
+    mode: ExchangeMode
+    max_turns: int
+    key: str = Field(default="", exclude_if=lambda key: not key)
+
+    @property
+    def order_in_reply(self) -> str:
+        """The start comes before the question."""
+        return f"{order_in_exchange(self.exchange)} 1 "
+
+
+class ExchangeFinished(ExchangeEvent):
+    """An exchange has ended, after `turns` answers; `reason` says why it was refused or failed.
+
+    It was `announced` if the agent that was asked told the group about it.
+    """
+
+    type: Literal["exchange_finished"] = "exchange_finished"
+    end: ExchangeEnd
+    turns: int = 0
+    announced: bool = False
+    reason: str = Field(default="", exclude_if=lambda reason: not reason)
+
+    @property
+    def order_in_reply(self) -> str:
+        """The end comes after the announcement."""
+        return f"{order_in_exchange(self.exchange)}.~"
