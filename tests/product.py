@@ -119,6 +119,7 @@ from arena_cli.errors import (
     SessionBusy,
     UsageError,
 )
+from arena_cli.flows import values as flow_values
 from arena_cli.notes import (
     agent_extraction,
     compliance,
@@ -292,6 +293,7 @@ from arena_cli.transcript import (
     control_events,
     events,
     exchange_events,
+    flow_events,
     log,
     queries,
     reader,
@@ -405,5 +407,5 @@ from arena_cli.workspace.schema import (
 from arena_cli.workspace.workspace import Workspace
 from arena_cli.yamlio import loader as yamlio_loader
 from arena_cli.yamlio import schema_errors
-from arena_cli.yamlio.loader import Fragment, parse, validate, wrap_data
+from arena_cli.yamlio.loader import Fragment, dump_yaml, parse, validate, wrap_data
 from arena_cli.yamlio.schema_errors import explain_first

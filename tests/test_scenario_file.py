@@ -13,10 +13,10 @@ from stage import Stage
 NOT_BUILT = {
     "": "repeat pass_rate matrix workdir errors limits exclude max_repeat reflect inputs baseline "
     "max_reflections until_sure alpha beta max_usd max_minutes mcp",
-    "step": "simulate id needs when agent python shell http sql each repeat container flow "
+    "step": "simulate id needs when agent python shell http sql each repeat container "
     "on_failure retries timeout_s parallel kind reply_to group inputs output until max "
     "feedback reflect work thread priority",
-    "expect": "files changed unchanged command plan tasks flow learned conflict",
+    "expect": "files changed unchanged command plan tasks learned conflict",
     "config": "planner lanes workdir",
     "memory": "limit_per_type expiration_days",
 }

@@ -42,6 +42,8 @@ READS: dict[str, list[list[str]]] = {
     "doctor": [[], ["s"]],
     "schema": [["agent"]],
     "path": [[], ["s"]],
+    "flow check": [["flow.yaml"]],
+    "flow draw": [["flow.yaml"], ["flow.yaml", "--html"]],
     "trust": [["--list"]],
     "knowledge list": [[]],
     "knowledge search": [["canary deploys"]],
@@ -97,6 +99,7 @@ CALLS: list[list[str]] = [
     ["resume", "s"],
     ["run", "checked", "--live"],
     ["run", "checked", "--record"],
+    ["flow", "run", "flow.yaml"],
     ["agents", "test", "program"],
     ["agents", "test", "function"],
     ["agents", "check", "--connect"],
@@ -105,7 +108,7 @@ CALLS: list[list[str]] = [
     ["knowledge", "search", "canary", "--connect"],
     ["knowledge", "inspect", "--connect"],
 ]
-NEEDS_TRUST = {"send", "resume", "run", "agents run", "agents test"}
+NEEDS_TRUST = {"send", "resume", "run", "flow run", "agents run", "agents test"}
 
 
 class Server:
@@ -186,6 +189,15 @@ def hostile(program: Program, server: Server) -> Program:
     }
     memory = {"embedding": embedding, "summarizer": "api", "extractor": "program"}
     program.file("arena.yaml", json.dumps({"memory": memory, "defaults": {"judge": "function"}}))
+    flow = {
+        "flow": "evil",
+        "steps": [
+            {"id": "a", "shell": command},
+            {"id": "b", "http": {"url": url}},
+            {"id": "c", "python": "evil.py:answer"},
+        ],
+    }
+    program.file("flow.yaml", json.dumps(flow))
     program.file(
         "scenarios/checked.yaml",
         "scenario: checked\n"

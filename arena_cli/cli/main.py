@@ -44,6 +44,7 @@ _COMMANDS = {
     "react": ("arena_cli.cli.messages", "react", ""),
     "unread": ("arena_cli.cli.messages", "unread", ""),
     "run": ("arena_cli.cli.run", "run", "RunCommand"),
+    "flow": ("arena_cli.cli.flow", "flow_app", ""),
     "promote": ("arena_cli.cli.promote", "promote", ""),
     "show": ("arena_cli.cli.sessions", "show", "ShowCommand"),
     "context": ("arena_cli.cli.context", "context", ""),
@@ -64,6 +65,7 @@ _SECTIONS = {
     "Set up": ("init", "agents", "teams", "trust", "doctor"),
     "Converse": (
         "send",
+        "flow",
         "resume",
         "wait",
         "react",

@@ -167,6 +167,7 @@ def _trust(context: typer.Context) -> None:
     else:
         theirs = loader.list_contacts(loaded, scenarios, scenarios, dotenv=dotenv)
         needed = merge_contacts(needed, theirs)
+    needed = merge_contacts(needed, *_find_flow_contacts(loaded))
     root, say = escape_line(str(loaded.root)), user_words()
     if not needed:
         common.print_line(say("{root} starts and contacts nothing; it needs no trust", root=root))
@@ -175,6 +176,17 @@ def _trust(context: typer.Context) -> None:
     common.print_line(say("{root} is trusted; it may", root=root))
     for line in _lines(needed):
         common.print_line(line)
+
+
+def _find_flow_contacts(loaded: Workspace) -> Iterator[list[Contact]]:
+    """Yield what the flows in `flows/` would contact; warn of those that are invalid."""
+    from arena_cli.flows import contacts, loader
+
+    for path in sorted((loaded.root / "flows").rglob("*.yaml")):
+        try:
+            yield contacts.find_contacts(loader.load(path, loaded))
+        except FileFaults as error:
+            common.warn(f"warning: what this flow needs is not trusted: {error}")
 
 
 def _keep(loaded: Workspace, contacts: list[Contact]) -> None:

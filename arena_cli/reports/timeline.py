@@ -53,6 +53,11 @@ Who = Callable[[str], "list[Span] | str"]
 """The name of an agent, or of somebody else, by id, as a report shows it."""
 
 
+_OF_FLOWS = frozenset(
+    {"flow_started", "step_started", "step_finished", "reflected", "flow_finished"}
+)
+
+
 def render_event(event: Event, say: Words, who: Who) -> Line | None:
     """Return the line of an event; None for a step of the conversation, or if there is no text."""
     renderer = RENDERERS.get(type(event))
@@ -62,6 +67,8 @@ def render_event(event: Event, say: Words, who: Who) -> Line | None:
         renderer = import_module("arena_cli.reports.exchange_lines").RENDERERS.get(type(event))
     if getattr(event, "is_in_exchange", False) and getattr(event, "mode", "") == "goal":
         return None  # the message that follows has its text
+    if renderer is None and event.type in _OF_FLOWS:
+        renderer = import_module("arena_cli.reports.flow_lines").RENDERERS[type(event)]
     if renderer is not None:
         return renderer(event, say, who)
     return _render_fields(event) if isinstance(event, SideEvent) else None

@@ -9,6 +9,8 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -334,6 +336,7 @@ class _Loader:
             for index, step in enumerate(file.steps)
         ]
         judging, unfit = choose_judges(file, team, workspace.loaded, workspace.judge)
+        flows = self._flows(file, workspace, team, fragments, faults)
         folders = Folders(self._workspace.root, self._path, self._workspace.anywhere)
         profiles = list_profiles((member.profile for member in team.agents), workspace.loaded)
         unfit = [
@@ -361,6 +364,7 @@ class _Loader:
             sent=tuple(sent),
             waiting=frozenset(loc for loc, _ in waiting),
             anywhere=self._workspace.anywhere,
+            flows=flows,
             warnings=tuple(
                 self._warnings(lint.warnings(file, folders, recorded=self._recorded), fragments)
             ),
@@ -377,6 +381,26 @@ class _Loader:
         if same not in self._teams:
             self._teams[same] = choose_team(keys, fragments, self._workspace)
         return self._teams[same]
+
+    def _flows(
+        self,
+        file: ScenarioFile,
+        workspace: Workspace,
+        team: Team,
+        fragments: Sequence[Fragment],
+        faults: list[Fault],
+    ) -> dict[int, Any]:
+        """Return the flows of the steps that run one, by their index."""
+        flows = {}
+        for index, step in enumerate(file.steps):
+            played = step.played_flow
+            if played is not None:
+                load = import_module("arena_cli.flows.loader").load_for_step
+                make = partial(
+                    load, self._workspace.root / played.file, played.inputs, workspace, team
+                )
+                flows[index] = try_making(make, fragments, ("steps", index, "flow"), faults)
+        return flows
 
     def _warnings(
         self, wrong: Iterable[lint.Wrong], fragments: Sequence[Fragment]
@@ -576,7 +600,19 @@ def list_contacts(
             )
             for scenario in live
         ),
+        *_find_flow_contacts([*live, *checked], dotenv),
     )
+
+
+def _find_flow_contacts(
+    scenarios: Iterable[Scenario], dotenv: Mapping[str, str]
+) -> Iterator[list[Contact]]:
+    """Yield what the flows of scenarios would contact: they run in every mode."""
+    for scenario in scenarios:
+        for flow in scenario.flows.values():
+            contacts = import_module("arena_cli.flows.contacts")
+            yield contacts.find_contacts(flow)
+            yield find_contacts(contacts.list_profiles(flow, scenario.workspace), dotenv=dotenv)
 
 
 def _profiles(scenario: Scenario, workspace: Workspace) -> Iterator[AgentProfile]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, get_args
 
@@ -41,7 +41,9 @@ from arena_cli.yamlio.imported_shape import refer_to
 from arena_cli.yamlio.loader import Fragment, find_holder
 from arena_cli.yamlio.nodes import Loc
 
-StepKind = Literal["send", "say", "system", "check", "approve", "reject", "choose", "resume"]
+StepKind = Literal[
+    "send", "say", "system", "check", "approve", "reject", "choose", "resume", "flow"
+]
 KINDS: tuple[StepKind, ...] = get_args(StepKind)
 
 CONTINUING = frozenset({"approve", "reject", "choose", "resume"})
@@ -143,20 +145,27 @@ class AfterReply(FileShape):
     reply: int = Field(default=1, ge=1)
 
 
+class PlayedFlow(FileShape):
+    """A flow that a step runs: its file, and the values of its inputs."""
+
+    file: str
+    inputs: dict[str, Any] = {}
+
+
 class Step(FileShape):
     """A step of a scenario.
 
     It is a human's message (`send`) with its expectations, a planted message (`say`, `system`),
-    expectations over all steps so far (`check`), or what continues a chain that waits: a decision
-    (`approve`, `reject`, `choose`) or `resume`. While the chain runs, a person may `steer` or
-    `pause` it: before any agent is called, or `after` a reply. A `key` that was used before in its
-    session calls no agent: the step is judged by the earlier chain.
+    expectations over all steps so far (`check`), what continues a chain that waits: a decision
+    (`approve`, `reject`, `choose`) or `resume`; or a `flow` from a file. While a chain runs, a
+    person may `steer` or `pause` it: before any agent is called, or `after` a reply. A `key` that
+    was used before in its session calls no agent: the step is judged by the earlier chain.
     """
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [kind]} for kind in KINDS]})
 
     not_built: ClassVar[frozenset[str]] = read_keys(
-        "agent container each feedback flow group http id inputs kind max needs on_failure "
+        "agent container each feedback group http id inputs kind max needs on_failure "
         "output parallel priority python reflect repeat reply_to retries shell simulate sql thread "
         "timeout_s until when work"
     )
@@ -170,6 +179,7 @@ class Step(FileShape):
     reject: DecidedRequest | None = None
     choose: ChosenOption | None = None
     resume: Literal[True] | None = None
+    flow: Annotated[str, Field(min_length=1)] | PlayedFlow | None = None
     steer: Annotated[str, Field(pattern=r"\S")] | None = None
     pause: bool = False
     after: AfterReply | None = None
@@ -182,6 +192,11 @@ class Step(FileShape):
     expect: Expect = Field(default_factory=_no_expect)
 
     @property
+    def played_flow(self) -> PlayedFlow | None:
+        """The flow that it runs."""
+        return PlayedFlow(file=self.flow) if isinstance(self.flow, str) else self.flow
+
+    @property
     def kind(self) -> StepKind:
         """The kind of the step."""
         return next(kind for kind in KINDS if getattr(self, kind) is not None)
@@ -191,7 +206,8 @@ class Step(FileShape):
         kinds = [kind for kind in KINDS if getattr(self, kind) is not None]
         if not kinds:
             raise ValueError(
-                "a step needs one of send, say, system, check, approve, reject, choose, resume"
+                "a step needs one of send, say, system, check, approve, reject, choose, resume, "
+                "flow"
             )
         if len(kinds) > 1:
             both = " and ".join(f"`{kind}`" for kind in kinds)
@@ -208,7 +224,8 @@ class Step(FileShape):
             raise ValueError(f"`attach` goes with `send` only, not with `{kind}`")
         if kind != "send" and "key" in keys:
             raise ValueError(f"`key` goes with `send` only, not with `{kind}`")
-        wrong = [f"`{key}`" for key in _ONLY_RUNNING if key in keys]
+        allowed = {"expect"} if kind == "flow" else ()
+        wrong = [f"`{key}`" for key in _ONLY_RUNNING if key in keys and key not in allowed]
         if wrong and kind not in RUNNING:
             raise ValueError(
                 f"{', '.join(wrong)} goes with a step that runs a chain, not with `{kind}`"
@@ -446,6 +463,7 @@ class Scenario:
     first. `profiles` are all that its team was made of, those of `workspace`; `judges` are by the
     name that its checks give them, empty for the workspace's own. `anywhere`: files that it names
     may be outside the workspace. `warnings` are suspicious parts of its files that are no errors.
+    `flows` are the loaded flows (`flows.loader.Flow`) by the index of their step.
     """
 
     file: ScenarioFile
@@ -465,6 +483,7 @@ class Scenario:
     waiting: frozenset[Loc]
     anywhere: bool = False
     warnings: tuple[Fault, ...] = ()
+    flows: Mapping[int, Any] = field(default_factory=dict)
 
     @property
     def title(self) -> str:

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack, nullcontext
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -160,6 +161,7 @@ class Playing:
         self._keep = keep
         self._detail = detail
         self._sessions: dict[str | None, Session] = {}
+        self._flow_sessions: set[str] = set()
         self._workdirs: WorkdirCopies | None = None
         self._chains: dict[str | None, PlayedChain] = {}
         self._stepping_in: SteppingIn | None = None
@@ -223,7 +225,10 @@ class Playing:
         """Remove its sessions."""
         for session in self._sessions.values():
             _remove(session.folder)
+            for name in self._flow_sessions:
+                _remove(session.folder.with_name(name))
         self._sessions.clear()
+        self._flow_sessions.clear()
 
     def recorded(self) -> list[dict[str, Any]] | None:
         """Return the lines of its recording as played now; None if they must not be kept."""
@@ -402,6 +407,8 @@ class Playing:
         try:
             if step.steer or step.pause:
                 self._stepping_in = SteppingIn(step, session)
+            if step.flow is not None:
+                return await self._play_flow(index, session, events)
             if step.kind in CONTINUING:
                 unable = await continue_chain(step, session)
             else:
@@ -413,16 +420,39 @@ class Playing:
                 await _play(sent, session)
             if self._take.refusal:
                 return self._result(index, "error", error=self._take.refusal, events=events)
-            if step.check is not None:
-                return await self._judge_check(index, step.check)
             if unable is not None:
                 return self._fail(index, step.kind, unable, events)
-            return await self._judged(index, events)
+            check = step.check
+            return await (
+                self._judged(index, events) if check is None else self._judge_check(index, check)
+            )
         except (NotSaved, UsageError) as error:
             reason = str(error)
         finally:
             self._stepping_in = None
         return self._result(index, "error", error=reason, events=events)
+
+    async def _play_flow(self, index: int, session: Session, events: Sequence[Event]) -> StepResult:
+        """Run the flow of a step and judge it; a failure that nothing expects is an error."""
+        step = self._scenario.file.steps[index]
+        problem = await import_module("arena_cli.scenarios.flow_steps").run_flow(
+            self._scenario,
+            index,
+            session,
+            self._place,
+            middlewares=[*self._watching.middlewares(), *self._take.middlewares(step.session)],
+            on_session=self._flow_sessions.add,
+        )
+        if self._take.refusal:
+            return self._result(index, "error", error=self._take.refusal, events=events)
+        talk = self._told(events, index + 1)
+        results = await self._checked(step.expect, talk, ("steps", index, "expect"))
+        is_expected = "flow" in step.expect.model_fields_set
+        if problem and not is_expected:
+            error = f"the flow did not succeed: {problem}"
+            return self._result(index, "error", checks=results, error=error, events=events)
+        status = _step_status(evaluate.status_of(results, []))
+        return self._result(index, status, checks=results, events=events)
 
     def _fail(self, index: int, key: str, verdict: Verdict, events: Sequence[Event]) -> StepResult:
         """Return the result of a step whose decision no agent asked for; judge nothing else."""

@@ -468,10 +468,15 @@ def make_user_function(config: SessionConfig, target: str) -> UserFunction:
     return function
 
 
-def make_redactor(config: SessionConfig, profiles: Iterable[AgentProfile] = ()) -> Redactor:
+def make_redactor(
+    config: SessionConfig,
+    profiles: Iterable[AgentProfile] = (),
+    others: Iterable[dict[str, Any]] = (),
+) -> Redactor:
     """Return the redactor for the secrets of all agents and servers of the workspace.
 
-    `profiles` are further agents that the workspace may not know.
+    `profiles` are further agents that the workspace may not know, `others` settings of anything
+    else.
     """
     memory = [member.profile for member in config.memory_agents]
     everyone = {id(profile): profile for profile in (*config.profiles, *memory, *profiles)}
@@ -481,6 +486,7 @@ def make_redactor(config: SessionConfig, profiles: Iterable[AgentProfile] = ()) 
         if profile.may_hold_secrets
         for adapter in agents.list_adapters(profile.adapter)
     ]
+    settings += others
     settings += [server.model_dump() for p in everyone.values() for server in p.mcp.values()]
     if config.memory.embedding is not None:
         settings.append(config.memory.embedding.model_dump())

@@ -1,8 +1,8 @@
 """Serve a function of the user as a tool, in a process of its own: JSON lines in, and out.
 
 A line is `{"describe": true}`, answered by `{"name", "description", "schema"}`, or
-`{"arguments": {...}}`, answered by `{"text": ...}` (null for nothing). Errors are as those of
-`arena_cli.adapters.python_worker`.
+`{"arguments": {...}}`, answered by `{"text": ...}` (null for nothing), with `"typed": true` by
+`{"value": ...}`. Errors are as those of `arena_cli.adapters.python_worker`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Any
 
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[2]))
+
+from pydantic_core import to_jsonable_python
 
 from arena_cli.adapters import python_worker
 from arena_cli.tools.signature import ArgumentsError, Signature, to_text
@@ -34,7 +36,8 @@ def answer(function: Callable[..., Any], line: bytes) -> Any:
         value = signature.call(request["arguments"])
     except ArgumentsError as error:
         raise python_worker.ReturnedError(str(error)) from error
-    return _wait(value) if inspect.isawaitable(value) else _finish(value)
+    is_typed = bool(request.get("typed"))
+    return _wait(value, is_typed) if inspect.isawaitable(value) else _finish(value, is_typed)
 
 
 def _read(function: Callable[..., Any]) -> Signature:
@@ -48,12 +51,14 @@ def _read(function: Callable[..., Any]) -> Signature:
     return _signatures[function]
 
 
-async def _wait(value: Any) -> dict[str, Any]:
-    return _finish(await value)
+async def _wait(value: Any, is_typed: bool) -> dict[str, Any]:
+    return _finish(await value, is_typed)
 
 
-def _finish(value: Any) -> dict[str, Any]:
+def _finish(value: Any, is_typed: bool) -> dict[str, Any]:
     try:
+        if is_typed:
+            return {"value": to_jsonable_python(value)}
         return {"text": to_text(value)}
     except (TypeError, ValueError, RecursionError) as error:
         problem = f"the function returned a value that JSON cannot represent: {error}"

@@ -63,6 +63,10 @@ class FunctionPool:
         text = (await self._exchange({"arguments": arguments}))["text"]
         return _NOTHING if text is None else str(text)
 
+    async def call_typed(self, arguments: Mapping[str, Any]) -> Any:
+        """Call the function; return its result as JSON data. Raises ToolFailed."""
+        return (await self._exchange({"arguments": arguments, "typed": True}))["value"]
+
     async def _exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
         worker = self._idle.pop() if self._idle else self._make()
         self._busy.add(worker)

@@ -527,6 +527,7 @@ def find_type(name: str) -> type[Event] | None:
         import_control_events()
         import_acting_events()
         import_exchange_events()
+        import_module("arena_cli.transcript.flow_events")
         shape = EVENT_TYPES.get(name)
     return shape
 

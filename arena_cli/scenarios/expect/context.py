@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from arena_cli.transcript.acting_events import AgentEnded, ToolFinished, ToolRequested
     from arena_cli.transcript.control_events import ChainPaused, RuleBroken, Supervised
     from arena_cli.transcript.exchange_events import ExchangeFinished, ExchangeStarted
+    from arena_cli.transcript.flow_events import StepFinished
 
 
 class UsedTool(NamedTuple):
@@ -249,6 +250,12 @@ class CheckContext:
                 ends[end.exchange] = end
         ordered = sorted(started.values(), key=lambda event: (event.reply, event.order_in_reply))
         return [(event, ends.get(event.exchange)) for event in ordered]
+
+    @cached_property
+    def flow_steps(self) -> dict[str, StepFinished]:
+        """The last end of each step of a flow, by its id."""
+        events = [event for event in self._side_events if event.type == "step_finished"]
+        return {event.step: event for event in cast("list[StepFinished]", events)}
 
     @cached_property
     def _side_events(self) -> list[SideEvent]:

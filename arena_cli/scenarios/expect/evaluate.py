@@ -21,6 +21,7 @@ from arena_cli.scenarios.expect import (
     control_checks,
     conversation_checks,
     exchange_checks,
+    flow_checks,
     judge_checks,
     message_checks,
     model,
@@ -437,6 +438,7 @@ _KEYS: dict[str, Callable[[Any], Checks]] = {
     "exchanges": exchange_checks.check_exchanges,
     "ended": acting.check_ends,
     "output": acting.check_outputs,
+    "flow": flow_checks.check_steps,
     "compactions": functools.partial(_counted, lambda told: len(told.compactions), ""),
 }
 

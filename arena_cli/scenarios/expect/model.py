@@ -535,11 +535,18 @@ EndedAs = Literal["goal", "timeout", "max_turns", "aborted", "error", "error_no_
 """How a reply with tools has ended, as in the event `agent_ended`."""
 
 
+class FlowStepRow(Sparse):
+    """How a step of a flow ended: its status, and checks on its output."""
+
+    status: Literal["success", "failed", "skipped", "cancelled", "none"] = "success"
+    output: JsonCheck | list[JsonCheck] = Field(default_factory=list)
+
+
 class Expect(Sparse):
     """The expectations of a step, or of all steps."""
 
     not_built: ClassVar[frozenset[str]] = read_keys(
-        "changed command conflict files flow learned plan tasks unchanged"
+        "changed command conflict files learned plan tasks unchanged"
     )
 
     replied: list[AgentId] | Replied = Field(default_factory=list)
@@ -583,6 +590,7 @@ class Expect(Sparse):
     output: ByAgent[JsonCheck | list[JsonCheck]] = Field(default_factory=dict, min_length=1)
     rules: list[RuleRow] = Field(default_factory=list)
     exchanges: list[ExchangeRow] = Field(default_factory=list)
+    flow: dict[str, FlowStepRow] = Field(default_factory=dict, min_length=1)
 
 
 class GivenCheck(NamedTuple):

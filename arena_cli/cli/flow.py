@@ -1,0 +1,242 @@
+"""Run, check and draw flows: `arena flow`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from arena_cli import errors
+from arena_cli.cli import agent_run, command_line, common, trust
+from arena_cli.errors import UsageError
+from arena_cli.flows import contacts, drawing, loader
+from arena_cli.flows.calls import AgentCalls
+from arena_cli.flows.runner import FlowResult, FlowRun, StepLog, read_log
+from arena_cli.reports.lines import user_words
+from arena_cli.session import session as sessions
+from arena_cli.session import store
+from arena_cli.session.session import Session
+from arena_cli.transcript import reader
+from arena_cli.transcript.flow_events import FlowStarted, StepFinished
+from arena_cli.util import language
+from arena_cli.util.text import cut_text, escape_line
+from arena_cli.workspace import inputs as flow_inputs
+from arena_cli.workspace.models import Team
+
+if TYPE_CHECKING:
+    from arena_cli.flows.loader import Flow
+    from arena_cli.transcript.events import Event
+    from arena_cli.workspace.workspace import Workspace
+
+flow_app = command_line.App(
+    cls=command_line.Group,
+    add_completion=False,
+    help="Run, check or draw a flow: steps that you wrote down, as a graph.",
+    rich_markup_mode=None,
+)
+
+FlowPath = Annotated[Path, typer.Argument(metavar="FILE", help="Use the flow in this YAML file.")]
+GivenInputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        "-i",
+        metavar="NAME=VALUE",
+        help="Set an input of the flow; @FILE as the value reads a file, lists are JSON; "
+        "repeatable.",
+    ),
+]
+SessionName = Annotated[
+    str | None,
+    typer.Option(
+        "--session",
+        "-s",
+        help="Keep the steps in this session; by default in a new one.",
+        autocompletion=command_line.complete_sessions,
+    ),
+]
+Resume = Annotated[
+    bool,
+    typer.Option(
+        "--resume",
+        help="Continue the flow of --session: what has ended is not done again.",
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
+
+_SHOWN = 100
+
+
+@flow_app.command("run")
+def run_flow(
+    context: typer.Context,
+    file: FlowPath,
+    inputs: GivenInputs = None,
+    session: SessionName = None,
+    resume: Resume = False,
+    as_json: common.AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run a flow; print how each step ended.
+
+    Steps that do not need each other run side by side. If the flow is interrupted or fails,
+    `--resume` continues it.
+    """
+    loaded = common.load_workspace(context)
+    flow = loader.load(file, loaded)
+    if resume and (session is None or inputs):
+        raise UsageError(
+            "--resume continues the flow of a session, with its inputs",
+            "Give --session, and no --input.",
+        )
+    earlier = _read_earlier(loaded, session)
+    if resume:
+        values = _find_resumed(earlier, flow, str(session))
+    else:
+        if earlier is not None and earlier.status != "success":
+            raise UsageError(
+                f"the flow {earlier.file} in session {escape_line(str(session))} has not succeeded",
+                "Continue it with --resume, or use another session.",
+            )
+        values = _read_inputs(flow, inputs or ())
+    run = _Run(loaded, flow, is_shown=not quiet)
+    name, result = run.run(session, values, earlier if resume else None)
+    _report(result, flow, name, as_json=as_json)
+
+
+@flow_app.command("check")
+def check_flow(context: typer.Context, file: FlowPath) -> None:
+    """Check a flow file, and the flows that it names; run nothing."""
+    flow = loader.load(file, common.load_workspace(context))
+    count = sum(1 for _ in flow.walk())
+    text = "{file} is valid: {count} steps"
+    common.print_line(user_words()(text, file=escape_line(flow.name), count=count))
+
+
+@flow_app.command("draw")
+def draw_flow(
+    context: typer.Context,
+    file: FlowPath,
+    as_html: Annotated[
+        bool, typer.Option("--html", help="Print an HTML page that needs no network.")
+    ] = False,
+) -> None:
+    """Print a flow as a Mermaid flowchart."""
+    flow = loader.load(file, common.load_workspace(context))
+    text = drawing.draw_page(flow) if as_html else drawing.draw_mermaid(flow)
+    common.print_line(text, is_data=True)
+
+
+def _read_earlier(loaded: Workspace, session: str | None) -> StepLog | None:
+    """Return the last flow in a session, None if it has none."""
+    if session is None:
+        return None
+    folder = store.existing(store.sessions_folder(loaded.root), store.checked(session))
+    path = folder / store.TRANSCRIPT if folder else None
+    if path is None or not path.is_file():
+        return None
+    return read_log(event for line in reader.read_lines(path) for event in line.events)
+
+
+def _find_resumed(earlier: StepLog | None, flow: Flow, session: str) -> dict[str, Any]:
+    """Return the inputs of the flow that continues. Raises UsageError."""
+    name = escape_line(session)
+    if earlier is None:
+        raise UsageError(f"there is no flow in session {name}", "Run it without --resume.")
+    if earlier.file != flow.name:
+        raise UsageError(f"the flow in session {name} is {earlier.file}, not {flow.name}")
+    return dict(flow_inputs.require_inputs("the flow", flow.file.inputs, earlier.inputs))
+
+
+def _read_inputs(flow: Flow, given: Sequence[str]) -> dict[str, Any]:
+    specs = flow.file.inputs
+    if given and not specs:
+        raise UsageError(f"{flow.name} has no inputs", "Leave out --input.")
+    read, unreadable = agent_run.read_inputs(given, specs)
+    return dict(flow_inputs.require_inputs("the flow", specs, read, unreadable))
+
+
+class _Run:
+    """A run of a flow from the command line."""
+
+    def __init__(self, loaded: Workspace, flow: Flow, *, is_shown: bool) -> None:
+        self._loaded = loaded
+        self._flow = flow
+        self._is_shown = is_shown
+
+    def run(
+        self, session: str | None, values: dict[str, Any], earlier: StepLog | None
+    ) -> tuple[str, FlowResult]:
+        """Run the flow in a session; return its name, and how the flow ended."""
+        loaded, flow = self._loaded, self._flow
+        profiles = contacts.list_profiles(flow, loaded)
+        own = contacts.find_contacts(flow)
+        trust.require(loaded, lambda _: own)
+        config = trust.live_place(loaded, profiles, wait_s=0)
+        common.archive_old_sessions(loaded, config, [session] if session else ())
+        team = Team(None, ())
+        with Session(config, session, team, on_event=self._hear) as opened:
+            common.warn_of_problems(opened.folder / store.TRANSCRIPT, opened.problems)
+            run = FlowRun(
+                flow,
+                opened.journal,
+                config,
+                AgentCalls(loaded, config),
+                session=opened.name,
+                redactor=sessions.make_redactor(config, profiles, contacts.list_settings(flow)),
+                earlier=earlier,
+            )
+            hint = f"`arena flow run {flow.name} --session {opened.name} --resume` continues."
+            return opened.name, common.run(opened.last(run.run(values)), hint=hint)
+
+    def _hear(self, event: Event) -> None:
+        """Print the progress on stderr."""
+        if not self._is_shown:
+            return
+        if isinstance(event, FlowStarted):
+            common.warn(f"flow: {escape_line(event.flow)}")
+        elif isinstance(event, StepFinished):
+            problem = f": {cut_text(event.error, 4 * _SHOWN)}" if event.error else ""
+            line = f"{event.step} {event.status} ({event.ms / 1000:.1f} s){problem}"
+            common.print_error(f"  {escape_line(line)}")
+
+
+def _report(result: FlowResult, flow: Flow, session: str, *, as_json: bool) -> None:
+    """Print how a flow ended, and exit by it."""
+    if as_json:
+        steps = {key: outcome.facts for key, outcome in result.outcomes.items()}
+        document = {
+            "flow": flow.file.flow,
+            "session": session,
+            "status": result.status,
+            "steps": steps,
+            "failed": dict(result.errors),
+            "waits": list(result.waits),
+        }
+        common.print_json(document)
+    else:
+        for step in flow.steps:
+            outcome = result.outcomes.get(step.spec.id)
+            if outcome is not None:
+                shown = "" if outcome.output is None else _shorten(outcome.output)
+                line = f"{step.spec.id}: {outcome.status} {shown}".rstrip()
+                common.print_line(escape_line(line), is_data=True)
+    again = f"`arena flow run {flow.name} --session {session} --resume`"
+    if result.status == "failed":
+        for key, problem in result.errors.items():
+            common.warn(f"arena: {escape_line(key)}: {escape_line(problem)}")
+        common.warn(f"  {language.translate_message('to continue')}: {again}")
+        raise typer.Exit(errors.EXIT_FAILED)
+    if result.status == "paused":
+        for name in result.waits:
+            common.warn(f"arena: session {name} waits for a person: `arena approvals {name}`")
+        common.warn(f"  {language.translate_message('to continue')}: {again}")
+        raise typer.Exit(errors.EXIT_PAUSED)
+
+
+def _shorten(output: Any) -> str:
+    text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+    return cut_text(" ".join(text.split()), _SHOWN)

@@ -1,0 +1,1 @@
+"""Flows: steps that a person wrote down, as a graph (docs/guides/workflows.md)."""

@@ -1,0 +1,466 @@
+"""Read a flow file and those that it names, and check them: each error has its file and line."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from arena_cli.errors import Fault, FileFaults, UsageError, suggest_nearest
+from arena_cli.flows import values
+from arena_cli.flows.model import FlowFile, StepSpec
+from arena_cli.util import files
+from arena_cli.util.text import list_placeholders
+from arena_cli.workspace.inputs import INPUT_NAME, fits_type, is_required, require_inputs
+from arena_cli.workspace.models import AGENT_TOOL, Team, normalize_id
+from arena_cli.workspace.workspace import Workspace
+from arena_cli.yamlio import loader
+from arena_cli.yamlio.loader import Document, Fragment
+from arena_cli.yamlio.nodes import Loc
+
+OUTPUTS: Mapping[str, frozenset[str]] = {
+    "shell": frozenset({"code", "stdout", "stderr", "json"}),
+    "container": frozenset({"code", "stdout", "stderr", "json"}),
+    "http": frozenset({"status", "headers", "body"}),
+    "sql": frozenset({"rows", "changed"}),
+    "send": frozenset({"text", "replies", "end", "session"}),
+}
+"""The keys of the output of a kind, where they are known before it runs."""
+
+_FACTS = frozenset({"output", "status", "error"})
+_TRANSACTIONS = frozenset({"BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "VACUUM"})
+_INSTALL = "run pip install 'arena-agents[flow]'"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of a loaded flow.
+
+    `needs` are the ids of steps in its own list that end before it begins, those that it refers to
+    included. `definition` is the hash of its own keys, without those of steps in it. `flow` is the
+    flow that it names.
+    """
+
+    spec: StepSpec
+    needs: tuple[str, ...]
+    definition: str
+    blocks: tuple[tuple[Step, ...], ...] = ()
+    flow: Flow | None = None
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A flow that can run: its file as the user sees it, and its steps, each after its needs.
+
+    `team` gets the messages of a `send` that names none; None: that of the workspace.
+    """
+
+    file: FlowFile
+    name: str
+    steps: tuple[Step, ...] = field(default=())
+    team: Team | None = None
+
+    def walk(self) -> Iterator[Step]:
+        """Yield all steps, with those of blocks and of other flows."""
+        yield from _walk(self.steps)
+
+
+def _walk(steps: Sequence[Step]) -> Iterator[Step]:
+    for step in steps:
+        yield step
+        for block in step.blocks:
+            yield from _walk(block)
+        if step.flow is not None:
+            yield from step.flow.walk()
+
+
+def load(path: Path, workspace: Workspace, team: Team | None = None) -> Flow:
+    """Return the flow in a file, whose messages go to `team` unless a step names another.
+
+    Raises FileFaults with all errors in all its files.
+    """
+    if not path.is_file():
+        raise UsageError(f"there is no flow file {path}")
+    reading = _Reading(workspace, team)
+    flow = reading.read(path, _shown_name(path, workspace.root), ())
+    if reading.faults or flow is None:
+        raise FileFaults(reading.faults)
+    return flow
+
+
+def load_for_step(path: Path, inputs: Mapping[str, Any], workspace: Workspace, team: Team) -> Flow:
+    """Return the flow that a step of a scenario runs with these inputs. Raises UsageError."""
+    if not workspace.anywhere and not files.is_inside(path, workspace.root):
+        raise UsageError(f"`{path}` is not in the workspace", files.OUTSIDE_HINT)
+    flow = load(path, workspace, team)
+    require_inputs("the flow", flow.file.inputs, inputs)
+    return flow
+
+
+def _shown_name(path: Path, root: Path) -> str:
+    try:
+        return path.resolve().relative_to(root.resolve()).as_posix()
+    except ValueError:
+        return str(path)
+
+
+class _Scope(NamedTuple):
+    """The names that a step may use: steps by id, `inputs`, and `item`, `index`, `round`."""
+
+    steps: Mapping[str, StepSpec]
+    inputs: Mapping[str, Any]
+    names: frozenset[str] = frozenset()
+
+
+class _Reading:
+    """The flow files that are read, and what is wrong with them."""
+
+    def __init__(self, workspace: Workspace, team: Team | None) -> None:
+        self.faults: list[Fault] = []
+        self.team = team
+        self._workspace = workspace
+        self._is_available = values.is_available()
+        self._flows: dict[Path, Flow | None] = {}
+
+    def read(self, path: Path, name: str, callers: Sequence[Path]) -> Flow | None:
+        """Return the flow in a file, None if it has an error."""
+        resolved = path.resolve()
+        if resolved in self._flows:
+            return self._flows[resolved]
+        document = loader.load(path, name)
+        file, faults = loader.validate(document, FlowFile)
+        self.faults += faults
+        if file is None:
+            self._flows[resolved] = None
+            return None
+        before = len(self.faults)
+        checking = _FileChecks(self, document, file, (*callers, resolved))
+        steps = checking.check()
+        flow = Flow(file, name, steps, self.team) if len(self.faults) == before else None
+        self._flows[resolved] = flow
+        return flow
+
+    @property
+    def workspace(self) -> Workspace:
+        return self._workspace
+
+    @property
+    def is_available(self) -> bool:
+        return self._is_available
+
+
+class _FileChecks:
+    """The checks of one file."""
+
+    def __init__(
+        self, reading: _Reading, document: Document, file: FlowFile, callers: Sequence[Path]
+    ) -> None:
+        self._reading = reading
+        self._document = document
+        self._file = file
+        self._callers = callers
+        self._ids: dict[str, int] = {}
+
+    def check(self) -> tuple[Step, ...]:
+        """Return the steps; add all errors to those of the reading."""
+        for name, spec in self._file.inputs.items():
+            if not INPUT_NAME.fullmatch(name):
+                self._add(("inputs", name), "is no name", "use letters, digits and `_`")
+            if spec.default is not None and not fits_type(spec, spec.default):
+                self._add(("inputs", name, "default"), f"must be of the type {spec.type}")
+        if self._file.reflect is not None:
+            self._check_agent(self._file.reflect.agent, ("reflect", "agent"), None)
+        scope = _Scope({}, self._file.inputs)
+        steps, _ = self._check_list(self._file.steps, ("steps",), scope)
+        return steps
+
+    def _add(self, loc: Loc, problem: str, hint: str = "") -> None:
+        self._reading.faults.append(self._document.fault(loc, problem, hint))
+
+    def _check_list(
+        self, specs: Sequence[StepSpec], loc: Loc, scope: _Scope
+    ) -> tuple[tuple[Step, ...], set[str]]:
+        """Return the steps of a list in an order that fits, and the outer steps they refer to."""
+        for index, spec in enumerate(specs):
+            line = self._document.line((*loc, index))
+            if spec.id in self._ids:
+                problem = f"there is another step `{spec.id}`, in line {self._ids[spec.id]}"
+                self._add((*loc, index, "id"), problem, "ids are unique in a file")
+            self._ids.setdefault(spec.id, line)
+        own = {spec.id: spec for spec in specs}
+        inner = scope._replace(steps={**scope.steps, **own})
+        steps: dict[str, Step] = {}
+        places: dict[str, int] = {}
+        outer: set[str] = set()
+        for index, spec in enumerate(specs):
+            step, referred = self._check_step(spec, (*loc, index), inner, own)
+            steps.setdefault(spec.id, step)
+            places.setdefault(spec.id, index)
+            outer |= referred - own.keys()
+        return self._sort(steps, places, loc), outer
+
+    def _check_step(
+        self, spec: StepSpec, loc: Loc, scope: _Scope, own: Mapping[str, StepSpec]
+    ) -> tuple[Step, set[str]]:
+        referred = self._check_needs(spec, loc, own)
+        referred |= self._check_texts(spec, loc, scope)
+        self._check_kind(spec, loc)
+        names = {"each": {"item", "index"}, "repeat": {"round"}}.get(spec.kind, set())
+        inside = scope._replace(
+            steps={key: value for key, value in scope.steps.items() if key != spec.id},
+            names=scope.names | names,
+        )
+        blocks = []
+        for place, block in spec.list_blocks():
+            steps, outer = self._check_list(block, (*loc, *place), inside)
+            blocks.append(steps)
+            referred |= outer
+        if spec.repeat is not None:
+            body = {step.id: step for step in spec.steps}
+            ends = inside._replace(steps={**inside.steps, **body})
+            place = (*loc, "repeat", "until")
+            referred |= self._check_expression(spec.repeat.until, place, ends) - body.keys()
+        for index, branch in enumerate(spec.choose or ()):
+            place = (*loc, "choose", index)
+            if branch.when is not None:
+                referred |= self._check_expression(branch.when, (*place, "when"), inside)
+            elif index + 1 < len(spec.choose or ()):
+                self._add(place, "a branch without `when` is the last one")
+        flow = self._read_flow(spec, loc) if spec.flow is not None else None
+        if spec.id in referred:
+            self._add(loc, f"the step `{spec.id}` refers to itself")
+        needs = tuple(key for key in own if key in referred and key != spec.id)
+        return Step(spec, needs, self._hash(loc), tuple(blocks), flow), referred
+
+    def _check_needs(self, spec: StepSpec, loc: Loc, own: Mapping[str, StepSpec]) -> set[str]:
+        for index, need in enumerate(spec.needs):
+            if need not in own:
+                hint = suggest_nearest(need, [key for key in own if key != spec.id])
+                problem = f"there is no step `{need}` in this list of steps"
+                self._add((*loc, "needs", index), problem, hint)
+        return {need for need in spec.needs if need in own}
+
+    def _check_texts(self, spec: StepSpec, loc: Loc, scope: _Scope) -> set[str]:
+        """Check the placeholders and expressions of a step's own keys; return its references."""
+        referred: set[str] = set()
+        data = _own_keys(Fragment(self._document, loc).data)
+        for key, value in data.items():
+            for place, text in _iter_texts(value, (*loc, key)):
+                for name in values.list_references(text):
+                    referred |= self._check_reference(name, place, scope)
+                if key == "sql" and (place[-1] == "statement" or place[-2] == "run"):
+                    self._check_statement(text, place)
+        if spec.when is not None:
+            referred |= self._check_expression(spec.when, (*loc, "when"), scope)
+        is_filled = isinstance(spec.each, str) and list(values.list_references(spec.each))
+        if spec.each is not None and not is_filled and not isinstance(spec.each, list):
+            self._add((*loc, "each"), "must be a list, or a placeholder of one")
+        return referred
+
+    def _check_statement(self, text: str, place: Loc) -> None:
+        if list(values.list_references(text)):
+            problem = "a statement has no placeholders: a value could change what it does"
+            self._add(place, problem, "write `:name` in the statement, and `values: {name: ...}`")
+        word = text.split(maxsplit=1)[0].rstrip(";").upper() if text.split() else ""
+        if word in _TRANSACTIONS:
+            problem = f"`{word}` ends the transaction of the step"
+            self._add(place, problem, "all statements of a step are in one transaction")
+
+    def _check_reference(self, name: str, place: Loc, scope: _Scope) -> set[str]:
+        reference = values.parse_reference(name)
+        if reference is None:
+            roots = ", ".join(sorted(values.ROOTS))
+            problem = f"`${{{name}}}` refers to nothing"
+            hint = f"begin with {roots} or env:; a literal `${{` is `$${{`"
+            self._add(place, problem, hint)
+            return set()
+        return self._check_path(reference.keys, place, scope)
+
+    def _check_path(self, keys: Sequence[str | int], place: Loc, scope: _Scope) -> set[str]:
+        """Check that a path names a value that will be there; return the step that it names."""
+        root, second, third, fourth, *_ = (*map(str, keys), "", "", "", "")
+        if root == "inputs" and second and second not in scope.inputs:
+            hint = suggest_nearest(second, scope.inputs) if scope.inputs else "it has no inputs"
+            self._add(place, f"there is no input `{second}`", hint)
+        elif root in ("item", "index", "round") and root not in scope.names:
+            block = "a `repeat`" if root == "round" else "an `each`"
+            self._add(place, f"there is a `{root}` only within {block}")
+        if root != "steps":
+            return set()
+        if second not in scope.steps:
+            hint = suggest_nearest(second, scope.steps)
+            if second in self._ids:
+                hint = "it is within another step: refer to the output of that one"
+            self._add(place, f"there is no step `{second}` here", hint)
+            return set()
+        if third and third not in _FACTS:
+            hint = suggest_nearest(third, sorted(_FACTS))
+            self._add(place, f"a step has no `{third}`", hint)
+        known = OUTPUTS.get(scope.steps[second].kind)
+        if third == "output" and fourth and known is not None and fourth not in known:
+            kind = scope.steps[second].kind
+            hint = suggest_nearest(fourth, sorted(known))
+            self._add(place, f"the output of `{second}` ({kind}) has no `{fourth}`", hint)
+        return {second}
+
+    def _check_expression(self, text: str, place: Loc, scope: _Scope) -> set[str]:
+        if not self._reading.is_available:
+            self._add(place, "expressions need the package simpleeval", _INSTALL)
+            return set()
+        if "${" in text:
+            self._add(place, "an expression has no `${...}`", "write the path without them")
+            return set()
+        try:
+            tree = values.parse_expression(text)
+        except ValueError as error:
+            self._add(place, str(error))
+            return set()
+        for name in values.list_unknown_calls(tree):
+            self._add(place, f"expressions have no function `{name}`")
+        return self._check_names(tree, place, scope)
+
+    def _check_names(self, tree: ast.AST, place: Loc, scope: _Scope) -> set[str]:
+        referred: set[str] = set()
+        for keys in values.list_paths(tree):
+            name = str(keys[0])
+            if name in values.ROOTS and (len(keys) > 1 or name not in ("round", "steps")):
+                referred |= self._check_path(keys, place, scope)
+            elif name == "round" and name in scope.names:
+                continue
+            elif not values.is_function(name) and name not in ("true", "false", "null"):
+                hint = suggest_nearest(name, sorted(values.ROOTS))
+                self._add(place, f"there is no value `{name}`", hint)
+        return referred
+
+    def _check_kind(self, spec: StepSpec, loc: Loc) -> None:
+        if spec.agent is not None:
+            self._check_agent(spec.agent, (*loc, "agent"), spec)
+        if spec.send is not None:
+            self._check_team(spec, loc)
+        if spec.sql is not None and spec.sql.database is not None:
+            self._check_inside(spec.sql.database, (*loc, "sql", "database"))
+        if spec.cwd is not None:
+            self._check_inside(spec.cwd, (*loc, "cwd"))
+
+    def _check_inside(self, name: str, place: Loc) -> None:
+        workspace = self._reading.workspace
+        if list_placeholders(name) or workspace.anywhere:
+            return  # the first is checked when it is filled
+        if not files.is_inside(workspace.root / name, workspace.root):
+            self._add(place, f"`{name}` is not in the workspace", files.OUTSIDE_HINT)
+
+    def _check_agent(self, agent: str, place: Loc, spec: StepSpec | None) -> None:
+        profiles = self._reading.workspace.profiles
+        profile = profiles.get(normalize_id(agent))
+        if profile is None:
+            self._add(place, f"there is no agent `{agent}`", suggest_nearest(agent, profiles))
+            return
+        if spec is None:
+            return
+        self._check_inputs(spec, place[:-1], profile.inputs, f"the agent {agent}")
+        if spec.message is None and not profile.query and not profile.inputs:
+            self._add(place, f"{agent} has no `query`", "write what to tell it in `message`")
+
+    def _check_inputs(self, spec: StepSpec, loc: Loc, specs: Mapping[str, Any], owner: str) -> None:
+        for name in spec.inputs:
+            if name not in specs:
+                hint = suggest_nearest(name, specs) if specs else "it has no inputs"
+                self._add((*loc, "inputs", name), f"{owner} has no input `{name}`", hint)
+        missing = [key for key, value in specs.items() if is_required(value)]
+        missing = [key for key in missing if key not in spec.inputs]
+        if missing:
+            self._add(loc, f"{owner} needs inputs: {', '.join(missing)}")
+
+    def _check_team(self, spec: StepSpec, loc: Loc) -> None:
+        try:
+            team = find_team(self._reading.workspace, spec, self._reading.team)
+        except UsageError as error:
+            place = (*loc, "team") if spec.team else (*loc, "send")
+            self._add(place, error.what, error.mend)
+            return
+        for index, agent in enumerate(spec.to):
+            if team.member(normalize_id(agent)) is None:
+                hint = suggest_nearest(agent, [member.id for member in team.members])
+                self._add((*loc, "to", index), f"the team has no member `{agent}`", hint)
+
+    def _read_flow(self, spec: StepSpec, loc: Loc) -> Flow | None:
+        name, place = str(spec.flow), (*loc, "flow")
+        root = self._reading.workspace.root
+        path = root / name
+        if not self._reading.workspace.anywhere and not files.is_inside(path, root):
+            self._add(place, f"`{name}` is not in the workspace", files.OUTSIDE_HINT)
+        elif not path.is_file():
+            self._add(place, f"there is no file {name}", "paths start from the workspace")
+        elif path.resolve() in self._callers:
+            shown = [_shown_name(caller, root) for caller in (*self._callers, path.resolve())]
+            self._add(place, f"the flows call each other in a circle: {' → '.join(shown)}")
+        else:
+            flow = self._reading.read(path, _shown_name(path, root), self._callers)
+            if flow is not None:
+                self._check_inputs(spec, loc, flow.file.inputs, f"the flow {name}")
+            return flow
+        return None
+
+    def _sort(
+        self, steps: Mapping[str, Step], places: Mapping[str, int], loc: Loc
+    ) -> tuple[Step, ...]:
+        """Return the steps, each after those that it needs; report a circle."""
+        ordered: dict[str, Step] = {}
+        waiting = dict(steps)
+        while ready := [k for k, step in waiting.items() if set(step.needs) <= ordered.keys()]:
+            ordered.update((key, waiting.pop(key)) for key in ready)
+        if waiting:
+            circle = _find_circle(waiting)
+            place = (*loc, places[circle[0]])
+            shown = " → ".join((*circle, circle[0]))
+            self._add(place, f"the steps need each other in a circle: {shown}")
+        return tuple(ordered.values())
+
+    def _hash(self, loc: Loc) -> str:
+        data = _own_keys(Fragment(self._document, loc).data)
+        text = json.dumps(data, sort_keys=True, ensure_ascii=False, default=str)
+        return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _own_keys(data: Any) -> dict[str, Any]:
+    """Return the keys of a step as written, without those that hold other steps."""
+    return {
+        key: [{"when": branch.get("when")} for branch in value] if key == "choose" else value
+        for key, value in dict(data).items()
+        if key not in ("steps", "group") and not str(key).startswith("x-")
+    }
+
+
+def _iter_texts(value: Any, loc: Loc) -> Iterator[tuple[Loc, str]]:
+    if loc[-1] in ("when", "until", "choose"):
+        return
+    if isinstance(value, str):
+        yield loc, value
+    children = value.items() if isinstance(value, dict) else ()
+    for key, child in children or (enumerate(value) if isinstance(value, list) else ()):
+        yield from _iter_texts(child, (*loc, key))
+
+
+def _find_circle(waiting: Mapping[str, Step]) -> list[str]:
+    path = [next(iter(waiting))]
+    while True:
+        following = next(key for key in waiting[path[-1]].needs if key in waiting)
+        if following in path:
+            return path[path.index(following) :]
+        path.append(following)
+
+
+def find_team(workspace: Workspace, spec: StepSpec, team: Team | None) -> Team:
+    """Return the team of a `send`, by default `team`. Raises UsageError."""
+    if spec.team is None and team is not None:
+        return team
+    return workspace.team(spec.team or workspace.file.team)
+
+
+def find_agent_team(workspace: Workspace, agent: str) -> Team:
+    """Return the team of an agent by itself. Raises UsageError."""
+    return workspace.team(f"{AGENT_TOOL}{normalize_id(agent)}")

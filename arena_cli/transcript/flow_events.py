@@ -1,0 +1,87 @@
+"""The events of flows: the steps that were carried out, with their outputs.
+
+They are read when a transcript holds one: a session without a flow never imports this module.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from arena_cli.protocol import Volatile
+from arena_cli.transcript.events import SideEvent
+
+StepStatus = Literal["success", "failed", "skipped", "cancelled"]
+FlowStatus = Literal["success", "failed", "paused"]
+
+
+class FlowStarted(SideEvent):
+    """A flow begins, or continues (`resumed`) after it was cut short or a person changed it."""
+
+    type: Literal["flow_started"] = "flow_started"
+    flow: str
+    file: str
+    inputs: dict[str, Any] = {}
+    resumed: bool = Field(default=False, exclude_if=lambda resumed: not resumed)
+
+
+class StepStarted(SideEvent):
+    """An attempt at a step begins.
+
+    `step` is its id; `outer.inner` is a step within another one, `outer[2].inner` the same in
+    round or item 2, from 0. `session` is the session in which its agents talk. `definition` is the
+    hash of its lines in the file, without those of steps in it.
+    """
+
+    type: Literal["step_started"] = "step_started"
+    step: str
+    kind: str
+    attempt: Annotated[int, Volatile] = 1
+    session: Annotated[str, Volatile] = Field(default="", exclude_if=lambda name: not name)
+    definition: Annotated[str, Volatile] = ""
+
+
+class StepFinished(SideEvent):
+    """A step is over, after `ms` milliseconds in all its attempts.
+
+    A `skipped` step has no output: its `when` was false, or it failed and may be skipped.
+    `retryable` tells whether another attempt may succeed. `definition` is as at its start.
+    """
+
+    type: Literal["step_finished"] = "step_finished"
+    step: str
+    kind: str
+    status: StepStatus
+    output: Any = Field(default=None, exclude_if=lambda output: output is None)
+    error: str | None = Field(default=None, exclude_if=lambda error: error is None)
+    error_code: str | None = Field(default=None, exclude_if=lambda code: code is None)
+    retryable: bool | None = Field(default=None, exclude_if=lambda retryable: retryable is None)
+    attempts: Annotated[int, Volatile] = 1
+    ms: Annotated[int, Volatile] = 0
+    definition: Annotated[str, Volatile] = ""
+
+
+class Reflected(SideEvent):
+    """An agent looked at a finished flow; `should_retry`: the failed steps run again.
+
+    `error` is the reason if its answer was no assessment.
+    """
+
+    type: Literal["reflected"] = "reflected"
+    by: str
+    assessment: str = ""
+    should_retry: bool = False
+    confidence: float | None = Field(default=None, exclude_if=lambda value: value is None)
+    recommendations: list[str] = []
+    session: Annotated[str, Volatile] = ""
+    error: str | None = Field(default=None, exclude_if=lambda error: error is None)
+
+
+class FlowFinished(SideEvent):
+    """A flow is over; `failed` are the steps that failed, `waits` the sessions that are paused."""
+
+    type: Literal["flow_finished"] = "flow_finished"
+    status: FlowStatus
+    failed: list[str] = Field(default=[], exclude_if=lambda steps: not steps)
+    waits: Annotated[list[str], Volatile] = Field(default=[], exclude_if=lambda names: not names)
