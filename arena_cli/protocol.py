@@ -416,7 +416,7 @@ class AgentInput(Shape):
     is the length of the first part, in characters. `own_session` is the session that the agent may
     continue; None if it
     must begin a new one. `input_hash` is the hash of the complete input
-    (`context.render.input_digest`). `tools` are those that the agent may call, `steps` its turns
+    (`context.hashing.input_digest`). `tools` are those that the agent may call, `steps` its turns
     within this reply so far; `examples` are shown before the first message. All from
     `memory_stable` on are excluded from dumps, and so from hashes and recordings.
     """

@@ -79,6 +79,7 @@ from arena_cli.cli.workspace import init
 from arena_cli.context import (
     corrections,
     extractive,
+    hashing,
     history,
     summary,
     summary_checks,

@@ -33,6 +33,7 @@ from product import (
     Supervision,
     Team,
     ToolSpec,
+    hashing,
     tokens,
     window,
 )
@@ -145,15 +146,15 @@ def test_the_hash_of_a_message_is_that_of_its_canonical_json() -> None:
         metadata={"left": "out"},
     )
     expected = hashlib.sha256(canonical.encode()).hexdigest()
-    assert render.message_digest(shown(one)) == expected
+    assert hashing.message_digest(shown(one)) == expected
 
 
 def test_where_and_when_a_message_was_said_is_not_in_its_hash() -> None:
     one = shown(message(1, "architect", "a"))
     same = {"id": "m9", "turn_id": "t9", "reply_to": "m1", "timestamp": "x", "metadata": {"a": 1}}
-    assert render.message_digest(one.model_copy(update=same)) == render.message_digest(one)
+    assert hashing.message_digest(one.model_copy(update=same)) == hashing.message_digest(one)
     for change in ({"content": "b"}, {"author_name": "b"}, {"role": "assistant"}):
-        assert render.message_digest(one.model_copy(update=change)) != render.message_digest(one)
+        assert hashing.message_digest(one.model_copy(update=change)) != hashing.message_digest(one)
 
 
 def an_input(**fields: Any) -> AgentInput:
@@ -174,10 +175,10 @@ def an_input(**fields: Any) -> AgentInput:
 
 
 def hashed(input: AgentInput) -> str:
-    head = render.HeadDigest(
+    head = hashing.HeadDigest(
         input.agent_id, input.role_prompt, input.members, input.max_output_tokens
     )
-    messages = [render.message_digest(one) for one in input.messages]
+    messages = [hashing.message_digest(one) for one in input.messages]
     return head.of(input.invocation, input.turn, messages, mentioned_by=input.mentioned_by)
 
 
@@ -188,7 +189,7 @@ def test_the_hash_of_an_input_is_that_of_its_canonical_json() -> None:
         "max_output_tokens": 500,
         "members": [{"id": id_, "name": name} for id_, name in NAMES.items()],
         "mentioned_by": ["compliance", "developer"],
-        "messages": [render.message_digest(shown(one)) for one in WORKED_EXAMPLE],
+        "messages": [hashing.message_digest(shown(one)) for one in WORKED_EXAMPLE],
         "role_prompt": "你是测试工程师。",
         "turn": 2,
     }
@@ -237,11 +238,11 @@ def test_examples_are_part_of_the_input_of_its_hash_and_of_its_estimate() -> Non
         window.build(one, a_history(*WORKED_EXAMPLE), a_call("m10")) for one in (plain, head)
     )
     assert [turn.role for turn in built.input.examples] == ["user", "agent"]
-    assert built.input_hash == render.input_digest(built.input) != without.input_hash
+    assert built.input_hash == hashing.input_digest(built.input) != without.input_hash
     added = tokens.estimate(render.render(built.input)[1])
     added -= tokens.estimate(render.render(without.input)[1])
     assert abs(built.input_tokens - without.input_tokens - added) < 40
-    assert render.input_digest(without.input) == without.input_hash
+    assert hashing.input_digest(without.input) == without.input_hash
 
 
 def test_everybody_is_shown_in_its_place() -> None:
@@ -321,7 +322,7 @@ def test_what_is_selected_is_the_most_that_fits_beside_the_triggers(
     expected = fitting[0] if fitting else wanted
     found = history.select("tester", budget, [f"m{at}" for at in wanted])
     assert [one.id for one in found.messages] == [f"m{at}" for at in expected]
-    assert found.digests == [render.message_digest(one) for one in found.messages]
+    assert found.digests == [hashing.message_digest(one) for one in found.messages]
     assert found.tokens == sum(costs[at] for at in expected)
 
 

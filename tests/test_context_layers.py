@@ -20,6 +20,7 @@ from product import (
     Pinned,
     RecalledNote,
     Team,
+    hashing,
     history,
     summary,
     window,
@@ -137,7 +138,7 @@ def test_pinned_messages_that_the_history_no_longer_has_are_shown_too() -> None:
     built = build(told, Memory(pinned=[pinned(3, "word " * 300)]), head=a_head(1500))
     assert ids(built)[0] == "m3"
     assert built.input_tokens <= 1500
-    assert built.input.input_hash == render.input_digest(built.input)
+    assert built.input.input_hash == hashing.input_digest(built.input)
 
 
 def test_of_pinned_messages_that_overflow_the_newest_stay_and_the_rest_are_titles() -> None:
@@ -232,7 +233,7 @@ def test_an_agent_is_asked_to_be_concise_once_its_window_fills() -> None:
     assert not build(roomy, head=head, concise_from=0.8).input.prefer_concise
     built = build(full, head=head, concise_from=0.8)
     assert built.input.prefer_concise
-    assert built.input.input_hash == render.input_digest(built.input)
+    assert built.input.input_hash == hashing.input_digest(built.input)
 
 
 def test_what_the_model_counts_is_reported_and_narrows_the_window() -> None:
@@ -277,7 +278,7 @@ def test_every_message_is_shown_once_in_order_and_the_new_one_always(
     kept = {one.message.id for one in chosen} & set(ids(built))
     titled = {note.source for note in built.chosen.titles}
     assert kept | titled >= {one.message.id for one in chosen}
-    assert built.input.input_hash == render.input_digest(built.input)
+    assert built.input.input_hash == hashing.input_digest(built.input)
     head = a_head(room)
     must = head.tokens + built.chosen.stable_tokens + told.weight_of(told.after()[-1])
     assert built.input_tokens <= max(room, must)
@@ -460,6 +461,6 @@ def test_usage_without_pins_and_notes_is_that_of_the_chosen_context(
 def test_the_two_hashes_of_a_message_are_those_of_its_two_forms() -> None:
     message = a_history(3).after()[0]
     own = message.model_copy(update={"role": "assistant"})
-    forms = render.message_digest(message), render.message_digest(own)
-    assert render.message_digests(message) == forms
+    forms = hashing.message_digest(message), hashing.message_digest(own)
+    assert hashing.message_digests(message) == forms
     assert forms[0] != forms[1]

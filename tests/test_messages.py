@@ -20,6 +20,7 @@ from product import (
     MessageEvent,
     ShownMessage,
     StructuredContent,
+    hashing,
 )
 from product import context_render as render
 from program import ROOT, Program
@@ -299,7 +300,7 @@ def test_a_hash_has_the_reference_but_no_id() -> None:
     def digest(**fields: Any) -> str:
         common = {"author_id": "a", "author_name": "a", "author_type": "agent", "content": "x"}
         common |= {"timestamp": "", "role": "user", "id": "m9"}
-        return render.message_digest(ShownMessage.model_validate({**common, **fields}))
+        return hashing.message_digest(ShownMessage.model_validate({**common, **fields}))
 
     quoted = {"quoted": '@b: "Hi."', "reactions": ["👍"]}
     assert digest(id="m7", reply_to="m4", **quoted) == digest(id="m8", reply_to="m5", **quoted)

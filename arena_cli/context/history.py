@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from arena_cli.context import render
+from arena_cli.context import hashing, render
 from arena_cli.context.tokens import estimate
 from arena_cli.notes.model import MOST_SHOWN, Note
 from arena_cli.protocol import Message, ShownMessage
@@ -238,7 +238,7 @@ class History:
         message = self._messages[index]
         digests = self._digests[index]
         if digests is None:
-            digests = self._digests[index] = render.message_digests(message)
+            digests = self._digests[index] = hashing.message_digests(message)
         if _is_own(message, agent_id):
             return message.model_copy(update={"role": "assistant"}), digests[1]
         return message, digests[0]
@@ -271,7 +271,7 @@ def _as_shown(message: ShownMessage, agent_id: str) -> tuple[ShownMessage, str]:
     """Return a message as that agent is shown it, and its hash."""
     if _is_own(message, agent_id):
         message = message.model_copy(update={"role": "assistant"})
-    return message, render.message_digest(message)
+    return message, hashing.message_digest(message)
 
 
 def _leave_out_private(

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from arena_cli.context import hashing, render
 from arena_cli.context import history as history_module
-from arena_cli.context import render
 from arena_cli.context.history import NOTHING, History, Memory, Pinned, RecalledNote, Selection
 from arena_cli.context.summary import quotes, shorten_summary
 from arena_cli.context.tokens import estimate
@@ -374,7 +374,7 @@ class Head(NamedTuple):
     max_output_tokens: int
     tokens: int
     room: int
-    digest: render.HeadDigest
+    digest: hashing.HeadDigest
     examples: Sequence[ExampleTurn] = ()
 
     @classmethod
@@ -394,7 +394,7 @@ class Head(NamedTuple):
             max_output_tokens=most,
             tokens=estimate(system) + _PROMPT_TOKENS + sum(map(_estimate_turn, examples)),
             room=takes - reserved,
-            digest=render.HeadDigest(member.id, member.role_prompt, members, most, (), examples),
+            digest=hashing.HeadDigest(member.id, member.role_prompt, members, most, (), examples),
             examples=examples,
         )
 
@@ -402,7 +402,7 @@ class Head(NamedTuple):
         """Return the head for an answer of half the length."""
         most = max(self.max_output_tokens // 2, 1)
         common = (self.agent_id, self.role_prompt, self.members, most, (), self.examples)
-        digest = render.HeadDigest(*common)
+        digest = hashing.HeadDigest(*common)
         return self._replace(max_output_tokens=most, digest=digest)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from arena_cli.adapters.base import find_tool_way
 from arena_cli.adapters.runtime import Answer, Heard
-from arena_cli.context import render, tokens
+from arena_cli.context import hashing, tokens
 from arena_cli.context.history import shown_to_others
 from arena_cli.engine import call, exchange_texts, plan
 from arena_cli.engine.answers import resolve_calls
@@ -479,7 +479,7 @@ class Exchanges:
                 "deadline_s": plan.limit_s(member, room.scene.team),
             }
         )
-        agent_input = changed.model_copy(update={"input_hash": render.input_digest(changed)})
+        agent_input = changed.model_copy(update={"input_hash": hashing.input_digest(changed)})
         added = sum(tokens.estimate(message.content) for message in (*private, *notes))
         return replace(
             planned,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena_cli.adapters.base import SessionConfig, find_tool_way
 from arena_cli.adapters.runtime import Calls
-from arena_cli.context import render, tokens, window
+from arena_cli.context import hashing, tokens, window
 from arena_cli.context.history import NOTHING, History, Memory
 from arena_cli.context.summary import Replaced
 from arena_cli.engine import recall
@@ -380,7 +380,7 @@ class Planned:
             "trigger": [*self.input.trigger, *(message.id for message in new)],
         }
         changed = self.input.model_copy(update={**added, "own_session": None})
-        return changed.model_copy(update={"input_hash": render.input_digest(changed)})
+        return changed.model_copy(update={"input_hash": hashing.input_digest(changed)})
 
     def correct(self, message: ShownMessage) -> None:
         """Tell the agent what was wrong with its reply."""

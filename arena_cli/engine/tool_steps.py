@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from arena_cli.context import render, tokens, window
+from arena_cli.context import hashing, tokens, window
 from arena_cli.engine.plan import Room
 from arena_cli.protocol import AgentInput, ToolCall, ToolSpec, ToolStep
 from arena_cli.transcript.acting_events import ActingEvent, EndMode, ToolRequested, order_call
@@ -79,7 +79,7 @@ def add_tools(
     """Return the input of a turn of the model, with its tools and steps; its hash has the tools."""
     update = {"tools": list(specs), "steps": steps}
     changed = agent_input.model_copy(update=update)
-    return changed.model_copy(update={"input_hash": render.input_digest(changed)})
+    return changed.model_copy(update={"input_hash": hashing.input_digest(changed)})
 
 
 def remind(steps: list[ToolStep], reminder: str) -> list[ToolStep]:

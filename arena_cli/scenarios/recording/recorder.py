@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from arena_cli import errors
 from arena_cli.adapters.runtime import Answer, Heard
-from arena_cli.context import render
+from arena_cli.context import hashing
 from arena_cli.engine.side_calls import ASIDE
 from arena_cli.errors import AgentError, AgentOverloaded, AgentRefused, AgentUnavailable
 from arena_cli.protocol import (
@@ -238,7 +238,7 @@ class Ignoring:
     def hash_of(self, input: AgentInput) -> str:
         """Return the hash of an input without its variable parts."""
         if self._patterns or not input.input_hash:  # what works for the memory has none
-            return render.input_digest(self.input(input))
+            return hashing.input_digest(self.input(input))
         return input.input_hash
 
     def input(self, input: AgentInput) -> AgentInput:
