@@ -186,7 +186,7 @@ from arena_cli.protocol import (
 )
 from arena_cli.protocol import Status as protocol_Status
 from arena_cli.reports import audit as reports_audit
-from arena_cli.reports import ci, columns, explain, lines, terminal, timeline
+from arena_cli.reports import ci, columns, event_lines, explain, lines, terminal, timeline
 from arena_cli.reports import results as reports_results
 from arena_cli.reports.acting_lines import LONGEST_ROW, MOST_LINES
 from arena_cli.reports.audit import AuditRecord, write_json
@@ -197,13 +197,14 @@ from arena_cli.reports.diff import text as diff_text
 from arena_cli.reports.diff.model import Compared, ComparedConversation, Difference
 from arena_cli.reports.diff.runs import RunRecord
 from arena_cli.reports.drift import Causes, describe_drift
+from arena_cli.reports.event_lines import Who
 from arena_cli.reports.explain import Called, Naming, Others
 from arena_cli.reports.html import components, page_text
 from arena_cli.reports.html import render as html_render
 from arena_cli.reports.html import results as html_results
 from arena_cli.reports.lines import INDENT, Line, Span, Words, line
 from arena_cli.reports.terminal import AtWork, Progress, Terminal
-from arena_cli.reports.timeline import AGENT_STYLES, Timeline, Who
+from arena_cli.reports.timeline import AGENT_STYLES, Timeline
 from arena_cli.reports.usage import Ledger
 from arena_cli.scenarios import loader as scenarios_loader
 from arena_cli.scenarios import model as scenarios_model

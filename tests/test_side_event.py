@@ -18,8 +18,8 @@ from product import (
     Who,
     Words,
     after_turn,
+    event_lines,
     line,
-    timeline,
 )
 from program import Program
 
@@ -63,8 +63,8 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Program
     def render(event: Weather, say: Words, who: Who) -> Line:
         return line(INDENT, "the sky is ", event.color, " for ", who(event.agent))
 
-    renderers: dict[Any, Any] = {**timeline.RENDERERS, Weather: render}
-    monkeypatch.setattr(timeline, "RENDERERS", renderers)
+    renderers: dict[Any, Any] = {**event_lines.RENDERERS, Weather: render}
+    monkeypatch.setattr(event_lines, "RENDERERS", renderers)
     monkeypatch.setattr(Sky, "color", "blue")
 
     made = Program(tmp_path)

@@ -1,4 +1,4 @@
-"""The lines of the events of control, for timelines and pages; see `reports.timeline`."""
+"""The lines of the events of control, for timelines and pages; see `reports.event_lines`."""
 
 from __future__ import annotations
 

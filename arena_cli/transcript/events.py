@@ -106,7 +106,7 @@ class SideEvent(Event):
     """An event outside the steps of a conversation, such as work for the team's memory.
 
     It opens, continues and ends nothing. Readers show and compare it by its markers, and in the
-    timeline by its entry in `reports.timeline`. One that `outlives_rewinds` changes the session
+    timeline by its entry in `reports.event_lines`. One that `outlives_rewinds` changes the session
     even if a person goes back to before it. One that `is_repeated` is written again, with the same
     `order_in_reply`, if its reply is interrupted right after it.
     """

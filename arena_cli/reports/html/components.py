@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from arena_cli.protocol import Message, Usage
-from arena_cli.reports import lines, timeline
+from arena_cli.reports import event_lines, lines
 from arena_cli.reports.budgets import make_tally
 from arena_cli.reports.control_lines import find_tone
 from arena_cli.reports.html.page_text import CollapsibleText, of_lines, of_markdown, of_text
@@ -310,10 +310,10 @@ class _Table:
             case SideEvent(is_acting=True):
                 return  # it is in the card of its reply
             case _:
-                line = timeline.render_event(event, self._say, self._name)
+                line = event_lines.render_event(event, self._say, self._name)
                 if line is None:
                     return
-                details = list(timeline.render_details(event, self._say, self._name))
+                details = list(event_lines.render_details(event, self._say, self._name))
                 tone = find_tone(event) if event.is_control else ""
                 pieces = [span for span in line.spans if not (tone and span.style == "rule")]
                 yield NoteLine(pieces, tone, of_lines(details) if details else None)
