@@ -26,7 +26,8 @@ from arena_cli.notes.listing import SUFFIX
 from arena_cli.notes.model import Note
 from arena_cli.scenarios import variables
 from arena_cli.scenarios.expect import text_checks
-from arena_cli.scenarios.expect.model import AgentId, ByAgent, Expect, Pattern
+from arena_cli.scenarios.expect.model import Expect
+from arena_cli.scenarios.expect.values import AgentId, ByAgent, Pattern
 from arena_cli.scenarios.variables import Reader
 from arena_cli.session import outgoing
 from arena_cli.session.outgoing import Outgoing, PastPart, Planted

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import (
     AfterValidator,
@@ -20,49 +19,28 @@ from pydantic import (
 
 from arena_cli.notes.model import Kind, Status
 from arena_cli.protocol import ToolStatus
-from arena_cli.scenarios.expect import python_checks, text_checks
+from arena_cli.scenarios.expect import python_checks
 from arena_cli.scenarios.expect.amounts import Amount, Cost, Count
 from arena_cli.scenarios.expect.json_checks import JsonCheck
 from arena_cli.scenarios.expect.judge_checks import Judged
 from arena_cli.scenarios.expect.python_checks import Target
 from arena_cli.scenarios.expect.text_checks import Similar
-from arena_cli.transcript.events import End, PauseReason, Phase, ReplyStatus, Severity
-from arena_cli.workspace import models
+from arena_cli.scenarios.expect.values import (
+    AgentId,
+    Agents,
+    ByAgent,
+    CheckPattern,
+    Ends,
+    LanguageCode,
+    Pauses,
+    Wanted,
+    WantedTexts,
+    as_list,
+    refuse_repeated,
+)
+from arena_cli.transcript.events import Phase, ReplyStatus, Severity
 from arena_cli.workspace.file_shape import FileShape, read_keys
 from arena_cli.yamlio.nodes import Loc
-
-
-def _refuse_empty(text: str) -> str:
-    if not text:
-        raise ValueError("an empty text matches every text; write the text to find")
-    return text
-
-
-def _pattern(text: str) -> str:
-    try:
-        text_checks.compiled(text)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"not a regular expression: {error}; quote it with '...'") from error
-    return text
-
-
-def _can_fail(pattern: str) -> str:
-    if text_checks.holds_of_every_text(pattern):
-        raise ValueError(
-            "it matches the empty text, which is in every text; write what the text must contain"
-        )
-    return pattern
-
-
-def _language(code: str) -> str:
-    if not text_checks.is_code(code):
-        raise ValueError("a language is a code of ISO 639-1: zh, en, ja, ...")
-    return code
-
-
-def as_list(value: Any) -> Any:
-    """Return a single value as a list; a list is returned unchanged."""
-    return value if isinstance(value, list) else [value]
 
 
 def _without_defaults(schema: dict[str, Any]) -> None:
@@ -76,16 +54,6 @@ def _with_plugged(schema: dict[str, Any]) -> None:
     _without_defaults(schema)
     for key in python_checks.list_plugins():
         schema["properties"].setdefault(key, {})
-
-
-Wanted = Annotated[str, AfterValidator(_refuse_empty)]
-WantedTexts = Annotated[
-    list[Wanted],
-    BeforeValidator(as_list, json_schema_input_type=str | list[str]),
-    Field(min_length=1),
-]
-Pattern = Annotated[Wanted, AfterValidator(_pattern)]
-CheckPattern = Annotated[Pattern, AfterValidator(_can_fail)]
 
 
 class Sparse(FileShape):
@@ -105,7 +73,7 @@ class CheckKeys(Sparse):
     starts_with: Wanted = ""
     max_words: int = Field(default=0, ge=0)
     max_chars: int = Field(default=0, ge=0)
-    language: Annotated[str, AfterValidator(_language)] = ""
+    language: LanguageCode = ""
     none_of: Checks = Field(default=None, alias="not")  # type: ignore[assignment]  # Sparse
     any_of: list[Checks] = Field(default_factory=list, min_length=1)
     as_json: JsonCheck = Field(default=None, alias="json")  # type: ignore[assignment]  # Sparse
@@ -257,58 +225,6 @@ Structured = Literal[
 EVERYBODY = "*"
 
 
-def _once(value: Any) -> Any:
-    """Refuse two spellings of one id as keys, since one of the two would be lost."""
-    if isinstance(value, dict):
-        seen: set[str] = set()
-        for key in value:
-            if models.normalize_id(str(key)) in seen:
-                raise ValueError(f"`{key}` appears twice, in two spellings")
-            seen.add(models.normalize_id(str(key)))
-    return value
-
-
-EndOrPause = End | PauseReason
-"""The end of a chain, or the reason why it waits."""
-
-
-def _not_all(ends: list[EndOrPause]) -> list[EndOrPause]:
-    if set(ends) >= set(get_args(End)):
-        raise ValueError("it lists all ends, so it cannot fail; name only those that are right")
-    return ends
-
-
-T = TypeVar("T")
-
-
-def _distinct(names: list[T]) -> list[T]:
-    twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
-    if twice is not None:
-        raise ValueError(f"`{twice}` appears twice, but may appear only once")
-    return names
-
-
-AgentId = Annotated[str, AfterValidator(models.normalize_id)]
-Agents = Annotated[list[AgentId], AfterValidator(_distinct)]
-"""Agents of which each can be there once."""
-
-Ends = Annotated[
-    list[EndOrPause],
-    BeforeValidator(as_list, json_schema_input_type=EndOrPause | list[EndOrPause]),
-    AfterValidator(_not_all),
-    Field(min_length=1),
-]
-
-Pauses = Annotated[
-    list[PauseReason],
-    BeforeValidator(as_list, json_schema_input_type=PauseReason | list[PauseReason]),
-    AfterValidator(_distinct),
-    Field(min_length=1),
-]
-
-ByAgent = Annotated[dict[AgentId, T], BeforeValidator(_once)]
-
-
 class Which(Sparse):
     """Checks on the last reply, the first, any one (which passes them all), or all of them."""
 
@@ -424,7 +340,7 @@ class Noted(Sparse):
         return self
 
 
-NoteIds = Annotated[list[Wanted], AfterValidator(_distinct)]
+NoteIds = Annotated[list[Wanted], AfterValidator(refuse_repeated)]
 
 
 class NotesShown(FileShape):
@@ -564,7 +480,7 @@ class Expect(Sparse):
     paused: Pauses = Field(default_factory=list)
     spent: SpentAmounts = Field(default=None)  # type: ignore[assignment]  # Sparse
     awaits: Agents = Field(default_factory=list)
-    unresolved: Annotated[list[str], AfterValidator(_distinct)] = Field(default_factory=list)
+    unresolved: Annotated[list[str], AfterValidator(refuse_repeated)] = Field(default_factory=list)
     refused: ByAgent[Count] = Field(default_factory=dict, min_length=1)
     system: list[TextCheck] = Field(default_factory=list)
     timeline: list[ReplyRow] = Field(default_factory=list, min_length=1)
