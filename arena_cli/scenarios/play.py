@@ -12,12 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from arena_cli.adapters.base import SessionConfig
-from arena_cli.adapters.runtime import Answer, CallNext, CallRequest, Middleware
-from arena_cli.context import render
-from arena_cli.engine import side_calls
 from arena_cli.errors import ArenaError, DiskRefused, UsageError
 from arena_cli.protocol import Usage
-from arena_cli.scenarios import lint
 from arena_cli.scenarios.control_steps import (
     PlayedChain,
     PlayedStep,
@@ -30,12 +26,12 @@ from arena_cli.scenarios.control_steps import (
 )
 from arena_cli.scenarios.expect import evaluate
 from arena_cli.scenarios.expect.context import CheckContext
-from arena_cli.scenarios.expect.model import Expect, Noted, NoteRow
+from arena_cli.scenarios.expect.model import Expect
 from arena_cli.scenarios.expect.snapshots import NotSnapshots, Snapshots
 from arena_cli.scenarios.expect.text_checks import Verdict
 from arena_cli.scenarios.given import make_filler
 from arena_cli.scenarios.judges import Judges
-from arena_cli.scenarios.model import CONTINUING, RUNNING, Scenario, ScenarioFile, Sent, Step
+from arena_cli.scenarios.model import CONTINUING, RUNNING, Scenario, Sent, Step
 from arena_cli.scenarios.recording.file import lock
 from arena_cli.scenarios.recording.playback import Take
 from arena_cli.scenarios.recording.store import RecordingStore
@@ -50,6 +46,7 @@ from arena_cli.scenarios.result import (
 )
 from arena_cli.scenarios.tool_names import make_finder
 from arena_cli.scenarios.variables import NotSaved
+from arena_cli.scenarios.watching import Watching
 from arena_cli.scenarios.workdirs import WorkdirCopies
 from arena_cli.session.outgoing import Outgoing, Planted
 from arena_cli.session.session import Session, make_redactor, own_notes
@@ -62,55 +59,8 @@ from arena_cli.transcript.events import (
     SessionEvent,
 )
 from arena_cli.util.clock import HastyClock
-from arena_cli.util.language import Language
 from arena_cli.util.user_pattern import PatternTimeout
 from arena_cli.yamlio.nodes import Loc
-
-
-class Watching:
-    """Keeps, while a scenario is played, the data that its expectations need.
-
-    `inputs` and `noted` as in `CheckContext`; inputs are in the language of the workspace.
-    """
-
-    def __init__(self, file: ScenarioFile, workspace: Path, language: Language = "en") -> None:
-        expected = [expect for _, expect in lint.expects(file)]
-        self._of_inputs = any("shown" in expect.model_fields_set for expect in expected)
-        self._of_notes = any(map(_looks_at_notes, expected))
-        self._workspace = workspace
-        self._language = language
-        self.inputs: dict[str, str] = {}
-        self.noted: dict[NoteEvent, str] = {}
-
-    def middlewares(self) -> list[Middleware]:
-        """Return the middlewares that keep the inputs of calls, if any expectation needs them."""
-        return [self] if self._of_inputs else []
-
-    async def invoke(self, request: CallRequest, call_next: CallNext) -> Answer:
-        """Keep the input of a call, and pass it on; calls for the team's memory belong to no step.
-
-        An agent that continues its own session was shown the rest there.
-        """
-        if request.input.turn_id != side_calls.ASIDE:
-            prompt = "\n\n".join(render.render(request.input.afresh(), self._language))
-            self.inputs[request.input.input_hash] = request.redactor.text(prompt)
-        return await call_next(request)
-
-    def hear(self, event: NoteEvent, session: Path) -> None:
-        """Keep the text of a note after an event of the session in that folder."""
-        if not self._of_notes or not event.note:
-            return
-        try:
-            note = own_notes(session, self._workspace).read(event.note)
-        except ArenaError:
-            return  # somebody took it away; its title is known
-        self.noted[event] = f"{note.title}\n\n{note.body}"
-
-
-def _looks_at_notes(expect: Expect) -> bool:
-    rows = expect.notes.exactly if isinstance(expect.notes, Noted) else expect.notes
-    return any(isinstance(row, NoteRow) and row.kinds for row in rows)
-
 
 Keep = Literal["failed", "all", "none"]
 
