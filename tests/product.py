@@ -240,6 +240,7 @@ from arena_cli.scenarios.expect.snapshots import Snapshots, path_of
 from arena_cli.scenarios.expect.text_checks import Verdict
 from arena_cli.scenarios.loader import schema
 from arena_cli.scenarios.model import Scenario, ScenarioFile
+from arena_cli.scenarios.participants import list_contacts
 from arena_cli.scenarios.promote import Promoted, Promotion, path_for
 from arena_cli.scenarios.recording import drift, file, recorder, steps
 from arena_cli.scenarios.recording.file import encode_recording

@@ -20,10 +20,10 @@ from product import (
     StructuredContent,
     Usage,
     base,
+    list_contacts,
     user_function,
     workspace,
 )
-from product import scenarios_loader as loader
 from stage import Stage, broken
 from support import CountingClock, Puppets, Talk, member, puppet, team
 
@@ -504,7 +504,7 @@ def test_functions_of_rules_need_trust(functions: Path) -> None:
     loaded = workspace.load_workspace(functions, kinds=base.KINDS)
     assert loaded.list_rule_functions() == ["rules.py:no_jargon", "rules.py:shout"]
     (scenario,) = stage.load("scenario: S\nsteps: [{send: '@dev hi'}]\n")
-    contacts = loader.list_contacts(loaded, [], [scenario], dotenv={})
+    contacts = list_contacts(loaded, [], [scenario], dotenv={})
     assert {contact.endpoint.name for contact in contacts} == {
         "rules.py:no_jargon",
         "rules.py:shout",

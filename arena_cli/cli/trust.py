@@ -99,9 +99,9 @@ def require_scenarios(
     loaded: Workspace, live: Iterable[Scenario], checked: Iterable[Scenario]
 ) -> None:
     """Ask about the agents of `live` scenarios and the functions in checks of `checked` ones."""
-    from arena_cli.scenarios import loader
+    from arena_cli.scenarios import participants
 
-    require(loaded, lambda env: loader.list_contacts(loaded, live, checked, dotenv=env))
+    require(loaded, lambda env: participants.list_contacts(loaded, live, checked, dotenv=env))
 
 
 def require(loaded: Workspace, contacts_with: Callable[[Mapping[str, str]], list[Contact]]) -> None:
@@ -155,7 +155,7 @@ def is_given() -> bool:
 
 
 def _trust(context: typer.Context) -> None:
-    from arena_cli.scenarios import loader, select
+    from arena_cli.scenarios import loader, participants, select
 
     loaded = common.load_workspace(context)
     dotenv = read_dotenv(loaded.root)
@@ -165,7 +165,7 @@ def _trust(context: typer.Context) -> None:
     except FileFaults as error:
         common.warn(f"warning: what the scenarios need is not trusted: {error}")
     else:
-        theirs = loader.list_contacts(loaded, scenarios, scenarios, dotenv=dotenv)
+        theirs = participants.list_contacts(loaded, scenarios, scenarios, dotenv=dotenv)
         needed = merge_contacts(needed, theirs)
     needed = merge_contacts(needed, *_find_flow_contacts(loaded))
     root, say = escape_line(str(loaded.root)), user_words()

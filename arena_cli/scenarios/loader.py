@@ -1,8 +1,4 @@
-"""Load scenario files and check them against the workspace, before anything runs.
-
-That includes the choice of the participants: the team of a scenario, its judges, and all that they
-contact.
-"""
+"""Load scenario files and check them against the workspace, before anything runs."""
 
 from __future__ import annotations
 
@@ -15,13 +11,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from arena_cli import errors
 from arena_cli.errors import Fault, FileFaults
 from arena_cli.scenarios import lint, model, select, variables
-from arena_cli.scenarios.expect import judge_checks, snapshots
+from arena_cli.scenarios.expect import snapshots
 from arena_cli.scenarios.expect.context import Folders
-from arena_cli.scenarios.expect.judge_checks import JudgeCheck
-from arena_cli.scenarios.expect.model import iter_checks
 from arena_cli.scenarios.given import Pasts
 from arena_cli.scenarios.model import (
     Case,
@@ -31,19 +24,15 @@ from arena_cli.scenarios.model import (
     Sent,
     Step,
     TeamPart,
-    below,
-    below_all,
     sent_of,
     try_making,
 )
+from arena_cli.scenarios.participants import choose_judges, choose_team
 from arena_cli.scenarios.select import Selected
 from arena_cli.scenarios.tool_names import list_profiles
 from arena_cli.scenarios.variables import Reader
 from arena_cli.session import outgoing
-from arena_cli.session.trust_store import Contact, find_contacts, merge_contacts
-from arena_cli.workspace import models
-from arena_cli.workspace.agents import LoadedProfile, add_subagents
-from arena_cli.workspace.models import AgentProfile, Member, Team
+from arena_cli.workspace.models import Team
 from arena_cli.workspace.schema import build_schema
 from arena_cli.workspace.workspace import Workspace
 from arena_cli.yamlio import loader, nodes
@@ -442,192 +431,3 @@ def _in_cases(fault: Fault, cases: Sequence[str], of: int) -> Fault:
     suffix = f" and {len(cases) - 3} more" if len(cases) > 3 else ""
     names = ", ".join(f"`{case}`" for case in cases[:3])
     return replace(fault, what=f"{fault.what} (in case {names}{suffix})")
-
-
-def choose_team(
-    keys: Mapping[str, Any], fragments: Sequence[Fragment], workspace: Workspace
-) -> tuple[Team | None, Workspace, list[Fault]]:
-    """Return the team, the workspace with the profiles it is made of, and the errors.
-
-    `keys` are those of `TeamPart`, as written in `fragments`. If there is neither a team nor an
-    error, the shape's errors give the reason.
-    """
-    keys_of_team, _ = loader.validate_merged(keys, TeamPart, fragments)
-    if keys_of_team is None:
-        return None, workspace, []
-    faults: list[Fault] = []
-    if keys_of_team.team is not None and keys_of_team.agents is not None:
-        holder = find_holder(fragments, ("agents",))
-        problem, mend = "`team` and `agents` are both given", "remove one of them"
-        return None, workspace, [holder.fault(("agents",), problem, mend)]
-    changed = workspace
-    if keys_of_team.profiles:
-        places = below_all(fragments, ("profiles",))
-        changed = (
-            try_making(
-                lambda: workspace.with_profiles(keys_of_team.profiles, places),
-                fragments,
-                ("profiles",),
-                faults,
-            )
-            or workspace
-        )
-    # The nearest has the last word.
-    rules = [
-        below(fragment, ("config",))
-        for fragment in reversed(fragments)
-        if fragment.holds(("config",))
-    ]
-    agents, humans, name = (
-        keys_of_team.agents,
-        keys_of_team.humans,
-        keys_of_team.team or workspace.file.team,
-    )
-    their_part = None if humans is None else find_holder(fragments, ("humans",))
-
-    def made() -> Team:
-        if agents is None:
-            return changed.team(name, overrides=rules, humans=humans, humans_part=their_part)
-        members = below(find_holder(fragments, ("agents",)), ("agents",))
-        return changed.team_of(
-            agents, members, overrides=rules, humans=humans, humans_part=their_part
-        )
-
-    team = try_making(made, fragments, ("team",) if agents is None else ("agents",), faults)
-    if team is not None:
-        faults += _strangers(keys_of_team, team, workspace, fragments)
-    return team, changed, faults
-
-
-def _strangers(
-    team_part: TeamPart, team: Team, workspace: Workspace, fragments: Sequence[Fragment]
-) -> Iterator[Fault]:
-    """Yield errors for new agents that no team plays: most likely a misspelled id of a member."""
-    extended = {keys.get("extends") for keys in team_part.profiles.values()}
-    for agent_id, keys in team_part.profiles.items():
-        is_known = models.normalize_id(agent_id) in workspace.loaded or agent_id in extended
-        if is_known or team.agent(models.normalize_id(agent_id)) or keys.get("member") is False:
-            continue
-        members = [member.id for member in team.members]
-        near = errors.find_nearest(agent_id, members)
-        mend = f"did you mean `{near}`?" if near else "a new agent plays if `agents:` names it"
-        holder = find_holder(fragments, ("profiles", agent_id))
-        problem = f"`{agent_id}` is not an agent of the workspace, nor a member of the team"
-        yield holder.fault(("profiles", agent_id), problem, mend)
-
-
-DEFAULT_JUDGE = "defaults: {judge: ID}"
-
-
-def choose_judges(
-    file: ScenarioFile, team: Team, profiles: Mapping[str, LoadedProfile], default: str | None
-) -> tuple[dict[str, Member], Sequence[lint.Wrong]]:
-    """Return the judges by the name that checks give them (empty: `default`), and the errors.
-
-    `default` is the workspace's default judge, None if it names none.
-    """
-    judges: dict[str, Member] = {}
-    wrong: list[lint.Wrong] = []
-    for loc, check, covers_all in _judge_checks(file):
-        if covers_all and check.over == "step":
-            problem, mend = "this covers all steps, not one", "write `over: scenario`"
-            wrong.append(((*loc, "over"), problem, mend))
-        agent = check.agent or default
-        agent_loc = (*loc, "agent") if check.agent else loc
-        fault = _judge_fault(agent, team, profiles)
-        if fault is not None:
-            wrong.append((agent_loc, *fault))
-        elif agent is not None:
-            judges[check.agent] = _judge_member(profiles[agent])
-    return dict(sorted(judges.items())), wrong
-
-
-def _judge_checks(file: ScenarioFile) -> Iterator[tuple[Loc, JudgeCheck, bool]]:
-    """Yield each judge check, its place, and whether it covers all steps."""
-    for loc, expect in lint.expects(file):
-        covers_all = loc == ("expect",) or loc[-1] == "check"
-        for check in iter_checks(expect):
-            if check.kind == judge_checks.KIND:
-                yield (*loc, *check.loc), check.value, covers_all
-
-
-def _judge_fault(
-    agent: str | None, team: Team, profiles: Mapping[str, LoadedProfile]
-) -> tuple[str, str] | None:
-    """Return the problem and the hint for a judge that cannot be called; None if it can."""
-    if agent is None:
-        return "no judge is named", f"name one with `agent`, or in arena.yaml: {DEFAULT_JUDGE}"
-    if agent not in profiles:
-        candidates = [name for name in profiles if team.member(name) is None]
-        return f"there is no agent `{agent}`", errors.suggest_nearest(agent, candidates)
-    if team.member(agent) is not None:
-        problem = f"`{agent}` is a member of the team that is judged"
-        return problem, "name an agent that is not a member, with `member: false` in its profile"
-    return None
-
-
-def _judge_member(loaded_profile: LoadedProfile) -> Member:
-    return Member(
-        loaded_profile.profile,
-        loaded_profile.profile.name or loaded_profile.profile.agent_id,
-        "",
-        loaded_profile.role_prompt,
-    )
-
-
-def list_contacts(
-    workspace: Workspace,
-    live: Iterable[Scenario],
-    checked: Iterable[Scenario],
-    *,
-    dotenv: Mapping[str, str],
-) -> list[Contact]:
-    """Return the contacts of `live` scenarios, and the functions of `checked` ones.
-
-    These are in checks, and in rules of teams and agents, which a replay follows too.
-    """
-    live, checked = list(live), list(checked)
-    functions = dict.fromkeys(target for scenario in checked for target in _functions(scenario))
-    rules = dict.fromkeys(
-        target for scenario in checked for target in scenario.team.list_rule_functions()
-    )
-    return merge_contacts(
-        find_contacts((), functions=functions, rules=rules),
-        # A scenario may have an agent of that id with another adapter.
-        *(
-            find_contacts(
-                _profiles(scenario, workspace), workspace.file.memory.embedding, dotenv=dotenv
-            )
-            for scenario in live
-        ),
-        *_find_flow_contacts([*live, *checked], dotenv),
-    )
-
-
-def _find_flow_contacts(
-    scenarios: Iterable[Scenario], dotenv: Mapping[str, str]
-) -> Iterator[list[Contact]]:
-    """Yield what the flows of scenarios would contact: they run in every mode."""
-    for scenario in scenarios:
-        for flow in scenario.flows.values():
-            contacts = import_module("arena_cli.flows.contacts")
-            yield contacts.find_contacts(flow)
-            yield find_contacts(contacts.list_profiles(flow, scenario.workspace), dotenv=dotenv)
-
-
-def _profiles(scenario: Scenario, workspace: Workspace) -> Iterator[AgentProfile]:
-    """Yield the profiles of every agent that the scenario may call, with its changes."""
-    members = (*scenario.team.agents, *scenario.judges.values())
-    loaded = {**workspace.loaded, **scenario.profiles}
-    yield from add_subagents([member.profile for member in members], loaded)
-    for helper in workspace.memory_agents:
-        played = scenario.as_played(helper)
-        if played is not None:
-            yield played.profile
-
-
-def _functions(scenario: Scenario) -> Iterator[str]:
-    for _, expect in lint.expects(scenario.file):
-        for check in iter_checks(expect):
-            if check.kind == "python":
-                yield str(check.value)
