@@ -7,17 +7,42 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
 from arena_cli import errors
 from arena_cli.adapters.base import SessionConfig
-from arena_cli.cli import command_line, common, pauses, trust
+from arena_cli.cli import common, pauses, trust
+from arena_cli.cli.send_options import (
+    Attach,
+    AttachAudit,
+    Author,
+    BudgetRaises,
+    Detach,
+    DryRun,
+    EventsAsJson,
+    Force,
+    FromFile,
+    GoOn,
+    IsDetached,
+    Key,
+    KindOfMessage,
+    OneAgent,
+    OneTeam,
+    Quiet,
+    ReplyTo,
+    Strict,
+    TheMessage,
+    To,
+    ToGoOnOrMake,
+    Wait,
+    WithDeltas,
+)
 from arena_cli.cli.streams import Printer
 from arena_cli.errors import UsageError
 from arena_cli.reports.lines import user_words
@@ -36,196 +61,6 @@ if TYPE_CHECKING:
     from arena_cli.transcript.events import Event
     from arena_cli.workspace.models import AgentProfile
     from arena_cli.workspace.workspace import Workspace
-
-TheMessage = Annotated[
-    str | None, typer.Argument(help="Send this message; `-` or no message reads standard input.")
-]
-ToGoOnOrMake = Annotated[
-    str | None,
-    typer.Option(
-        "--session",
-        "-s",
-        help="Continue this session, or create it.",
-        autocompletion=command_line.complete_sessions,
-        rich_help_panel="Conversation",
-    ),
-]
-GoOn = Annotated[
-    bool,
-    typer.Option(
-        "--continue", "-c", help="Continue the last session.", rich_help_panel="Conversation"
-    ),
-]
-OneTeam = Annotated[
-    str | None,
-    typer.Option(
-        "--team",
-        "-t",
-        help="Send to this team.",
-        autocompletion=command_line.complete_teams,
-        rich_help_panel="Conversation",
-    ),
-]
-To = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--to",
-        metavar="AGENT",
-        help="Require a reply of this agent; repeatable.",
-        autocompletion=command_line.complete_agents,
-        rich_help_panel="Conversation",
-    ),
-]
-Author = Annotated[
-    str | None,
-    typer.Option(
-        "--from",
-        metavar="HUMAN",
-        help="Send as this human of the team.",
-        rich_help_panel="Conversation",
-    ),
-]
-FromFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--file", "-f", help="Read the message from this file.", rich_help_panel="Message"
-    ),
-]
-Attach = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--attach",
-        "-a",
-        metavar="FILE",
-        help="Attach this file; repeatable.",
-        rich_help_panel="Message",
-    ),
-]
-AttachAudit = Annotated[
-    str | None,
-    typer.Option(
-        "--attach-audit",
-        metavar="[=SESSION]",
-        help="Attach the audit (`arena export --audit`) of the continued session, or of "
-        "another one: `--attach-audit=NAME`.",
-        autocompletion=command_line.complete_sessions,
-        rich_help_panel="Message",
-    ),
-]
-Force = Annotated[
-    bool,
-    typer.Option(
-        "--force",
-        help="Send files even if they look like secrets (.env, keys).",
-        rich_help_panel="Message",
-    ),
-]
-DryRun = Annotated[
-    bool,
-    typer.Option(
-        "--dry-run",
-        "-n",
-        help="Show which agents would be called and with what context; call none and "
-        "write nothing.",
-        rich_help_panel="Output",
-    ),
-]
-Strict = Annotated[
-    bool,
-    typer.Option(
-        "--strict",
-        help="Send no message that mentions an unknown name: ask on a terminal, else fail.",
-        rich_help_panel="Message",
-    ),
-]
-OneAgent = Annotated[
-    str | None,
-    typer.Option(
-        "--agent",
-        metavar="AGENT",
-        help="Let this paused agent take part again.",
-        autocompletion=command_line.complete_agents,
-    ),
-]
-BudgetRaises = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--budget",
-        metavar="+2usd|+10000tokens",
-        help="Raise the bounds that stopped it by this much first; repeatable.",
-    ),
-]
-ReplyTo = Annotated[
-    str | None,
-    typer.Option(
-        "--reply-to",
-        metavar="MESSAGE",
-        help="Answer the message of this id, such as m2; agents are shown how it begins.",
-        rich_help_panel="Message",
-    ),
-]
-KindOfMessage = Annotated[
-    Literal["chat", "task", "file", "code"],
-    typer.Option(
-        "--kind",
-        metavar="KIND",
-        help="Send a message of this kind: chat, task, file or code.",
-        rich_help_panel="Message",
-    ),
-]
-Key = Annotated[
-    str | None,
-    typer.Option(
-        "--key",
-        metavar="KEY",
-        help="Send the message once: the same key in the same session only prints the earlier "
-        "chain, and exits as it did.",
-        rich_help_panel="Conversation",
-    ),
-]
-Detach = Annotated[
-    bool,
-    typer.Option(
-        "--detach",
-        "-d",
-        help="Run the conversation in a process of its own; print its session and chain. "
-        "`arena wait` prints what came.",
-        rich_help_panel="Conversation",
-    ),
-]
-IsDetached = Annotated[
-    bool, typer.Option("--detached", hidden=True, help="Report the start to the caller.")
-]
-Wait = Annotated[
-    float,
-    typer.Option(
-        "--wait",
-        min=0,
-        metavar="SECONDS",
-        help="Wait up to this long if the session is busy.",
-        rich_help_panel="Conversation",
-    ),
-]
-EventsAsJson = Annotated[
-    bool,
-    typer.Option(
-        "--json",
-        help="Print events as they happen, one JSON object per line.",
-        rich_help_panel="Output",
-    ),
-]
-WithDeltas = Annotated[
-    bool,
-    typer.Option(
-        "--deltas",
-        help="With --json, also print each piece of a text as its agent writes it; these lines "
-        "are not in the transcript.",
-        rich_help_panel="Output",
-    ),
-]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print only problems.", rich_help_panel="Output")
-]
 
 
 class SendCommand(common.MessageCommand):
@@ -264,22 +99,11 @@ def send(
 ) -> None:
     """Send a message to the team and run the conversation until no agent is left to reply."""
     output = _one_output(as_json=as_json, quiet=quiet, deltas=deltas)
-    if key is not None and attach_audit is not None:
-        raise UsageError(
-            "--key and --attach-audit were given: an audit differs at each call",
-            "Give one of them.",
-        )
-    attached = attach or []
-    if not force:
-        outgoing.refuse_secret_files(attached, "--attach")
-        outgoing.refuse_secret_files([file] if file else (), "--file")
+    _refuse_audit_with_key(key, attach_audit)
+    attached = _list_attached(attach or [], file, force=force)
     loaded = common.load_workspace(context)
     stored = _stored(loaded, session, go_on, is_reported=is_detached)
-    if reply_to is not None and stored is None:
-        raise UsageError(
-            f"--reply-to {escape_line(reply_to)}: a new session has no message to answer",
-            "Continue one: `-c`, `--session NAME`.",
-        )
+    _refuse_reply_to_nothing(reply_to, stored)
     members = common.find_team(loaded, stored, team)
     content = common.read_message(message, file)
     read = files.read_input
@@ -293,28 +117,73 @@ def send(
     audited = None if attach_audit is None else _audited(loaded, attach_audit, stored)
     if dry_run:
         if not quiet:
-            config = common.make_config(loaded, wait_s=0)
-            sent = _with_audit(config, members, sent, audited)
-            preview = import_module("arena_cli.cli.dry_run")
-            preview.print_preview(config, name, members, sent, as_json=as_json)
+            _print_preview(loaded, name, members, sent, audited, as_json=as_json)
         return
     config = trust.live_place(loaded, _profiles(members), wait_s=wait)
     if detach:
-        words = ["--wait", f"{wait}", *(["--force"] if force else [])]
-        words += [word for agent in sent.to for word in ("--to", agent)]
-        words += [word for path in attached for word in ("--attach", str(path))]
         given = {"--team": team, "--from": author, "--key": key, "--attach-audit": attach_audit}
         given |= {"--kind": kind, "--reply-to": reply_to}
-        words += [f"{option}={value}" for option, value in given.items() if value is not None]
+        words = ["--wait", f"{wait}", *(["--force"] if force else [])]
+        words += _list_words(sent.to, attached, given)
         _detach(context, config, name, content, words, as_json=as_json, quiet=quiet)
         return
     common.archive_old_sessions(loaded, config, [name] if name else ())
-    printer = _make_printer(members, output)
     if is_detached:
         printer = import_module("arena_cli.cli.detached").StartReporter(name)
-    if output.deltas and not is_detached:
-        config = replace(config, on_delta=printer.delta)
+    else:
+        config, printer = _with_printer(config, members, output)
     _run(config, name, members, sent, audited, printer)
+
+
+def _refuse_audit_with_key(key: str | None, attach_audit: str | None) -> None:
+    if key is not None and attach_audit is not None:
+        raise UsageError(
+            "--key and --attach-audit were given: an audit differs at each call",
+            "Give one of them.",
+        )
+
+
+def _list_attached(attached: list[Path], file: Path | None, *, force: bool) -> list[Path]:
+    """Return the files to attach. Unless forced, raises UsageError if one looks like a secret."""
+    if not force:
+        outgoing.refuse_secret_files(attached, "--attach")
+        outgoing.refuse_secret_files([file] if file else (), "--file")
+    return attached
+
+
+def _refuse_reply_to_nothing(reply_to: str | None, stored: Stored | None) -> None:
+    if reply_to is not None and stored is None:
+        raise UsageError(
+            f"--reply-to {escape_line(reply_to)}: a new session has no message to answer",
+            "Continue one: `-c`, `--session NAME`.",
+        )
+
+
+def _print_preview(
+    loaded: Workspace,
+    name: str | None,
+    members: Team,
+    sent: Outgoing,
+    audited: Stored | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Print which agents the message would call, and with what context."""
+    config = common.make_config(loaded, wait_s=0)
+    sent = _with_audit(config, members, sent, audited)
+    preview = import_module("arena_cli.cli.dry_run")
+    preview.print_preview(config, name, members, sent, as_json=as_json)
+
+
+def _list_words(
+    to: Sequence[str], attached: Sequence[Path], given: Mapping[str, str | None]
+) -> Iterator[str]:
+    """Yield the options of a command line that sends the same message."""
+    for agent in to:
+        yield from ("--to", agent)
+    for path in attached:
+        yield from ("--attach", str(path))
+    yield from (f"{option}={value}" for option, value in given.items() if value is not None)
 
 
 def _run(
@@ -426,9 +295,7 @@ def resume(
     members = common.find_team(loaded, stored)
     config = trust.live_place(loaded, _profiles(members), wait_s=wait)
     common.archive_old_sessions(loaded, config, [stored.name])
-    printer = _make_printer(members, output)
-    if output.deltas:
-        config = replace(config, on_delta=printer.delta)
+    config, printer = _with_printer(config, members, output)
     with _opened(config, stored.name, members, printer) as opened:
         if opened.open_chain:
             printer.goes_on(opened.journal.fold)
@@ -570,9 +437,13 @@ def _with_audit(
     return sent._replace(attachments=(*sent.attachments, attachment))
 
 
-def _make_printer(members: Team, output: _Output) -> Printer:
+def _with_printer(
+    config: SessionConfig, members: Team, output: _Output
+) -> tuple[SessionConfig, Printer]:
+    """Return a printer of events, and the settings by which it hears of pieces of texts too."""
     avatars = {member.id: member.profile.avatar for member in members.agents}
-    return Printer(as_json=output.as_json, quiet=output.quiet, avatars=avatars, live=True)
+    printer = Printer(as_json=output.as_json, quiet=output.quiet, avatars=avatars, live=True)
+    return (replace(config, on_delta=printer.delta) if output.deltas else config), printer
 
 
 @contextlib.contextmanager
