@@ -27,7 +27,7 @@ from arena_cli.errors import UsageError
 from arena_cli.session import store
 from arena_cli.session.store import Stored
 from arena_cli.transcript import queries, reader
-from arena_cli.transcript.events import ChainFinished, Event, MessageEvent, Resumed
+from arena_cli.transcript.events import ChainFinished, Event, MessageEvent
 from arena_cli.util.text import escape_line
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _follow(
                 return event
             if event.type == "chain_paused":
                 pause = cast("ChainPaused", event)
-            elif isinstance(event, Resumed):
+            elif event.type == "resumed":
                 pause = None
     return pause
 

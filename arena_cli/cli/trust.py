@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -180,11 +181,10 @@ def _trust(context: typer.Context) -> None:
 
 def _find_flow_contacts(loaded: Workspace) -> Iterator[list[Contact]]:
     """Yield what the flows in `flows/` would contact; warn of those that are invalid."""
-    from arena_cli.flows import contacts, loader
-
+    flows = import_module("arena_cli.flows.contacts")
     for path in sorted((loaded.root / "flows").rglob("*.yaml")):
         try:
-            yield contacts.find_contacts(loader.load(path, loaded))
+            yield flows.find_file_contacts(path, loaded)
         except FileFaults as error:
             common.warn(f"warning: what this flow needs is not trusted: {error}")
 

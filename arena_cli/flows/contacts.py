@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from arena_cli.adapters import http
@@ -56,6 +57,11 @@ def find_contacts(flow: Flow) -> list[Contact]:
         for step in flow.walk()
         for endpoint, variables in _find_endpoints(step.spec)
     ]
+
+
+def find_file_contacts(path: Path, workspace: Workspace) -> list[Contact]:
+    """Return what the flow in a file would start or contact. Raises FileFaults."""
+    return find_contacts(loader.load(path, workspace))
 
 
 def _find_endpoints(spec: StepSpec) -> Iterator[tuple[Endpoint, Sequence[str]]]:

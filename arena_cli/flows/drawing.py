@@ -6,7 +6,7 @@ import html
 import json
 from collections.abc import Iterator, Sequence
 
-from arena_cli.flows.loader import Flow, Step
+from arena_cli.flows.loader import Flow, FlowStep
 from arena_cli.flows.model import StepSpec
 from arena_cli.util.text import cut_text
 
@@ -50,7 +50,7 @@ def draw_mermaid(flow: Flow) -> str:
     return "\n".join(lines)
 
 
-def _draw_list(steps: Sequence[Step], prefix: str, indent: str) -> Iterator[str]:
+def _draw_list(steps: Sequence[FlowStep], prefix: str, indent: str) -> Iterator[str]:
     for step in steps:
         spec = step.spec
         node = f"{prefix}{spec.id}"
@@ -100,7 +100,7 @@ def draw_page(flow: Flow) -> str:
     )
 
 
-def _draw_table(steps: Sequence[Step]) -> str:
+def _draw_table(steps: Sequence[FlowStep]) -> str:
     rows = ["<tr><th>Step</th><th>Work</th><th>Needs</th><th>When</th><th>If it fails</th></tr>"]
     for step in steps:
         spec = step.spec

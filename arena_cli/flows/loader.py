@@ -37,7 +37,7 @@ _INSTALL = "run pip install 'arena-agents[flow]'"
 
 
 @dataclass(frozen=True)
-class Step:
+class FlowStep:
     """A step of a loaded flow.
 
     `needs` are the ids of steps in its own list that end before it begins, those that it refers to
@@ -48,7 +48,7 @@ class Step:
     spec: StepSpec
     needs: tuple[str, ...]
     definition: str
-    blocks: tuple[tuple[Step, ...], ...] = ()
+    blocks: tuple[tuple[FlowStep, ...], ...] = ()
     flow: Flow | None = None
 
 
@@ -61,15 +61,15 @@ class Flow:
 
     file: FlowFile
     name: str
-    steps: tuple[Step, ...] = field(default=())
+    steps: tuple[FlowStep, ...] = field(default=())
     team: Team | None = None
 
-    def walk(self) -> Iterator[Step]:
+    def walk(self) -> Iterator[FlowStep]:
         """Yield all steps, with those of blocks and of other flows."""
         yield from _walk(self.steps)
 
 
-def _walk(steps: Sequence[Step]) -> Iterator[Step]:
+def _walk(steps: Sequence[FlowStep]) -> Iterator[FlowStep]:
     for step in steps:
         yield step
         for block in step.blocks:
@@ -85,7 +85,7 @@ def load(path: Path, workspace: Workspace, team: Team | None = None) -> Flow:
     """
     if not path.is_file():
         raise UsageError(f"there is no flow file {path}")
-    reading = _Reading(workspace, team)
+    reading = _FlowReading(workspace, team)
     flow = reading.read(path, _shown_name(path, workspace.root), ())
     if reading.faults or flow is None:
         raise FileFaults(reading.faults)
@@ -108,7 +108,7 @@ def _shown_name(path: Path, root: Path) -> str:
         return str(path)
 
 
-class _Scope(NamedTuple):
+class _VisibleNames(NamedTuple):
     """The names that a step may use: steps by id, `inputs`, and `item`, `index`, `round`."""
 
     steps: Mapping[str, StepSpec]
@@ -116,7 +116,7 @@ class _Scope(NamedTuple):
     names: frozenset[str] = frozenset()
 
 
-class _Reading:
+class _FlowReading:
     """The flow files that are read, and what is wrong with them."""
 
     def __init__(self, workspace: Workspace, team: Team | None) -> None:
@@ -157,7 +157,7 @@ class _FileChecks:
     """The checks of one file."""
 
     def __init__(
-        self, reading: _Reading, document: Document, file: FlowFile, callers: Sequence[Path]
+        self, reading: _FlowReading, document: Document, file: FlowFile, callers: Sequence[Path]
     ) -> None:
         self._reading = reading
         self._document = document
@@ -165,7 +165,7 @@ class _FileChecks:
         self._callers = callers
         self._ids: dict[str, int] = {}
 
-    def check(self) -> tuple[Step, ...]:
+    def check(self) -> tuple[FlowStep, ...]:
         """Return the steps; add all errors to those of the reading."""
         for name, spec in self._file.inputs.items():
             if not INPUT_NAME.fullmatch(name):
@@ -174,7 +174,7 @@ class _FileChecks:
                 self._add(("inputs", name, "default"), f"must be of the type {spec.type}")
         if self._file.reflect is not None:
             self._check_agent(self._file.reflect.agent, ("reflect", "agent"), None)
-        scope = _Scope({}, self._file.inputs)
+        scope = _VisibleNames({}, self._file.inputs)
         steps, _ = self._check_list(self._file.steps, ("steps",), scope)
         return steps
 
@@ -182,8 +182,8 @@ class _FileChecks:
         self._reading.faults.append(self._document.fault(loc, problem, hint))
 
     def _check_list(
-        self, specs: Sequence[StepSpec], loc: Loc, scope: _Scope
-    ) -> tuple[tuple[Step, ...], set[str]]:
+        self, specs: Sequence[StepSpec], loc: Loc, scope: _VisibleNames
+    ) -> tuple[tuple[FlowStep, ...], set[str]]:
         """Return the steps of a list in an order that fits, and the outer steps they refer to."""
         for index, spec in enumerate(specs):
             line = self._document.line((*loc, index))
@@ -193,7 +193,7 @@ class _FileChecks:
             self._ids.setdefault(spec.id, line)
         own = {spec.id: spec for spec in specs}
         inner = scope._replace(steps={**scope.steps, **own})
-        steps: dict[str, Step] = {}
+        steps: dict[str, FlowStep] = {}
         places: dict[str, int] = {}
         outer: set[str] = set()
         for index, spec in enumerate(specs):
@@ -204,8 +204,8 @@ class _FileChecks:
         return self._sort(steps, places, loc), outer
 
     def _check_step(
-        self, spec: StepSpec, loc: Loc, scope: _Scope, own: Mapping[str, StepSpec]
-    ) -> tuple[Step, set[str]]:
+        self, spec: StepSpec, loc: Loc, scope: _VisibleNames, own: Mapping[str, StepSpec]
+    ) -> tuple[FlowStep, set[str]]:
         referred = self._check_needs(spec, loc, own)
         referred |= self._check_texts(spec, loc, scope)
         self._check_kind(spec, loc)
@@ -234,7 +234,7 @@ class _FileChecks:
         if spec.id in referred:
             self._add(loc, f"the step `{spec.id}` refers to itself")
         needs = tuple(key for key in own if key in referred and key != spec.id)
-        return Step(spec, needs, self._hash(loc), tuple(blocks), flow), referred
+        return FlowStep(spec, needs, self._hash(loc), tuple(blocks), flow), referred
 
     def _check_needs(self, spec: StepSpec, loc: Loc, own: Mapping[str, StepSpec]) -> set[str]:
         for index, need in enumerate(spec.needs):
@@ -244,7 +244,7 @@ class _FileChecks:
                 self._add((*loc, "needs", index), problem, hint)
         return {need for need in spec.needs if need in own}
 
-    def _check_texts(self, spec: StepSpec, loc: Loc, scope: _Scope) -> set[str]:
+    def _check_texts(self, spec: StepSpec, loc: Loc, scope: _VisibleNames) -> set[str]:
         """Check the placeholders and expressions of a step's own keys; return its references."""
         referred: set[str] = set()
         data = _own_keys(Fragment(self._document, loc).data)
@@ -270,7 +270,7 @@ class _FileChecks:
             problem = f"`{word}` ends the transaction of the step"
             self._add(place, problem, "all statements of a step are in one transaction")
 
-    def _check_reference(self, name: str, place: Loc, scope: _Scope) -> set[str]:
+    def _check_reference(self, name: str, place: Loc, scope: _VisibleNames) -> set[str]:
         reference = values.parse_reference(name)
         if reference is None:
             roots = ", ".join(sorted(values.ROOTS))
@@ -280,7 +280,7 @@ class _FileChecks:
             return set()
         return self._check_path(reference.keys, place, scope)
 
-    def _check_path(self, keys: Sequence[str | int], place: Loc, scope: _Scope) -> set[str]:
+    def _check_path(self, keys: Sequence[str | int], place: Loc, scope: _VisibleNames) -> set[str]:
         """Check that a path names a value that will be there; return the step that it names."""
         root, second, third, fourth, *_ = (*map(str, keys), "", "", "", "")
         if root == "inputs" and second and second not in scope.inputs:
@@ -307,7 +307,7 @@ class _FileChecks:
             self._add(place, f"the output of `{second}` ({kind}) has no `{fourth}`", hint)
         return {second}
 
-    def _check_expression(self, text: str, place: Loc, scope: _Scope) -> set[str]:
+    def _check_expression(self, text: str, place: Loc, scope: _VisibleNames) -> set[str]:
         if not self._reading.is_available:
             self._add(place, "expressions need the package simpleeval", _INSTALL)
             return set()
@@ -323,7 +323,7 @@ class _FileChecks:
             self._add(place, f"expressions have no function `{name}`")
         return self._check_names(tree, place, scope)
 
-    def _check_names(self, tree: ast.AST, place: Loc, scope: _Scope) -> set[str]:
+    def _check_names(self, tree: ast.AST, place: Loc, scope: _VisibleNames) -> set[str]:
         referred: set[str] = set()
         for keys in values.list_paths(tree):
             name = str(keys[0])
@@ -406,10 +406,10 @@ class _FileChecks:
         return None
 
     def _sort(
-        self, steps: Mapping[str, Step], places: Mapping[str, int], loc: Loc
-    ) -> tuple[Step, ...]:
+        self, steps: Mapping[str, FlowStep], places: Mapping[str, int], loc: Loc
+    ) -> tuple[FlowStep, ...]:
         """Return the steps, each after those that it needs; report a circle."""
-        ordered: dict[str, Step] = {}
+        ordered: dict[str, FlowStep] = {}
         waiting = dict(steps)
         while ready := [k for k, step in waiting.items() if set(step.needs) <= ordered.keys()]:
             ordered.update((key, waiting.pop(key)) for key in ready)
@@ -445,7 +445,7 @@ def _iter_texts(value: Any, loc: Loc) -> Iterator[tuple[Loc, str]]:
         yield from _iter_texts(child, (*loc, key))
 
 
-def _find_circle(waiting: Mapping[str, Step]) -> list[str]:
+def _find_circle(waiting: Mapping[str, FlowStep]) -> list[str]:
     path = [next(iter(waiting))]
     while True:
         following = next(key for key in waiting[path[-1]].needs if key in waiting)

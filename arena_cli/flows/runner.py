@@ -21,7 +21,7 @@ from arena_cli.adapters.base import SessionConfig
 from arena_cli.errors import ArenaError
 from arena_cli.flows import calls, values
 from arena_cli.flows.calls import AgentCalls, ChainWaits
-from arena_cli.flows.loader import Flow, Step
+from arena_cli.flows.loader import Flow, FlowStep
 from arena_cli.flows.model import LEAF_KINDS, Reflect, StepSpec
 from arena_cli.flows.work import MOST_BYTES, StepFailed, Work
 from arena_cli.session import store
@@ -47,7 +47,7 @@ _LONGEST_KEY = 40
 _SHOWN_OUTPUT = 2000
 
 
-class Outcome(NamedTuple):
+class StepOutcome(NamedTuple):
     """How a step ended; `is_new`: it was carried out now. `waiting`: it waits for a person."""
 
     status: OutcomeStatus
@@ -109,19 +109,19 @@ class FlowResult(NamedTuple):
     """How a flow ended: the output of each step by its id, and what `failed` or `waits`."""
 
     status: FlowStatus
-    outcomes: Mapping[str, Outcome]
+    outcomes: Mapping[str, StepOutcome]
     failed: Sequence[str]
     waits: Sequence[str]
     errors: Mapping[str, str]
 
 
 @dataclass
-class _Scope:
+class _ListScope:
     """Where a list of steps runs: the prefix of its steps, and the values they refer to."""
 
     prefix: str
     values: Mapping[str, Any]
-    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    outcomes: dict[str, StepOutcome] = field(default_factory=dict)
 
     def all_values(self) -> dict[str, Any]:
         """Return all values, with the steps of this list that have ended."""
@@ -185,7 +185,7 @@ class FlowRun:
 
     async def _run_once(self, inputs: Mapping[str, Any]) -> FlowResult:
         self._failed, self._waits = {}, []
-        scope = _Scope("", {"inputs": inputs})
+        scope = _ListScope("", {"inputs": inputs})
         is_aborted = False
         try:
             await self._run_list(self._flow.steps, scope)
@@ -195,9 +195,11 @@ class FlowRun:
         waits = [] if is_aborted else self._waits
         return FlowResult(status, scope.outcomes, list(self._failed), waits, self._failed)
 
-    async def _run_list(self, steps: Sequence[Step], scope: _Scope) -> dict[str, Outcome]:
+    async def _run_list(
+        self, steps: Sequence[FlowStep], scope: _ListScope
+    ) -> dict[str, StepOutcome]:
         """Run a list of steps; return their ends. Raises FlowAborted."""
-        tasks: dict[str, asyncio.Task[Outcome]] = {}
+        tasks: dict[str, asyncio.Task[StepOutcome]] = {}
         try:
             async with asyncio.TaskGroup() as group:
                 for step in steps:
@@ -212,18 +214,18 @@ class FlowRun:
         return scope.outcomes
 
     async def _run_after(
-        self, step: Step, needs: Sequence[asyncio.Task[Outcome]], scope: _Scope
-    ) -> Outcome:
+        self, step: FlowStep, needs: Sequence[asyncio.Task[StepOutcome]], scope: _ListScope
+    ) -> StepOutcome:
         outcomes = [await need for need in needs]
         if any(outcome.status == "waiting" for outcome in outcomes):
-            outcome = Outcome("waiting")
+            outcome = StepOutcome("waiting")
         else:
             has_news = any(outcome.is_new for outcome in outcomes)
             outcome = await self._run_step(step, scope, has_news=has_news)
         scope.outcomes[step.spec.id] = outcome
         return outcome
 
-    async def _run_step(self, step: Step, scope: _Scope, *, has_news: bool) -> Outcome:
+    async def _run_step(self, step: FlowStep, scope: _ListScope, *, has_news: bool) -> StepOutcome:
         """Return the end of a step: the earlier one if it still holds. Raises FlowAborted.
 
         It does not hold if the step has changed, or if what it needs was done again (`has_news`).
@@ -233,7 +235,7 @@ class FlowRun:
             self.forget(key)
         earlier = self._finished.get(key)
         if earlier is not None and earlier.status in ("success", "skipped"):
-            return Outcome(earlier.status, earlier.output, earlier.error, is_new=False)
+            return StepOutcome(earlier.status, earlier.output, earlier.error, is_new=False)
         return await _Attempts(self, step, key, scope).run()
 
     def forget(self, key: str) -> None:
@@ -281,7 +283,7 @@ class FlowRun:
 class _Attempts:
     """The attempts at one step, until it has ended."""
 
-    def __init__(self, run: FlowRun, step: Step, key: str, scope: _Scope) -> None:
+    def __init__(self, run: FlowRun, step: FlowStep, key: str, scope: _ListScope) -> None:
         self._run = run
         self._step = step
         self._spec = step.spec
@@ -291,7 +293,7 @@ class _Attempts:
         self._began = self._clock.monotonic()
         self._count = 0
 
-    async def run(self) -> Outcome:
+    async def run(self) -> StepOutcome:
         """Carry the step out. Raises FlowAborted."""
         try:
             if self._spec.when is not None and not self._decide(self._spec.when):
@@ -299,7 +301,7 @@ class _Attempts:
             return await self._try_often()
         except ChainWaits as waits:
             self._run._waits.append(waits.name)
-            return Outcome("waiting")
+            return StepOutcome("waiting")
         except ArenaError as error:
             if not isinstance(error, values.ValueMissing):
                 raise
@@ -312,13 +314,13 @@ class _Attempts:
     def _decide(self, text: str) -> bool:
         return bool(values.evaluate(text, self._scope.all_values()))
 
-    async def _try_often(self) -> Outcome:
+    async def _try_often(self) -> StepOutcome:
         while True:
             try:
                 output = await self._try_once()
                 break
-            except _Waiting:
-                return Outcome("waiting")
+            except _StepWaits:
+                return StepOutcome("waiting")
             except StepFailed as failure:
                 if not failure.retryable or self._count >= self._spec.most_attempts:
                     return self._fail(failure)
@@ -327,7 +329,7 @@ class _Attempts:
         return self._finish("success", output)
 
     async def _try_once(self) -> Any:
-        """Make one attempt. Raises StepFailed, FlowAborted, ChainWaits or _Waiting."""
+        """Make one attempt. Raises StepFailed, FlowAborted, ChainWaits or _StepWaits."""
         limit = self._spec.time_limit
         if self._spec.kind in LEAF_KINDS:
             async with self._run._places:
@@ -408,9 +410,9 @@ class _Attempts:
                 problem = describe_missing("the flow", declared, checked.missing)
                 raise StepFailed("; ".join(checked.problems) or problem, "usage")
             given = {key: checked.values.get(key) for key in declared}
-            inner = _Scope(f"{self._key}.", {"inputs": given})
+            inner = _ListScope(f"{self._key}.", {"inputs": given})
             return await self._run_inner(self._step.flow.steps, inner)
-        block: Sequence[Step] = self._step.blocks[0] if spec.group is not None else ()
+        block: Sequence[FlowStep] = self._step.blocks[0] if spec.group is not None else ()
         if spec.choose is not None:
             for branch, steps in zip(spec.choose, self._step.blocks, strict=True):
                 if branch.when is None or self._decide(branch.when):
@@ -418,14 +420,14 @@ class _Attempts:
                     break
         return await self._run_inner(block, self._make_scope(f"{self._key}."))
 
-    def _make_scope(self, prefix: str, **names: Any) -> _Scope:
-        return _Scope(prefix, {**self._scope.all_values(), **names})
+    def _make_scope(self, prefix: str, **names: Any) -> _ListScope:
+        return _ListScope(prefix, {**self._scope.all_values(), **names})
 
-    async def _run_inner(self, steps: Sequence[Step], scope: _Scope) -> dict[str, Any]:
-        """Run a list of steps; return their outputs by id. Raises _Waiting."""
+    async def _run_inner(self, steps: Sequence[FlowStep], scope: _ListScope) -> dict[str, Any]:
+        """Run a list of steps; return their outputs by id. Raises _StepWaits."""
         outcomes = await self._run._run_list(steps, scope)
         if any(outcome.status == "waiting" for outcome in outcomes.values()):
-            raise _Waiting
+            raise _StepWaits
         return {key: outcome.output for key, outcome in outcomes.items()}
 
     async def _run_each(self) -> list[Any]:
@@ -442,7 +444,7 @@ class _Attempts:
                 scope = self._make_scope(f"{self._key}[{number}].", item=item, index=number)
                 try:
                     outputs[number] = await self._run_inner(self._step.blocks[0], scope)
-                except _Waiting:
+                except _StepWaits:
                     is_waiting = True
 
         try:
@@ -452,7 +454,7 @@ class _Attempts:
         except BaseExceptionGroup as errors:
             raise _first_error(errors) from errors
         if is_waiting:
-            raise _Waiting
+            raise _StepWaits
         return outputs
 
     async def _run_repeat(self) -> dict[str, Any]:
@@ -468,7 +470,7 @@ class _Attempts:
         problem = f"`until` was not true after {repeat.max} rounds"
         raise StepFailed(problem, "max_rounds", output=outputs)
 
-    def _fail(self, failure: StepFailed) -> Outcome:
+    def _fail(self, failure: StepFailed) -> StepOutcome:
         """Write the end of a step that failed; return it if it may be skipped."""
         problem = self._run._redactor.text(str(failure))
         if self._spec.on_failure == "skip":
@@ -485,7 +487,7 @@ class _Attempts:
         *,
         error: str | None = None,
         failure: StepFailed | None = None,
-    ) -> Outcome:
+    ) -> StepOutcome:
         run = self._run
         event = run._journal.write(
             StepFinished,
@@ -501,10 +503,10 @@ class _Attempts:
             definition=self._step.definition,
         )
         run._finished[self._key] = event
-        return Outcome(status, event.output, error)
+        return StepOutcome(status, event.output, error)
 
 
-class _Waiting(Exception):
+class _StepWaits(Exception):
     """A step within this one waits for a person."""
 
 

@@ -42,14 +42,14 @@ class ValueMissing(ArenaError):
     """A placeholder or an expression names a value that is not there, or cannot be used."""
 
 
-class Reference(NamedTuple):
+class ValuePath(NamedTuple):
     """A path to a value: `keys` are names and numbers, the first one a name of `ROOTS`."""
 
     text: str
     keys: tuple[str | int, ...]
 
 
-def parse_reference(text: str) -> Reference | None:
+def parse_reference(text: str) -> ValuePath | None:
     """Return the path that a placeholder is, None if it is none."""
     keys: list[str | int] = []
     position = 0
@@ -62,7 +62,7 @@ def parse_reference(text: str) -> Reference | None:
         number = next((digits for digits in numbers if digits), None)
         keys.append(name if number is None else int(number))
         position = match.end()
-    return Reference(stripped, tuple(keys)) if keys and keys[0] in ROOTS else None
+    return ValuePath(stripped, tuple(keys)) if keys and keys[0] in ROOTS else None
 
 
 def list_references(data: Any) -> Iterator[str]:
@@ -108,7 +108,7 @@ def _as_text(value: Any) -> str:
     return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def look_up(reference: Reference, values: Mapping[str, Any]) -> Any:
+def look_up(reference: ValuePath, values: Mapping[str, Any]) -> Any:
     """Return the value at a path; that below the output of a skipped step is null.
 
     Raises ValueMissing.
