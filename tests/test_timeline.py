@@ -281,6 +281,22 @@ def hostile_events() -> Iterable[dict[str, Any]]:
     yield {"type": "compacted", "by": HOSTILE, "upto": HOSTILE, **counts, **why}
     yield from hostile_control_events()
     yield from hostile_acting_events()
+    yield from hostile_flow_events()
+
+
+def hostile_flow_events() -> Iterable[dict[str, Any]]:
+    """The same of a flow: its name, its steps, their errors, and what an agent says of it."""
+    step = {"step": HOSTILE, "kind": HOSTILE}
+    yield {"type": "flow_started", "flow": HOSTILE, "file": HOSTILE}
+    yield {"type": "flow_started", "flow": HOSTILE, "file": HOSTILE, "resumed": True}
+    yield {"type": "step_started", **step, "attempt": 2}
+    yield {"type": "step_finished", **step, "status": "success", "output": HOSTILE}
+    yield {"type": "step_finished", **step, "status": "failed", "error": HOSTILE}
+    yield {"type": "reflected", "by": HOSTILE, "assessment": HOSTILE}
+    yield {"type": "reflected", "by": HOSTILE, "assessment": HOSTILE, "should_retry": True}
+    yield {"type": "reflected", "by": HOSTILE, "error": HOSTILE}
+    yield {"type": "flow_finished", "status": "failed", "failed": [HOSTILE]}
+    yield {"type": "flow_finished", "status": "paused", "waits": [HOSTILE]}
 
 
 def hostile_acting_events() -> Iterable[dict[str, Any]]:

@@ -41,7 +41,7 @@ def _render_step(event: StepFinished, say: Words, _: Who) -> Line:
     spans = say.spans(
         "step {step} ({kind}) {status} · {seconds} s",
         step=escape_line(event.step),
-        kind=event.kind,
+        kind=escape_line(event.kind),
         status=[Span(say.enum(event.status), _STYLES[event.status])],
         seconds=seconds,
     )
