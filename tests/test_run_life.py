@@ -337,6 +337,20 @@ def test_waiting_ends_at_a_pause(tmp_path: Path) -> None:
     assert "arena approve s 1" in waited.stdout + waited.stderr
 
 
+def test_waiting_for_a_paused_chain_that_was_cut_short_after_it_continued(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("ops", {"say": "May I?", "request": {"action": "deploy", "detail": "prod"}})
+    program.team()
+    assert program.run("send", "-s", "s", "deploy it").code == 4
+    program.run("approve", "s", "1").check()
+    program.run("resume", "s").check()
+    before, resumed, after = program.raw().partition(b'"type":"resumed"')
+    program.transcript().write_bytes(before + resumed + after[: after.index(b"\n") + 1])
+    program.run("wait", "s", "--quiet").check(
+        code=130, stderr="session s: chain 1 was cut short; `arena resume s` continues\n"
+    )
+
+
 def test_no_session_runs(program: Program) -> None:
     program.run("send", "-s", "s", "hello").check()
     program.run("sessions", "--running").check(stdout="", stderr="no session is running\n")
