@@ -4,9 +4,8 @@ Field names are fixed (docs/reference/adapters.md). All shapes are frozen: a mes
 or sent is never changed. Unknown fields that an agent sends are kept in `metadata`.
 """
 
-import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
@@ -332,20 +331,6 @@ class Message(Shape):
         return parse_seq(self.id)
 
 
-REACTIONS = ("👍", "👎", "✅", "❓", "🎉")
-
-_QUOTED = 60  # characters of a message that another one answers
-
-
-def quote_message(message: Message) -> str:
-    """Return the author and the beginning of a message, in one line."""
-    beginning = " ".join(message.content.split())
-    if len(beginning) > _QUOTED:
-        beginning = f"{beginning[:_QUOTED]}..."
-    names = beginning or ", ".join(attachment.name for attachment in message.attachments)
-    return f"@{message.author_id}: {json.dumps(names, ensure_ascii=False)}"
-
-
 def parse_seq(message_id: str) -> int:
     """Return the seq of the event that carries the message of that id, 0 if it has none."""
     digits = message_id.removeprefix("m")
@@ -599,41 +584,3 @@ class Emit(Protocol):
     async def permit(self, request: PermissionRequest, /) -> Permission:
         """Return whether the agent may do this. A person may take long to decide."""
         ...
-
-
-ChatPart = str | Attachment
-
-Render = Callable[[AgentInput], tuple[str, str]]
-"""An input as (system text, prompt text)."""
-
-
-class ChatTurn(NamedTuple):
-    """The parts that one side says before the other speaks again; none is empty."""
-
-    role: Literal["user", "assistant"]
-    parts: list[ChatPart]
-
-
-class Chat(NamedTuple):
-    """System text and turns, which alternate; the first and the last are the user's.
-
-    Each message is a part of its own, its attachments follow it. The last part is the request. All
-    before it is the same in the agent's next call, as long as no message leaves the window, so a
-    provider can keep it in its cache.
-    """
-
-    system: str
-    turns: list[ChatTurn]
-
-
-class RenderChat(Protocol):
-    """Renders an input as a chat; with `pass_tool`, the agent passes by calling that tool."""
-
-    def __call__(self, input: AgentInput, *, pass_tool: str = "") -> Chat: ...
-
-
-class Renderer(NamedTuple):
-    """The functions that render an input as text and as a chat."""
-
-    text: Render
-    chat: RenderChat

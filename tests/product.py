@@ -72,6 +72,7 @@ from arena_cli.adapters.runtime import (
     ToolRequest,
 )
 from arena_cli.adapters.scripted import ScriptedAdapter, ScriptedSettings
+from arena_cli.chat import Chat, Renderer
 from arena_cli.cli import command_line, common, main
 from arena_cli.cli.context import context_document, context_lines
 from arena_cli.cli.streams import Stdout
@@ -159,7 +160,6 @@ from arena_cli.protocol import (
     Attachment,
     AuthorType,
     CallNote,
-    Chat,
     Emit,
     ExampleTurn,
     Invocation,
@@ -169,7 +169,6 @@ from arena_cli.protocol import (
     Permission,
     PermissionRequest,
     RefusedAction,
-    Renderer,
     SessionId,
     Shape,
     ShownMessage,

@@ -16,8 +16,9 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict
 
+from arena_cli.chat import Render, RenderChat
 from arena_cli.errors import Fault, UsageError
-from arena_cli.protocol import AgentInput, AgentOutput, Emit, Render, RenderChat
+from arena_cli.protocol import AgentInput, AgentOutput, Emit
 from arena_cli.util.clock import Clock, SystemClock
 from arena_cli.workspace.agents import AdapterKinds
 from arena_cli.workspace.models import (

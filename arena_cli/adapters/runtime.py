@@ -27,6 +27,7 @@ from arena_cli.adapters.base import (
     find_tool_way,
 )
 from arena_cli.adapters.reading import read
+from arena_cli.chat import Renderer
 from arena_cli.errors import (
     AgentError,
     AgentOverloaded,
@@ -45,7 +46,6 @@ from arena_cli.protocol import (
     Permission,
     PermissionRequest,
     RefusedAction,
-    Renderer,
     SessionId,
     StatusEvent,
     TextDelta,

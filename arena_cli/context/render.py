@@ -14,12 +14,10 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Literal
 
+from arena_cli.chat import Chat, ChatPart, ChatTurn
 from arena_cli.notes import extraction
 from arena_cli.protocol import (
     AgentInput,
-    Chat,
-    ChatPart,
-    ChatTurn,
     ExampleTurn,
     MemberInfo,
     Shape,

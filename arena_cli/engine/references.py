@@ -11,12 +11,14 @@ from typing import Any, NamedTuple
 from arena_cli.engine.inbox import ControlRequest
 from arena_cli.engine.plan import Planned, Room
 from arena_cli.errors import UsageError
-from arena_cli.protocol import REACTIONS, AgentOutput, Message, StructuredContent, quote_message
+from arena_cli.protocol import AgentOutput, Message, StructuredContent
 from arena_cli.transcript import queries, reader
+from arena_cli.transcript.conversation import quote_message
 from arena_cli.transcript.events import MessageEvent
 from arena_cli.transcript.revisions import NO_REVISIONS
 from arena_cli.util.text import escape_line
 
+REACTIONS = ("👍", "👎", "✅", "❓", "🎉")
 _PLAIN = str.maketrans("", "", "\ufe0f\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff")
 """Removes the signs that only change how an emoji is drawn."""
 

@@ -12,15 +12,9 @@ from typing import Any, NamedTuple
 from arena_cli import errors
 from arena_cli.engine.plan import Keep
 from arena_cli.errors import UsageError
-from arena_cli.protocol import (
-    Attachment,
-    AuthorType,
-    Message,
-    MessageKind,
-    StructuredContent,
-    quote_message,
-)
+from arena_cli.protocol import Attachment, AuthorType, Message, MessageKind, StructuredContent
 from arena_cli.transcript import log, queries
+from arena_cli.transcript.conversation import quote_message
 from arena_cli.transcript.events import Event, MessageEvent
 from arena_cli.transcript.log import Journal
 from arena_cli.transcript.revisions import NO_REVISIONS

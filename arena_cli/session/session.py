@@ -15,6 +15,7 @@ from arena_cli.adapters import pricing
 from arena_cli.adapters.base import SessionConfig
 from arena_cli.adapters.process import cleanup
 from arena_cli.adapters.runtime import CallPipeline, Middleware, Runtime
+from arena_cli.chat import Renderer
 from arena_cli.context import history, render, window
 from arena_cli.engine import after_turn, loop
 from arena_cli.engine.loop import Engine
@@ -23,7 +24,7 @@ from arena_cli.engine.recall import Recollection
 from arena_cli.notes import staging
 from arena_cli.notes.model import Note
 from arena_cli.notes.store import Folder
-from arena_cli.protocol import Attachment, Renderer
+from arena_cli.protocol import Attachment
 from arena_cli.session import outgoing, store
 from arena_cli.session.outgoing import Outgoing, Planted, PlantedSummary
 from arena_cli.transcript import log, reader

@@ -6,6 +6,7 @@ session that is written; `read_conversation` keeps the complete conversation for
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -470,3 +471,15 @@ def read_conversation(events: Iterable[Event]) -> Conversation:
     for event in events:
         conversation.apply(event)
     return conversation
+
+
+_QUOTED = 60  # characters of a message that another one answers
+
+
+def quote_message(message: Message) -> str:
+    """Return the author and the beginning of a message, in one line."""
+    beginning = " ".join(message.content.split())
+    if len(beginning) > _QUOTED:
+        beginning = f"{beginning[:_QUOTED]}..."
+    names = beginning or ", ".join(attachment.name for attachment in message.attachments)
+    return f"@{message.author_id}: {json.dumps(names, ensure_ascii=False)}"

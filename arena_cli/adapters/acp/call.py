@@ -32,6 +32,7 @@ from arena_cli.adapters.coding_agents import (
 )
 from arena_cli.adapters.coding_clis.kinds import AcpPreset
 from arena_cli.adapters.mcp_servers import list_words
+from arena_cli.chat import Render
 from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused, AgentUnavailable
 from arena_cli.protocol import (
     AgentInput,
@@ -40,7 +41,6 @@ from arena_cli.protocol import (
     Emit,
     Permission,
     PermissionRequest,
-    Render,
     SessionId,
 )
 from arena_cli.util.text import clean_text, cut_text

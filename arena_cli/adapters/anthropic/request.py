@@ -15,7 +15,8 @@ from arena_cli.adapters import http, tool_calls
 from arena_cli.adapters.base import Endpoint, Settings
 from arena_cli.adapters.pricing import Pricing
 from arena_cli.adapters.tool_calls import ToolNames
-from arena_cli.protocol import AgentInput, Chat, ChatPart, ToolResult, ToolStep
+from arena_cli.chat import Chat, ChatPart
+from arena_cli.protocol import AgentInput, ToolResult, ToolStep
 
 Block = dict[str, Any]
 

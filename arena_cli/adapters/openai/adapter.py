@@ -30,8 +30,9 @@ from arena_cli.adapters.openai.response import (
     text_of,
 )
 from arena_cli.adapters.tool_calls import ToolNames, describe_tools
+from arena_cli.chat import Chat
 from arena_cli.errors import AgentError, AgentRefused, AgentUnavailable
-from arena_cli.protocol import AgentInput, AgentOutput, CallNote, Chat, Emit, StatusEvent, Usage
+from arena_cli.protocol import AgentInput, AgentOutput, CallNote, Emit, StatusEvent, Usage
 from arena_cli.util import process_signals
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from arena_cli.adapters import http
 from arena_cli.adapters.base import Endpoint, Settings
 from arena_cli.adapters.openai import presets
 from arena_cli.adapters.pricing import Pricing
-from arena_cli.protocol import Attachment, Chat, ChatPart, ChatTurn
+from arena_cli.chat import Chat, ChatPart, ChatTurn
+from arena_cli.protocol import Attachment
 
 DECISION = {
     "name": "decision",

@@ -13,7 +13,8 @@ from arena_cli.adapters.openai.calls import dump, function_call
 from arena_cli.adapters.openai.request import Server, content_of
 from arena_cli.adapters.openai.response import GrowingAnswer
 from arena_cli.adapters.tool_calls import ToolNames
-from arena_cli.protocol import AgentInput, AgentOutput, ChatPart, ToolStep
+from arena_cli.chat import ChatPart
+from arena_cli.protocol import AgentInput, AgentOutput, ToolStep
 from arena_cli.util.text import cut_text
 
 Message = dict[str, Any]
