@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from arena_cli.adapters.base import find_tool_way
 from arena_cli.adapters.runtime import Answer, Heard
 from arena_cli.context import tokens
-from arena_cli.engine import plan, rules
+from arena_cli.engine import own_sessions, plan, rules
 from arena_cli.engine.answers import CalledAgents, read_silence, resolve_calls
 from arena_cli.engine.plan import Planned, Room
 from arena_cli.errors import (
@@ -245,7 +245,7 @@ async def _attempts(
         return _Ending(
             "declined" if answer.declined else "success",
             answer=answer,
-            agent_session=plan.record_own_session(
+            agent_session=own_sessions.record(
                 heard.session_id, planned.input, planned.digests, planned.member
             )
             if heard.session_id

@@ -7,8 +7,6 @@ A plan is a function of the open chain, the team and the history; making one cal
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,15 +20,13 @@ from arena_cli.adapters.runtime import Calls
 from arena_cli.context import hashing, tokens, window
 from arena_cli.context.history import NOTHING, History, Memory
 from arena_cli.context.summary import Replaced
-from arena_cli.engine import recall
+from arena_cli.engine import own_sessions, recall
 from arena_cli.engine.recall import Recollection
 from arena_cli.protocol import (
     AgentInput,
-    AgentSession,
     Attachment,
     MemberState,
     Message,
-    SessionId,
     ShownMessage,
     Supervision,
 )
@@ -266,67 +262,6 @@ class Room(NamedTuple):
         return self.inbox is not None and os.path.lexists(self.inbox)
 
 
-def record_own_session(
-    session_id: SessionId, input: AgentInput, digests: Sequence[str], member: Member
-) -> dict[str, Any]:
-    """Return the agent's own session as recorded in `reply_finished.agent_session`."""
-    seqs = [message.seq for message in input.messages] or [0]
-    first, last = min(seqs), max(seqs)
-    state = {"state": dict(session_id.state)} if session_id.state else {}
-    return {
-        "id": str(session_id),
-        **state,
-        "upto_seq": last,
-        "from_seq": first,
-        "head": _head(input, member),
-        "shown": _hash_shown(input, digests, first, last),
-    }
-
-
-def usable(
-    recorded: Mapping[str, Any] | None, input: AgentInput, digests: Sequence[str], member: Member
-) -> AgentSession | None:
-    """Return the recorded session if its content matches the agent's current input.
-
-    Messages that have left the agent's window since then cannot be compared; they are assumed to
-    match.
-    """
-    if not recorded:
-        return None
-    try:
-        session = AgentSession.model_validate(recorded)
-        first = int(recorded["from_seq"])
-    except (KeyError, TypeError, ValueError):
-        return None
-    if recorded.get("head") != _head(input, member):
-        return None
-    is_comparable = any(message.seq == first for message in input.messages)
-    if is_comparable and recorded.get("shown") != _hash_shown(
-        input, digests, first, session.upto_seq
-    ):
-        return None
-    return session
-
-
-def _head(input: AgentInput, member: Member) -> str:
-    members = [info.model_dump() for info in input.members]
-    head = [dict(member.profile.adapter), input.role_prompt, members]
-    return _hash(
-        [*head, [turn.model_dump() for turn in input.examples]] if input.examples else head
-    )
-
-
-def _hash_shown(input: AgentInput, digests: Sequence[str], first: int, last: int) -> str:
-    pairs = zip(input.messages, digests, strict=True)
-    return _hash([digest for message, digest in pairs if first <= message.seq <= last])
-
-
-def _hash(value: Any) -> str:
-    """Return the SHA-256 of the value as JSON, in hexadecimal."""
-    text = json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
 @dataclass
 class Planned:
     """A reply to be called: the agent, its role in the turn, its input.
@@ -473,7 +408,7 @@ def _continue_session(built: window.Built, member: Member | None, scene: Scene) 
     if member is None:
         return built.input
     recorded = scene.fold.agent_sessions.get(member.id)
-    own_session = usable(recorded, built.input, built.digests, member)
+    own_session = own_sessions.find_usable(recorded, built.input, built.digests, member)
     if own_session is None:
         return built.input
     return built.input.model_copy(update={"own_session": own_session})
