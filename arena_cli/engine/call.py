@@ -498,8 +498,8 @@ def _finish(planned: Planned, room: Room, heard: Heard, began: float, ending: _E
     if ending.refused:
         calls = calls.without(ending.refused)
     if planned.acting is not None:
-        tool_loop = import_module("arena_cli.engine.tool_loop")
-        tool_loop.write_end(planned, ending.status, ending.by, room)
+        tool_steps = import_module("arena_cli.engine.tool_steps")
+        tool_steps.write_end(planned, ending.status, ending.by, room)
 
     stamp = room.journal.stamp()
     room.journal.write(

@@ -42,12 +42,11 @@ from arena_cli.tools.base import COMPLETE_TASK, Tool, ToolFailed, ToolScope
 from arena_cli.transcript.acting_events import (
     ActingEvent,
     AgentEnded,
-    EndMode,
     Thought,
     ToolFinished,
     ToolRequested,
 )
-from arena_cli.transcript.events import ReplyFinished, ReplyStatus
+from arena_cli.transcript.events import ReplyFinished
 from arena_cli.transcript.state import MARK
 from arena_cli.workspace.acting import RunLimits
 from arena_cli.workspace.models import Member
@@ -102,27 +101,6 @@ async def attempt(
     limit = room.scene.team.config.attempt_timeout_s
     agent_input = call.count_failed(planned.sent, planned.failed, limit or seconds_left)
     return await loop.run(agent_input, acting)
-
-
-def write_end(planned: Planned, status: ReplyStatus, by: str, room: Room) -> None:
-    """Write how the reply of an agent that acts has ended, unless it will be continued."""
-    acting = planned.acting
-    if acting is None or (status == "cancelled" and not by):
-        return
-    mode: EndMode = acting.closing or "error"
-    if status == "cancelled":
-        mode = "aborted"
-    elif status in ("success", "declined"):
-        mode = "error_no_complete_task" if acting.is_short else "goal"
-    output = acting.output[0] if acting.output else None
-    room.journal.write(
-        AgentEnded,
-        reply=planned.reply,
-        agent=planned.agent,
-        mode=mode,
-        turns=acting.turns,
-        output=output,
-    )
 
 
 class ToolLoop:

@@ -1,4 +1,4 @@
-"""Prepare the steps of an agent that acts for the next turn of its model: what fits, reminders."""
+"""The steps of an agent that acts: those that fit its next turn, reminders, and its end."""
 
 from __future__ import annotations
 
@@ -8,9 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from arena_cli.context import hashing, tokens, window
-from arena_cli.engine.plan import Room
+from arena_cli.engine.plan import Planned, Room
 from arena_cli.protocol import AgentInput, ToolCall, ToolSpec, ToolStep
-from arena_cli.transcript.acting_events import ActingEvent, EndMode, ToolRequested, order_call
+from arena_cli.transcript.acting_events import (
+    ActingEvent,
+    AgentEnded,
+    EndMode,
+    ToolRequested,
+    order_call,
+)
+from arena_cli.transcript.events import ReplyStatus
 from arena_cli.workspace.models import Member
 
 _FULL = 0.8
@@ -116,4 +123,25 @@ def restore_call(request: ToolRequested) -> ToolCall:
         tool=request.tool,
         arguments=request.arguments,
         problem=request.problem,
+    )
+
+
+def write_end(planned: Planned, status: ReplyStatus, by: str, room: Room) -> None:
+    """Write how the reply of an agent that acts has ended, unless it will be continued."""
+    acting = planned.acting
+    if acting is None or (status == "cancelled" and not by):
+        return
+    mode: EndMode = acting.closing or "error"
+    if status == "cancelled":
+        mode = "aborted"
+    elif status in ("success", "declined"):
+        mode = "error_no_complete_task" if acting.is_short else "goal"
+    output = acting.output[0] if acting.output else None
+    room.journal.write(
+        AgentEnded,
+        reply=planned.reply,
+        agent=planned.agent,
+        mode=mode,
+        turns=acting.turns,
+        output=output,
     )
