@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
+from arena_cli.context.history import shown_to_others
 from arena_cli.engine import exchange_texts
 from arena_cli.engine.subagents import make_output
+from arena_cli.protocol import Message, ShownMessage
+from arena_cli.transcript import reader
 from arena_cli.transcript.acting_events import AgentEnded
+from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.events import Event, MessageEvent
 from arena_cli.transcript.exchange_events import ExchangeFinished, ExchangeStarted
+from arena_cli.transcript.revisions import Revisions
 
 STEP = ".s"
 """The mark of a message in the number of a call: `b1.s1` is the first answer to block `b1`."""
@@ -101,3 +107,44 @@ def _is_of(within: str, call_number: str) -> bool:
     if rest == within or not rest.startswith((STEP, SAY)):
         return False
     return rest.count(".") == 1 or (rest.count(".") == 2 and rest.rpartition(".")[2][0] == "r")
+
+
+def list_turn_events(chain: Chain | None) -> Iterator[Event]:
+    """Yield the events of the last turn of a chain."""
+    if chain is None or not chain.turns:
+        return
+    begun = chain.turns[-1].started.seq
+    yield from (event for event in chain.events if event.seq > begun)
+
+
+def list_open(events: Sequence[Event]) -> list[Exchange]:
+    """Return the exchanges in these events of a turn that have not ended, in order."""
+    names = {
+        event.exchange: event.order_in_reply
+        for event in events
+        if isinstance(event, ExchangeStarted)
+    }
+    ordered = sorted(names, key=lambda name: (int(name.partition(".")[0]), names[name]))
+    found = [exchange for name in ordered if (exchange := read_exchange(name, events))]
+    return [exchange for exchange in found if exchange.finished is None]
+
+
+def find_by_key(
+    transcript: Path, requester: str, key: str, revisions: Revisions | None
+) -> Exchange | None:
+    """Return the newest exchange in a transcript that an agent began with this key."""
+    types = {"exchange_started", "exchange_finished", "message"}
+    later: list[Event] = []
+    for event in reader.newest_first(transcript, transcript.stat().st_size, types):
+        if isinstance(event, bytes) or (revisions and revisions.is_skipped(event.seq)):
+            continue
+        later.append(event)
+        if isinstance(event, ExchangeStarted) and (event.requester, event.key) == (requester, key):
+            return read_exchange(event.exchange, reversed(later))
+    return None
+
+
+def show_to(message: Message, agent: str) -> ShownMessage:
+    """Return a message of an exchange as one of its agents is shown it."""
+    shown = shown_to_others(message)
+    return shown.model_copy(update={"role": "assistant"}) if message.author_id == agent else shown

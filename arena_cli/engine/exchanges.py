@@ -16,7 +16,6 @@ from typing import Any
 from arena_cli.adapters.base import find_tool_way
 from arena_cli.adapters.runtime import Answer, Heard
 from arena_cli.context import hashing, tokens
-from arena_cli.context.history import shown_to_others
 from arena_cli.engine import call, exchange_texts, plan
 from arena_cli.engine.answers import resolve_calls
 from arena_cli.engine.exchange_state import (
@@ -24,8 +23,12 @@ from arena_cli.engine.exchange_state import (
     STEP,
     Exchange,
     Told,
+    find_by_key,
     has_declined,
+    list_open,
+    list_turn_events,
     read_exchange,
+    show_to,
 )
 from arena_cli.engine.exchange_texts import Ask
 from arena_cli.engine.plan import Planned, Room
@@ -35,7 +38,6 @@ from arena_cli.engine.subagents import SubLoop, make_output
 from arena_cli.engine.toolbox import Toolbox
 from arena_cli.errors import AgentError, AgentUnavailable, DiskRefused
 from arena_cli.protocol import AgentOutput, Message, ShownMessage
-from arena_cli.transcript import reader
 from arena_cli.transcript.acting_events import AgentEnded
 from arena_cli.transcript.conversation import Turn
 from arena_cli.transcript.events import Event, MessageEvent
@@ -117,7 +119,7 @@ class Exchanges:
 
     async def finish_open(self) -> None:
         """Carry on the exchanges of the turn until each has ended, or the chain is stopped."""
-        while not self._is_stopping() and (waiting := self._list_open()):
+        while not self._is_stopping() and (waiting := list_open([*self._list_events()])):
             for exchange in waiting:
                 if self._is_stopping():
                     return
@@ -219,21 +221,8 @@ class Exchanges:
         path = getattr(self._room.journal.log, "path", None)
         if path is None or not path.exists():
             return None
-        revisions = self._room.scene.fold.revisions
-        types = {"exchange_started", "exchange_finished", "message"}
-        later: list[Event] = []
-        for event in reader.newest_first(path, path.stat().st_size, types):
-            if isinstance(event, bytes) or (revisions and revisions.is_skipped(event.seq)):
-                continue
-            later.append(event)
-            if isinstance(event, ExchangeStarted) and (event.requester, event.key) == (
-                requester,
-                key,
-            ):
-                exchange = read_exchange(event.exchange, reversed(later))
-                assert exchange is not None
-                return self._tell(exchange)
-        return None
+        exchange = find_by_key(path, requester, key, self._room.scene.fold.revisions)
+        return self._tell(exchange) if exchange else None
 
     # The course of an exchange.
 
@@ -460,7 +449,7 @@ class Exchanges:
         other = started.requester if member.id == started.target else started.target
         shown = {message.id for message in planned.input.messages}
         private = [
-            _as_shown(event.message, member.id)
+            show_to(event.message, member.id)
             for event in exchange.messages
             if event.message.id not in shown
         ]
@@ -585,24 +574,4 @@ class Exchanges:
 
     def _list_events(self) -> Iterator[Event]:
         """Yield the events of the open turn."""
-        chain = self._room.scene.fold.open
-        if chain is None or not chain.turns:
-            return
-        begun = chain.turns[-1].started.seq
-        yield from (event for event in chain.events if event.seq > begun)
-
-    def _list_open(self) -> list[Exchange]:
-        """Return the exchanges of the turn that have not ended, in order."""
-        names = {
-            event.exchange: event.order_in_reply
-            for event in self._list_events()
-            if isinstance(event, ExchangeStarted)
-        }
-        ordered = sorted(names, key=lambda name: (int(name.partition(".")[0]), names[name]))
-        found = [self._get(name) for name in ordered]
-        return [exchange for exchange in found if exchange.finished is None]
-
-
-def _as_shown(message: Message, agent: str) -> ShownMessage:
-    shown = shown_to_others(message)
-    return shown.model_copy(update={"role": "assistant"}) if message.author_id == agent else shown
+        return list_turn_events(self._room.scene.fold.open)
