@@ -9,7 +9,8 @@ from typing import Any
 
 from arena_cli.errors import Fault, UsageError, suggest_nearest
 from arena_cli.workspace import mentions, models
-from arena_cli.workspace.agents import LoadedProfile, add_subagents
+from arena_cli.workspace.agent_references import add_subagents
+from arena_cli.workspace.agents import LoadedProfile
 from arena_cli.workspace.mentions import NameClash
 from arena_cli.workspace.models import (
     AGENT_TOOL,

@@ -16,12 +16,12 @@ from arena_cli import errors
 from arena_cli.errors import Fault, FileFaults, UsageError
 from arena_cli.util import files
 from arena_cli.workspace import models
+from arena_cli.workspace.agent_references import find_reference_faults
 from arena_cli.workspace.agents import (
     AdapterKinds,
     LoadedProfile,
     ProfileSource,
     extend_source,
-    find_reference_faults,
     load_profile,
     merge_sources,
     read_sources,
