@@ -303,7 +303,7 @@ from arena_cli.transcript import (
 )
 from arena_cli.transcript import compare as transcript_compare
 from arena_cli.transcript.acting_events import GoalChanged
-from arena_cli.transcript.compare import canonicalize
+from arena_cli.transcript.compare import canonicalize, restore
 from arena_cli.transcript.conversation import read_conversation
 from arena_cli.transcript.events import (
     EVENT_TYPES,
@@ -324,7 +324,6 @@ from arena_cli.transcript.events import (
     SideEvent,
     StatusReported,
     TurnStarted,
-    restore,
 )
 from arena_cli.transcript.log import Log, TranscriptLost
 from arena_cli.transcript.reader import WORTH_BYTES, cache_path, read_lines, tail

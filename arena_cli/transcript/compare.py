@@ -16,7 +16,16 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from arena_cli.protocol import Attachment, Message, MessageRef, Position, Shape, Volatile
+from arena_cli.protocol import (
+    Attachment,
+    Derived,
+    Message,
+    MessageRef,
+    Position,
+    Shape,
+    Usage,
+    Volatile,
+)
 from arena_cli.transcript import log
 from arena_cli.transcript.events import (
     Event,
@@ -25,7 +34,9 @@ from arena_cli.transcript.events import (
     ReplyStarted,
     SideEvent,
     TurnStarted,
+    find_type,
     list_fields,
+    parse,
 )
 from arena_cli.transcript.revisions import list_visible
 
@@ -271,3 +282,27 @@ def _nested_shape(field: FieldInfo | None) -> type[Shape] | None:
         if isinstance(candidate, type) and issubclass(candidate, Shape):
             return candidate
     return None
+
+
+def restore(record: Mapping[str, Any]) -> Event | None:
+    """Return the event of a canonical or recorded line, which lacks volatile and derived fields.
+
+    Such fields have their default, else an empty value. Returns None for a type that this version
+    does not know. Raises ValueError if a field is wrong, or if another one is missing.
+    """
+    shape = find_type(str(record.get("type")))
+    if shape is None:
+        return None
+    completed = {**_list_blanks(shape), **record}
+    if isinstance(completed.get("message"), dict):
+        completed["message"] = {"timestamp": "", **completed["message"]}
+    return parse(completed)
+
+
+@cache
+def _list_blanks(shape: type[Event]) -> dict[str, Any]:
+    """Return an empty value for each required field that is volatile or derived."""
+    empty: dict[Any, Any] = {int: 0, float: 0.0, str: "", Usage: {}}
+    fields = shape.model_fields
+    names = list_fields(shape, Volatile, Derived)
+    return {name: empty[fields[name].annotation] for name in names if fields[name].is_required()}

@@ -561,30 +561,6 @@ def parse(record: dict[str, Any]) -> Event | None:
         raise ValueError(f"{record.get('type')}: {explain_first(error)}") from error
 
 
-def restore(record: Mapping[str, Any]) -> Event | None:
-    """Return the event of a canonical or recorded line, which lacks volatile and derived fields.
-
-    Such fields have their default, else an empty value. Returns None for a type that this version
-    does not know. Raises ValueError if a field is wrong, or if another one is missing.
-    """
-    shape = find_type(str(record.get("type")))
-    if shape is None:
-        return None
-    completed = {**_list_blanks(shape), **record}
-    if isinstance(completed.get("message"), dict):
-        completed["message"] = {"timestamp": "", **completed["message"]}
-    return parse(completed)
-
-
-@cache
-def _list_blanks(shape: type[Event]) -> dict[str, Any]:
-    """Return an empty value for each required field that is volatile or derived."""
-    empty: dict[Any, Any] = {int: 0, float: 0.0, str: "", Usage: {}}
-    fields = shape.model_fields
-    names = list_fields(shape, Volatile, Derived)
-    return {name: empty[fields[name].annotation] for name in names if fields[name].is_required()}
-
-
 _OWN_LINE = re.compile(rb'\{"seq":\d+,"ts":"[^"\\]*","type":"(\w+)",')
 
 

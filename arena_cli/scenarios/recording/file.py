@@ -43,7 +43,7 @@ from arena_cli.scenarios.recording.model import (
 )
 from arena_cli.scenarios.recording.recorder import MEMORY, SUPERVISE, Stretch, Tape, TapedCall
 from arena_cli.scenarios.recording.tool_calls import ANSWER
-from arena_cli.transcript import compare, events
+from arena_cli.transcript import compare
 from arena_cli.transcript.events import EVENT_TYPES, Event, MessageEvent, ReplyStarted, list_fields
 from arena_cli.util import files
 from arena_cli.util.redaction import Redactor
@@ -450,7 +450,7 @@ def restore(line: Mapping[str, Any]) -> Event | None:
     if isinstance(message, dict) and message.get("attachments"):
         attachments = [model.encode_data(item) for item in message["attachments"]]
         line = {**line, "message": {**message, "attachments": attachments}}
-    return events.restore(line)
+    return compare.restore(line)
 
 
 def _aside(kind: str, call: TapedCall, tape: Tape, ids: Mapping[str, str]) -> dict[str, Any]:
