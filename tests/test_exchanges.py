@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from product import AgentInput, AgentOutput, ControlRequest, Inbox, canonicalize, events
 from program import Program
+from stage import Stage, broken
 from support import Puppets, Talk, member, puppet, team
 from tools import asks, scripted
 
@@ -605,6 +606,32 @@ def test_the_lane_of_exchanges_is_not_that_of_replies(tmp_path: Path) -> None:
     done = program.run("send", "@dev go")
     assert done.code == 0, done.stderr
     assert "Rev: It is fine." in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("rows", "field", "expected"),
+    [
+        ("[]", "exchanges", "no exchange"),
+        (
+            "[{end: limit, announced: false, turns: {max: 3}, target: rev}]",
+            "exchanges[0]",
+            "target rev · turns at most 3 · end limit · not announced",
+        ),
+    ],
+)
+def test_a_scenario_tells_what_it_expected_in_the_order_of_the_reference(
+    tmp_path: Path, rows: str, field: str, expected: str
+) -> None:
+    asks_rev = {"ask": {"agent": "rev", "message": "ok?", "wait_s": 60}, "say": "Rev: ${result}"}
+    stage = Stage(tmp_path).agent("rev", {"say": "It is fine."})
+    stage.agent("dev", {"when": {"mentioned_by": "rev"}, "say": "<done/>"}, asks_rev).team()
+    result = stage.play(
+        f'scenario: x\nsteps:\n  - send: "@dev go"\n    expect: {{exchanges: {rows}}}\n'
+    )
+    actual = "requester dev · target rev · mode wait · turns 1 · end done · announced"
+    assert [(check.field, check.expected, check.actual) for check in broken(result)] == [
+        (field, expected, actual)
+    ]
 
 
 def test_parallel_questions_have_one_canonical_form(tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ def _explain_naming(message: Message, names: list[MentionReason], **fields: Any)
     return Naming(
         message=message.id,
         author=message.author_id,
-        content=message.content,
+        content=message.content or " ".join(message.reactions),
         names=names,
         **fields,
     )

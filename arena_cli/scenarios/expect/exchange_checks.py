@@ -42,7 +42,8 @@ def _are_as_many(count: int, conversation: CheckContext) -> Verdict:
 
 def _is_met(row: ExchangeRow, index: int, conversation: CheckContext) -> Verdict:
     actual = list_exchanges(conversation)
-    fields = {name: getattr(row, name) for name in row.model_fields_set}
+    given = row.model_fields_set
+    fields = {name: getattr(row, name) for name in type(row).model_fields if name in given}
     holds = index < len(actual) and all(
         amounts.within(value, actual[index][name])
         if name == "turns"
@@ -57,7 +58,10 @@ def _describe_all(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _describe(row: Mapping[str, Any]) -> str:
-    facts = {name: value for name, value in row.items() if value is not False}
-    if "turns" in facts:
-        facts["turns"] = amounts.describe_limit(facts["turns"])
-    return " · ".join(f"{name} {value}" for name, value in facts.items())
+    return " · ".join(_describe_fact(name, value) for name, value in row.items())
+
+
+def _describe_fact(name: str, value: Any) -> str:
+    if name == "announced":
+        return name if value else f"not {name}"
+    return f"{name} {amounts.describe_limit(value) if name == 'turns' else value}"
