@@ -97,6 +97,18 @@ def test_a_program_that_is_asked_calls_its_tools(caller: Caller) -> None:
     assert (call["agent"], call["call"], call["status"]) == ("coder", "b1.s1.1", "ok")
 
 
+def test_a_program_that_announces_an_exchange_calls_its_tools(caller: Caller) -> None:
+    replies = ["```ask @coder wait=60\nWho is here?\n```", "It says: ${result}"]
+    caller.program.agent("boss", adapter={"type": "scripted", "replies": replies})
+    program = caller.team(exchange={"max_turns": 0})
+    caller.plan([[MEMBERS], "There are three."])
+    done = program.run("send", "-s", "s", "@boss who is here?")
+    assert done.code == 0, done.stderr
+    assert [call["call"] for call in caller.events("tool_finished")] == ["b1.s1.1", "b1.say.1"]
+    shown = program.run("show", "s", "--steps")
+    assert (shown.code, "list_members" in shown.stdout) == (0, True), shown.stderr
+
+
 def test_calls_of_a_program_are_events_of_its_reply(caller: Caller) -> None:
     program = caller.team()
     unknown = ["nothing", {}]

@@ -7,6 +7,7 @@ side do not mix. While it runs, `LiveSteps` describes it in one line.
 from __future__ import annotations
 
 import json
+import string
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -138,8 +139,14 @@ def _find_first_calls(events: Sequence[ActingEvent]) -> dict[tuple[str, int], in
 
 
 def _place(call: str) -> tuple[tuple[int, ...], ...]:
-    """Return the position of a call among the steps of a reply."""
-    return tuple((int(number), 1) for number in call.split(".")) if call else ()
+    """Return the position of a call among the steps of a reply; blocks (`b1`) follow all calls."""
+    return tuple((_count_part(part), 1) for part in call.split(".")) if call else ()
+
+
+def _count_part(part: str) -> int:
+    """Return the number of a call; answers (`s1`) and the announcement (`say`) have later ones."""
+    number = part.lstrip(string.ascii_lowercase)
+    return int(number) if number == part else _AFTER_ALL + int(number or _AFTER_ALL)
 
 
 def find_end(events: Iterable[ActingEvent]) -> AgentEnded | None:
