@@ -33,7 +33,7 @@ OUTPUTS: Mapping[str, frozenset[str]] = {
 
 _FACTS = frozenset({"output", "status", "error"})
 _TRANSACTIONS = frozenset({"BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "VACUUM"})
-_INSTALL = "run pip install 'arena-agents[flow]'"
+_INSTALL = "run pip install simpleeval"
 
 
 @dataclass(frozen=True)
