@@ -125,7 +125,8 @@ def serving(server: Simple) -> Iterator[str]:
 def test_a_server_by_the_sdk_is_called_over_http(program: Program, sdk_url: str) -> None:
     calls = [call("s.read_pid"), call("s.read_with_progress"), call("s.read_everything")]
     calls += [call("s.read_new_tool"), call("s.read_added")]
-    add_agent(program, *calls, mcp={"s": {"url": sdk_url}})
+    # The server tells of the added tool in its own time.
+    add_agent(program, *calls, mcp={"s": {"url": sdk_url}}, delay_s=0.5)
     send(program)
     results = ends(program)
     assert [status for _, status, _ in results] == ["ok"] * 5

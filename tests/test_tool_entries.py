@@ -117,7 +117,7 @@ def test_check_lists_what_each_server_offers(program: Program) -> None:
     done = program.run("agents", "check", "--connect")
     assert done.code == 1
     lines = [line.strip() for line in done.stdout.splitlines()]
-    assert "ok     bob · mcp s · 9 tools" in lines
+    assert "ok     bob · mcp s · 15 tools" in lines
     assert "s.pid · only reads" in lines
     assert "s.die · only reads · not in its `tools`" in lines
     assert any(line.startswith("s.lies · its input schema is invalid:") for line in lines)

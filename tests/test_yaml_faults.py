@@ -1121,7 +1121,7 @@ steps:
 f.yaml:2: base: unknown key
   base: &b {turns: 1}
   ^
-  known: include, vars, cases, team, agents, humans, config, profiles, scenario, tags, skip, xfail, ignore, strict_context, given, steps, expect
+  known: include, vars, cases, team, agents, humans, config, profiles, scenario, tags, skip, xfail, ignore, strict_context, tools, given, steps, expect
 === team: rules above where they belong
 team: t
 members: [a]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import importlib
 import sys
@@ -251,6 +252,8 @@ def _report_error(error: Exception, options: Options) -> int:
         # What stdout refused it refuses again, now, or at exit after the last word.
         refused = _refused_by_stdout()
         place = f"{error.filename}: " if error.filename else ""
+        if error.errno == errno.ENOSPC and not place:  # a file that is written has its name
+            place = "stdout: could not write: "
         common.warn(f"arena: {refused or f'{place}{error.strerror or error}'}")
         return errors.EXIT_REFUSED
     problem = common.make_redactor(options).text_or_nothing(f"{type(error).__name__}: {error}")
