@@ -13,7 +13,7 @@ import mimetypes
 import os
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from arena_cli.errors import ArenaError
 from arena_cli.protocol import Attachment, ToolResult, ToolSpec
 from arena_cli.session.served import ServedAgent
 
-NAME = "arena"
+_NAME = "arena"
 _READ_BYTES = 1 << 16
 _LONGEST_NAME = 64
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
@@ -40,6 +40,7 @@ _INSTRUCTIONS = (
 )
 
 Context = ServerRequestContext[Any, Any]
+CallTool = Callable[[Context, types.CallToolRequestParams], Awaitable[types.CallToolResult]]
 
 
 def run(server: Server[Any]) -> None:
@@ -82,30 +83,47 @@ class _Lines:
         return line
 
 
+def make_server(
+    instructions: str,
+    list_tools: Callable[[], Awaitable[list[types.Tool]]],
+    call_tool: CallTool,
+) -> Server[Any]:
+    """Return a server of tools; an ArenaError of a call is its result."""
+
+    async def answer_list(_: Context, __: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=await list_tools())
+
+    async def answer_call(
+        context: Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        try:
+            return await call_tool(context, params)
+        except ArenaError as error:
+            return describe_failure(str(error))
+
+    return Server(
+        _NAME,
+        version=__version__,
+        instructions=instructions,
+        on_list_tools=answer_list,
+        on_call_tool=answer_call,
+    )
+
+
 def make_agent_server(agent: ServedAgent, workspace: Path) -> Server[Any]:
     """Return the server of an agent's tools."""
     tools = _NamedTools()
 
-    async def list_tools(_: Context, __: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=tools.rename(await _listed(agent)))
+    async def list_tools() -> list[types.Tool]:
+        return tools.rename(await _listed(agent))
 
     async def call_tool(_: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         if params.name not in tools.names:
-            tools.rename(await _listed(agent))
+            await list_tools()
         name = tools.names.get(params.name, params.name)
-        try:
-            result = await agent.call_tool(name, params.arguments or {})
-        except ArenaError as error:
-            return describe_failure(error)
-        return _describe(result, workspace)
+        return _describe(await agent.call_tool(name, params.arguments or {}), workspace)
 
-    return Server(
-        NAME,
-        version=__version__,
-        instructions=_INSTRUCTIONS,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
-    )
+    return make_server(_INSTRUCTIONS, list_tools, call_tool)
 
 
 async def _listed(agent: ServedAgent) -> list[ToolSpec]:
@@ -169,10 +187,9 @@ def _describe_image(file: Attachment, workspace: Path) -> types.ImageContent | N
     return types.ImageContent(data=data, mime_type=mime_type)
 
 
-def describe_failure(error: ArenaError) -> types.CallToolResult:
+def describe_failure(reason: str) -> types.CallToolResult:
     """Return the result of a call that failed."""
-    text = types.TextContent(text=str(error))
-    return types.CallToolResult(content=[text], is_error=True)
+    return types.CallToolResult(content=[types.TextContent(text=reason)], is_error=True)
 
 
 def describe_value(text: str, value: Mapping[str, Any]) -> types.CallToolResult:

@@ -16,10 +16,10 @@ import mcp_types as types
 import typer
 from mcp.server.lowlevel import Server
 
-from arena_cli import __version__, errors
-from arena_cli.cli import common, trust
-from arena_cli.cli.mcp_server import NAME, Context, describe_failure, describe_value
-from arena_cli.errors import ArenaError, SessionBusy
+from arena_cli import errors
+from arena_cli.cli import common, mcp_server, trust
+from arena_cli.cli.mcp_server import Context, describe_failure, describe_value
+from arena_cli.errors import SessionBusy
 from arena_cli.notes.model import KINDS
 from arena_cli.session import outgoing, shelves, store
 from arena_cli.session.session import Session, own_notes, shared_notes
@@ -137,8 +137,8 @@ def make_server(context: typer.Context) -> Server[Any]:
         )
     }
 
-    async def list_tools(_: Context, __: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[offer.tool for offer in offers.values()])
+    async def list_tools() -> list[types.Tool]:
+        return [offer.tool for offer in offers.values()]
 
     async def call_tool(
         mcp_context: Context, params: types.CallToolRequestParams
@@ -150,24 +150,14 @@ def make_server(context: typer.Context) -> Server[Any]:
         if offer is not None:
             problem = find_problem(offer.tool.input_schema, arguments)
         if offer is None or problem:
-            return types.CallToolResult(content=[types.TextContent(text=problem)], is_error=True)
+            return describe_failure(problem)
 
         async def report(progress: float, message: str) -> None:
             await mcp_context.session.report_progress(progress, None, message)
 
-        try:
-            text, value = await offer.call(arguments, report)
-        except ArenaError as error:
-            return describe_failure(error)
-        return describe_value(text, value)
+        return describe_value(*await offer.call(arguments, report))
 
-    return Server(
-        NAME,
-        version=__version__,
-        instructions=_INSTRUCTIONS,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
-    )
+    return mcp_server.make_server(_INSTRUCTIONS, list_tools, call_tool)
 
 
 class _Teams:

@@ -36,8 +36,7 @@ from arena_cli.tools.base import COMPLETE_TASK, ToolFailed, ToolScope
 from arena_cli.transcript.acting_events import ToolFinished, ToolRequested
 from arena_cli.util.text import clean_text, clean_value
 from arena_cli.workspace.acting import RunLimits
-from arena_cli.workspace.models import Member
-from arena_cli.workspace.tool_entries import AGENT
+from arena_cli.workspace.models import AGENT_TOOL, Member
 
 POLL_S = 0.05
 _NO_REPLY = "no reply of {} is running; only one can {}"
@@ -254,7 +253,7 @@ async def _call_alone(
         problem = box.find_problem(request.tool, arguments)
         if tool is None or problem:
             raise ToolFailed(problem)
-        if request.tool == COMPLETE_TASK or request.tool.startswith(AGENT):
+        if request.tool == COMPLETE_TASK or request.tool.startswith(AGENT_TOOL):
             raise ToolFailed(_NO_REPLY.format(member.id, f"call {request.tool}"))
         if tool.find_act(arguments) is not None:
             raise ToolFailed(_NO_REPLY.format(member.id, "ask for approval"), "denied")

@@ -17,9 +17,8 @@ from arena_cli.protocol import ASK_AGENT, PermissionRequest, ToolSpec
 from arena_cli.tools import base
 from arena_cli.tools.base import COMPLETE_TASK, Tool, ToolOutput, ToolScope
 from arena_cli.workspace.acting import InlineTool, OutputSpec
-from arena_cli.workspace.models import Member
+from arena_cli.workspace.models import AGENT_TOOL, Member
 from arena_cli.workspace.tool_entries import (
-    AGENT,
     ARENA_TOOLS,
     FILE_TOOLS,
     PYTHON,
@@ -124,7 +123,7 @@ def _find_kind(entry: str | InlineTool) -> str:
     """Return the kind of an entry of `tools`."""
     if not isinstance(entry, str) or entry.startswith(PYTHON):
         return "function"
-    if entry.startswith(AGENT):
+    if entry.startswith(AGENT_TOOL):
         return "agent"
     if entry in (*FILE_TOOLS, RUN_COMMAND):
         return "folder"

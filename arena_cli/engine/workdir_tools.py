@@ -15,8 +15,8 @@ from arena_cli.tools.folder import WorkFolder
 from arena_cli.tools.seen import SeenFiles
 from arena_cli.workspace.acting import InlineTool
 from arena_cli.workspace.models import Member
+from arena_cli.workspace.tool_entries import RUN_COMMAND
 
-_RUN_COMMAND = "run_command"
 _CLOSED = (".env", "sessions")
 """Parts of a workspace that the tools do not touch: its secrets and its transcripts."""
 
@@ -35,7 +35,7 @@ class FolderSource:
     async def find(self, entry: str | InlineTool, member: Member) -> list[Tool]:
         """Return the tool of that name. Raises AgentUnavailable if its folder is not there."""
         folder = self._open_folder(member)
-        if entry == _RUN_COMMAND:
+        if entry == RUN_COMMAND:
             limits = member.profile.run
             return [
                 CommandTool(

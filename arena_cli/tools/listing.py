@@ -134,7 +134,7 @@ def _is_link(item: os.DirEntry[str]) -> bool:
 
 
 class BoundedLines:
-    """BoundedLines within `MOST_BYTES`."""
+    """Lines within `MOST_BYTES`."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []

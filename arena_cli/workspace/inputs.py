@@ -15,9 +15,6 @@ from arena_cli.util.text import cut_text, fill_template
 from arena_cli.workspace.acting import InputSpec, InputType
 from arena_cli.workspace.models import Member
 
-INPUTS = "inputs"
-"""The key of a message's metadata that has the inputs of the agent that it calls."""
-
 INPUT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _MOST_SHOWN = 60

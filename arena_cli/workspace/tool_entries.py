@@ -20,7 +20,7 @@ from arena_cli.util import files
 from arena_cli.workspace import control, models
 from arena_cli.workspace.acting import InlineTool, McpServer
 from arena_cli.workspace.agents import LoadedProfile, ProfileSource
-from arena_cli.workspace.models import AgentProfile
+from arena_cli.workspace.models import AGENT_TOOL, AgentProfile
 from arena_cli.workspace.workspace import WORK_FOLDER
 from arena_cli.yamlio.loader import Fragment
 from arena_cli.yamlio.nodes import Loc
@@ -38,7 +38,7 @@ ARENA_TOOLS = (
     "goals",
     ASK_AGENT,
 )
-PYTHON, AGENT = "python:", "agent:"
+PYTHON = "python:"
 OWN_TOOLS = (*FILE_TOOLS, RUN_COMMAND, *ARENA_TOOLS)
 
 _SERVER_NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
@@ -48,7 +48,9 @@ _NAME_HINT = "use letters, digits, `-` and `_`, at most 32 characters"
 def is_server_entry(entry: str | InlineTool) -> bool:
     """Return True if an entry of `tools` names tools of MCP servers."""
     return (
-        isinstance(entry, str) and entry not in OWN_TOOLS and not entry.startswith((PYTHON, AGENT))
+        isinstance(entry, str)
+        and entry not in OWN_TOOLS
+        and not entry.startswith((PYTHON, AGENT_TOOL))
     )
 
 
@@ -140,8 +142,8 @@ def _find_problem(
     """Return why an entry of `tools` names nothing, and a hint; "" twice if it does."""
     if not isinstance(entry, str) or entry.startswith(PYTHON):
         return "", ""  # `find_faults` looks at functions
-    if entry.startswith(AGENT):
-        agent = models.normalize_id(entry.removeprefix(AGENT))
+    if entry.startswith(AGENT_TOOL):
+        agent = models.normalize_id(entry.removeprefix(AGENT_TOOL))
         problem, hint = f"there is no agent `{agent}`", errors.suggest_nearest(agent, agents)
         return ("", "") if agent in agents else (problem, hint)
     server, dot, _ = entry.partition(".")

@@ -5,7 +5,6 @@ Imported for profiles with `tools`, `mcp` or an `output` only.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,7 +13,6 @@ from arena_cli.workspace.agents import FALLBACK, AdapterKinds, ProfileSource, li
 from arena_cli.workspace.models import AgentProfile
 
 OWN_SERVER = "arena"
-_SERVER_NAME = re.compile(r"[A-Za-z0-9_-]{1,48}")
 _KEYS = ("tools", "mcp", "output")
 _NO_TOOLS = (
     "kinds that can: anthropic, openai, claude_code, codex, gemini, opencode, acp, python, "
@@ -38,8 +36,9 @@ def find_tool_faults(
             problem = "takes tools in another way than the adapter that it replaces"
             hint = "name one that does, or leave it out"
             faults.append(source.fault(("adapter", FALLBACK, index, "type"), problem, hint))
-    if ways[0] == "mcp":
-        faults += _find_name_faults(profile, source)
+    if ways[0] == "mcp" and OWN_SERVER in profile.mcp:
+        problem = f"`{OWN_SERVER}` is the name of arena's own server"
+        faults.append(source.fault(("mcp", OWN_SERVER), problem, "choose another name"))
     return faults
 
 
@@ -47,18 +46,3 @@ def _find_way(adapter: Mapping[str, Any], kinds: AdapterKinds) -> str:
     shape = kinds.settings_type(str(adapter["type"]))
     takes_tools: Callable[[Mapping[str, Any]], str] | None = getattr(shape, "takes_tools", None)
     return "loop" if takes_tools is None else takes_tools(adapter)
-
-
-def _find_name_faults(profile: AgentProfile, source: ProfileSource) -> list[Fault]:
-    """Return the errors of the names of servers, which programs use as they are."""
-    faults = []
-    for name in profile.mcp:
-        if name == OWN_SERVER:
-            problem, hint = f"`{name}` is the name of arena's own server", "choose another name"
-        elif not _SERVER_NAME.fullmatch(name):
-            problem = f"`{name}` cannot be the name of a server"
-            hint = "use letters, digits, `-` and `_`, at most 48"
-        else:
-            continue
-        faults.append(source.fault(("mcp", name), problem, hint))
-    return faults
