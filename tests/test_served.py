@@ -298,6 +298,48 @@ def test_tools_of_a_session_that_no_process_holds(caller: Caller) -> None:
     assert program.raw() == before
 
 
+DUMP = """
+def dump():
+    return "x" * (16_384 - 8) + " sk-" + "q" * 20
+"""
+
+
+def test_calls_without_a_reply_are_refused_and_redacted_as_in_one(caller: Caller) -> None:
+    caller.program.file("arena.yaml", json.dumps({"redact": ["sk-q+"]}))
+    caller.program.file("dump.py", DUMP)
+    caller.program.file("app/x.txt", "one\n")
+    rule = {"id": "no_payroll", "on": "tool", "forbid": {"contains": "payroll"}}
+    program = caller.team(
+        tools=["write_file", "python:dump.py:dump"], profile={"workdir": "app"}, rules=[rule]
+    )
+    caller.plan(["hello"])
+    program.run("send", "-s", "s", "@coder hello").check(stdout=None)
+    before = program.raw()
+
+    async def use(client: Client) -> list[Any]:
+        calls: tuple[Any, ...] = (
+            ("write_file", {"path": "x.txt", "content": "two\n"}),
+            ("search_history", {"query": "payroll"}),
+            ("search_history", {"query": "hello"}),
+            ("dump", {}),
+        )
+        return [await client.call_tool(name, arguments) for name, arguments in calls]
+
+    written, refused, found, dumped = using(program, "-s", "s", "--agent", "coder", use=use)
+    assert "only one can ask for approval" in text_of(written)
+    assert (program.folder / "app/x.txt").read_text() == "one\n"
+    assert "refused by rule no_payroll" in text_of(refused)
+    assert [result.is_error for result in (written, refused, found, dumped)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert text_of(dumped).rstrip("x").endswith("*")
+    assert "sk-" not in text_of(dumped)
+    assert program.raw() == before
+
+
 def test_a_session_that_is_busy_with_others_says_so(caller: Caller) -> None:
     program = caller.team()
     caller.plan([["stay"], "never said"])

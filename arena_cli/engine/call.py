@@ -417,7 +417,7 @@ class Asking:
         control = self._room.control.get(self._room)
         self._stop()
         try:
-            if refused := await control.check_action(self._planned, act):
+            if refused := await control.check_action(self._planned.agent, self._planned.reply, act):
                 return Permission("denied", refused)
             return await control.approvals.permit(self._planned, self._heard, act)
         finally:

@@ -204,17 +204,20 @@ class Control:
             return None
         return Review(book, planned, self._room)
 
-    async def check_action(self, planned: Planned, act: PermissionRequest) -> str:
-        """Return why rules refuse an action of an agent, "" if they do not; write it down."""
+    async def check_action(self, agent: str, reply: int, act: PermissionRequest) -> str:
+        """Return why rules refuse an action of an agent, "" if they do not.
+
+        It is written down, unless it belongs to no reply: `reply` is 0.
+        """
         if self.rulebook is None:
             return ""
         decision = {
-            "agent": planned.agent,
+            "agent": agent,
             "tool": act.action,
             "text": act.detail,
             "arguments": act.arguments,
         }
-        return await self.rulebook.check_act("tool", decision, planned.reply)
+        return await self.rulebook.check_act("tool", decision, reply, is_written=reply == 0)
 
     async def check_notes(self, drafts: Sequence[Draft], agent: str, reply: int) -> list[str]:
         """Return why rules refuse each note of a reply, "" if they do not; write it down, once."""

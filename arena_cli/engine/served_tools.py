@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from arena_cli.adapters.runtime import Answer, Heard
-from arena_cli.engine import call, plan
+from arena_cli.engine import call, plan, tool_results
 from arena_cli.engine.inbox import ControlRequest, Inbox, Outcome
 from arena_cli.engine.plan import Planned, Room
-from arena_cli.engine.tool_loop import CUT_SHORT, ToolLoop
-from arena_cli.engine.tool_results import MOST_SHOWN_BYTES
+from arena_cli.engine.tool_loop import CUT_SHORT, ToolLoop, describe_call
 from arena_cli.engine.tool_steps import Acting
 from arena_cli.engine.toolbox import Toolbox
 from arena_cli.errors import AgentError, ArenaError, DiskRefused
@@ -257,18 +256,18 @@ async def _call_alone(
             raise ToolFailed(_NO_REPLY.format(member.id, f"call {request.tool}"))
         if tool.find_act(arguments) is not None:
             raise ToolFailed(_NO_REPLY.format(member.id, "ask for approval"), "denied")
+        control = room.control.find(room)
+        plain = describe_call(ToolCall(tool=request.tool, arguments=arguments))
+        if control is not None and (refused := await control.check_action(member.id, 0, plain)):
+            raise ToolFailed(f"not allowed: {refused}", "denied")
         async with asyncio.timeout(limits.max_minutes * 60):
-            output = await tool.call(arguments, ToolScope("0", lambda _: None))
+            scope = ToolScope("0", lambda _: None)
+            answer = await tool_results.call_tool(tool, arguments, scope, redactor)
     except ToolFailed as failure:
         text = redactor.text_or_nothing(clean_text(str(failure))[0])
         return ToolResult(status=failure.status, text=text)
     except TimeoutError:
         return ToolResult(status="timeout", text="it did not end in time, and was ended")
-    text, _ = clean_text(output.text[:MOST_SHOWN_BYTES])
-    return ToolResult(
-        status="error" if output.is_error else "ok",
-        text=redactor.text_or_nothing(text),
-        attachments=[
-            redactor.attachment(file) for file in output.attachments if file.type == "image"
-        ],
-    )
+    text, _ = tool_results.cut_bytes(answer.result.text, tool_results.MOST_SHOWN_BYTES)
+    images = [file for file in answer.result.attachments if file.type == "image"]
+    return answer.result.model_copy(update={"text": text, "attachments": images})

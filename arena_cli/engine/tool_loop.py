@@ -431,14 +431,8 @@ class ToolLoop:
         control = self._room.control.current
         if control is None:
             return
-        arguments_json = json.dumps(tool_call.arguments, ensure_ascii=False, sort_keys=True)
-        plain = PermissionRequest(
-            action=tool_call.tool,
-            detail=arguments_json,
-            tool=tool_call.tool,
-            arguments=tool_call.arguments,
-        )
-        if refused := await control.check_action(self._planned, plain):
+        plain = describe_call(tool_call)
+        if refused := await control.check_action(self._planned.agent, self._planned.reply, plain):
             raise ToolFailed(f"not allowed: {refused}", "denied")
 
     async def _call_outside(self, run: ToolNext, request: ToolRequest) -> ToolAnswer:
@@ -446,19 +440,14 @@ class ToolLoop:
         return await self._room.runtime.call_tool(request, run)
 
     async def _run_tool(self, requested: _Requested, request: ToolRequest) -> ToolAnswer:
-        """Call a tool; what it gave is cleaned and redacted here, before anybody sees it."""
+        """Call a tool; what it gave is cleaned and redacted before it is shown or recorded."""
         if requested.failure is not None:
             raise requested.failure
         assert requested.tool is not None
         permit = partial(self._permit, requested.tool_call)
         scope = ToolScope(request.call, self._heard, self._planned.reply, permit, self._planned)
-        try:
-            output = await requested.tool.call(request.arguments, scope)
-        except (ToolFailed, TimeoutError):
-            raise
-        except Exception as error:
-            raise ToolFailed(f"{type(error).__name__}: {error}") from error
-        return tool_results.redact_output(output, self._room.runtime.redactor)
+        redactor = self._room.runtime.redactor
+        return await tool_results.call_tool(requested.tool, request.arguments, scope, redactor)
 
     def _complete(self, number: str, tool_call: ToolCall, acting: Acting) -> ToolResult:
         """Take the output that the agent hands in; only the first one counts."""
@@ -567,6 +556,16 @@ class ToolLoop:
             acting.output = (request.arguments.get(complete_task.output.name),)
         images = [file for file in end.attachments if file.type == "image"]
         return ToolResult(status=end.status, text=end.result, attachments=images)
+
+
+def describe_call(tool_call: ToolCall) -> PermissionRequest:
+    """Return a call that needs no approval, as rules look at it."""
+    return PermissionRequest(
+        action=tool_call.tool,
+        detail=json.dumps(tool_call.arguments, ensure_ascii=False, sort_keys=True),
+        tool=tool_call.tool,
+        arguments=tool_call.arguments,
+    )
 
 
 def _find_act(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from arena_cli.adapters.runtime import ToolAnswer
 from arena_cli.engine.plan import Planned, Room
 from arena_cli.protocol import Attachment, PermissionRequest, ToolResult
-from arena_cli.tools.base import ToolFailed, ToolOutput
+from arena_cli.tools.base import Tool, ToolFailed, ToolOutput, ToolScope
 from arena_cli.transcript.acting_events import ToolFinished
 from arena_cli.util.redaction import Redactor
 from arena_cli.util.text import clean_text, clean_value
@@ -28,8 +31,20 @@ def redact_act(act: PermissionRequest, redactor: Redactor) -> PermissionRequest:
     return PermissionRequest(**fields)
 
 
-def redact_output(output: ToolOutput, redactor: Redactor) -> ToolAnswer:
-    """Return what a tool gave as it may be shown and kept."""
+async def call_tool(
+    tool: Tool, arguments: Mapping[str, Any], scope: ToolScope, redactor: Redactor
+) -> ToolAnswer:
+    """Call a tool; return what it gave as it may be shown. Raises ToolFailed and TimeoutError."""
+    try:
+        output = await tool.call(arguments, scope)
+    except (ToolFailed, TimeoutError):
+        raise
+    except Exception as error:
+        raise ToolFailed(f"{type(error).__name__}: {error}") from error
+    return _redact_output(output, redactor)
+
+
+def _redact_output(output: ToolOutput, redactor: Redactor) -> ToolAnswer:
     text, _ = clean_text(output.text[:MOST_KEPT_CHARS])
     if len(output.text) > MOST_KEPT_CHARS:
         text += (
@@ -59,7 +74,7 @@ def write_result(
         text = room.runtime.redactor.text_or_nothing(clean_text(str(ended))[0])
         ended = ToolAnswer(ToolResult(status=ended.status, text=text))
     result, files = ended.result, list(ended.result.attachments)
-    shown_text, is_cut = _cut_bytes(result.text, MOST_SHOWN_BYTES)
+    shown_text, is_cut = cut_bytes(result.text, MOST_SHOWN_BYTES)
     stamp = room.journal.stamp()
     if is_cut:
         name = f"{tool.replace('.', '-').replace(':', '-')}-{number}.txt"
@@ -88,7 +103,7 @@ def write_result(
     return ToolResult(status=result.status, text=shown_text, attachments=images)
 
 
-def _cut_bytes(text: str, most: int) -> tuple[str, bool]:
+def cut_bytes(text: str, most: int) -> tuple[str, bool]:
     """Return the text, cut to `most` bytes of UTF-8, and whether it was cut."""
     if len(text) * 4 <= most:
         return text, False
