@@ -432,6 +432,24 @@ def test_a_client_sends_messages_to_a_team(desk: Program) -> None:
     assert [r["content"] for r in second.structured_content["replies"]] == ["Done."]
 
 
+def test_calls_at_once_for_one_session_wait_for_each_other(desk: Program) -> None:
+    desk.agent("slow", {"delay_s": 0.3, "say": "done"})
+    desk.team()
+
+    async def use(client: Client) -> list[Any]:
+        calls = [
+            client.call_tool("send_to_team", {"message": "@slow work", "session": name})
+            for name in ("day", "Day")
+        ]
+        return await asyncio.gather(*calls)
+
+    for result in using(desk, use=use):
+        assert [reply["content"] for reply in result.structured_content["replies"]] == ["done"]
+    types = [record["type"] for record in desk.records("day")]
+    steps = [name for name in types if name in ("reply_started", "chain_finished")]
+    assert steps == ["reply_started", "chain_finished"] * 2
+
+
 def test_a_client_lists_teams_agents_and_notes(desk: Program) -> None:
     async def use(client: Client) -> list[Any]:
         names = ("list_teams", "list_agents", "search_notes")

@@ -96,7 +96,7 @@ def read_arguments(raw: object) -> tuple[dict[str, Any], str]:
         if not raw.strip():
             return {}, ""
         try:
-            value = _load(raw)
+            value = load_json(raw)
         except (ValueError, RecursionError) as error:
             return {}, f"the arguments are no JSON ({error}); they were: {cut_text(raw, _SHOWN)}"
     if value is None:
@@ -107,7 +107,8 @@ def read_arguments(raw: object) -> tuple[dict[str, Any], str]:
     return value, ""
 
 
-def _load(text: str) -> Any:
+def load_json(text: str) -> Any:
+    """Return the value of a text, strict about numbers only. Raises ValueError, RecursionError."""
     return json.loads(text, strict=False, parse_constant=_refuse_constant)
 
 

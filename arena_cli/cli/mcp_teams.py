@@ -173,8 +173,10 @@ class _Teams:
     async def send(self, arguments: Mapping[str, Any], report: Report) -> Result:
         """Send a message and run its chain to the end. Raises ArenaError."""
         name = arguments.get("session") or None
-        # Locks of files do not keep two calls of one process apart.
-        async with self._busy.setdefault(name or "", asyncio.Lock()) if name else asyncio.Lock():
+        if name is None:
+            return await self._send(arguments, name, report)
+        # Another process is waited for up to a limit, calls of this one until they have ended.
+        async with self._busy.setdefault(store.checked(name).casefold(), asyncio.Lock()):
             return await self._send(arguments, name, report)
 
     async def _send(self, arguments: Mapping[str, Any], name: str | None, report: Report) -> Result:
@@ -210,7 +212,7 @@ class _Teams:
                 await reporting
         return _describe_chain(opened.name, finished, results)
 
-    async def list_teams(self, arguments: Mapping[str, Any], report: Report) -> Result:  # noqa: ARG002
+    async def list_teams(self, _: Mapping[str, Any], __: Report) -> Result:
         """Return the teams."""
         loaded = self._load()
         teams = [loaded.team(name) for name in loaded.teams]
@@ -230,7 +232,7 @@ class _Teams:
             lines = ["There is no team file; by default every agent is in the team."]
         return "\n".join(lines), {"teams": listed}
 
-    async def list_agents(self, arguments: Mapping[str, Any], report: Report) -> Result:  # noqa: ARG002
+    async def list_agents(self, _: Mapping[str, Any], __: Report) -> Result:
         """Return the agents."""
         listed = [
             {
@@ -244,7 +246,7 @@ class _Teams:
         lines = [f"@{a['id']} ({a['name']}): {', '.join(a['skills'])}" for a in listed]
         return "\n".join(lines), {"agents": listed}
 
-    async def search_notes(self, arguments: Mapping[str, Any], report: Report) -> Result:  # noqa: ARG002
+    async def search_notes(self, arguments: Mapping[str, Any], _: Report) -> Result:
         """Return the notes of all sessions, and those that they share, that match a query."""
         loaded = self._load()
         root = loaded.root
