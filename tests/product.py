@@ -5,6 +5,10 @@ A module that moves is renamed here, once.
 
 from __future__ import annotations
 
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
 from arena_cli import __main__, errors, protocol
 from arena_cli.adapters import (
     base,
@@ -279,6 +283,7 @@ from arena_cli.session.notes import Keeper
 from arena_cli.session.outgoing import Outgoing, Planted, planted
 from arena_cli.session.outgoing import outgoing as outgoing_outgoing
 from arena_cli.session.preview import Preview
+from arena_cli.session.served import ServedAgent
 from arena_cli.session.session import Session
 from arena_cli.session.status import read_status
 from arena_cli.session.store import find
@@ -410,3 +415,8 @@ from arena_cli.yamlio import loader as yamlio_loader
 from arena_cli.yamlio import schema_errors
 from arena_cli.yamlio.loader import Fragment, dump_yaml, parse, validate, wrap_data
 from arena_cli.yamlio.schema_errors import explain_first
+
+
+def make_agent_server(agent: ServedAgent, folder: Path) -> Any:
+    """Return the server of an agent's tools; only tests that need the SDK of MCP import it."""
+    return import_module("arena_cli.cli.mcp_server").make_agent_server(agent, folder)

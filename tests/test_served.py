@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from product import Attachment, ServedAgent, ToolResult, ToolSpec, make_agent_server
 from program import LIMIT_S, Program, until
 
 pytest.importorskip("mcp", reason="the SDK of the Model Context Protocol is not installed")
@@ -338,6 +340,48 @@ def test_calls_without_a_reply_are_refused_and_redacted_as_in_one(caller: Caller
     assert text_of(dumped).rstrip("x").endswith("*")
     assert "sk-" not in text_of(dumped)
     assert program.raw() == before
+class _Offering(ServedAgent):
+    """An agent with one tool, whose name no program takes; it returns a list and a picture."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.called: list[str] = []
+
+    async def list_tools(self) -> list[ToolSpec]:
+        return [ToolSpec(name="读 notes.all", description="Read.", input_schema={"type": "object"})]
+
+    async def call_tool(self, tool: str, arguments: Mapping[str, Any]) -> ToolResult:
+        self.called.append(tool)
+        picture = Attachment(name="a.png", path="sessions/a.png")
+        return ToolResult(text=self.text, attachments=[picture])
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("[1, 2]", {"result": [1, 2]}),
+        ('{"a": 1}', None),
+        ("no JSON", None),
+        ("NaN", None),
+        ("[" * 100_000, None),
+    ],
+)
+def test_a_tool_is_served_as_programs_take_it(tmp_path: Path, text: str, value: Any) -> None:
+    (tmp_path / "sessions").mkdir()
+    (tmp_path / "sessions" / "a.png").write_bytes(b"png")
+    agent = _Offering(text)
+
+    async def use() -> tuple[Any, Any]:
+        async with Client(make_agent_server(agent, tmp_path)) as client:
+            result = await client.call_tool("__notes_all", {})
+            return (await client.list_tools()).tools, result
+
+    tools, result = asyncio.run(use())
+    assert [tool.name for tool in tools] == ["__notes_all"]
+    assert agent.called == ["读 notes.all"]
+    assert text_of(result) == text
+    assert result.structured_content == value
+    assert result.content[1].data == base64.b64encode(b"png").decode()
 
 
 def test_a_session_that_is_busy_with_others_says_so(caller: Caller) -> None:
