@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from product import AgentInput, AgentOutput, ControlRequest, Inbox, canonicalize, events
+from product import AgentInput, AgentOutput, ControlRequest, Inbox, Timeline, canonicalize, events
 from program import Program
 from stage import Stage, broken
 from support import Puppets, Talk, member, puppet, team
@@ -485,6 +485,30 @@ def test_an_agent_that_is_asked_uses_its_own_tools(tmp_path: Path) -> None:
     assert (done.agent, done.call, done.status) == ("rev", "b1.s1.1", "ok")
     assert private(talk)[-1] == ("rev", "ok")
     assert len(puppets.inputs["rev"]) == 2
+
+
+@pytest.mark.parametrize("steps", [False, True])
+def test_calls_after_the_reply_are_shown_with_the_exchange(tmp_path: Path, *, steps: bool) -> None:
+    talk, _ = talk_of(
+        tmp_path,
+        {
+            "dev": asker(block(options="turns=0")),
+            "rev": scripted(
+                asks(("list_members", {})), "ok", asks(("list_members", {})), "We agreed."
+            ),
+        },
+        rev={"tools": ["list_members"]},
+    )
+    talk.send("@dev go")
+    assert [done.call for done in talk.of("tool_finished")] == ["b1.s1.1", "b1.say.1"]
+    timeline = Timeline(has_steps=steps)
+    lines = [shown.text for event in talk.events for shown in timeline.drawn(event)]
+    calls = [number for number, text in enumerate(lines) if "list_members(" in text]
+    headings = [number for number, text in enumerate(lines) if "exchange 1.b1" in text]
+    assert len(calls) == 2
+    _, _, answer, announcement, end = headings
+    assert answer < calls[0] < announcement < calls[1] < end
+    assert lines[calls[0]].startswith("  │ ")
 
 
 def test_its_cost_counts_to_the_chain(tmp_path: Path) -> None:

@@ -156,6 +156,8 @@ class Timeline:
     def _other(self, event: Event) -> Iterator[Line]:
         """Yield the lines of an event that is no step of the conversation."""
         text = render_event(event, self._say, self._who)
+        if event.type == "exchange_finished":
+            yield from map(_in_thread, self._late_calls(getattr(event, "reply", 0)))
         if text is not None:
             yield text
             yield from render_details(event, self._say, self._who)
@@ -207,14 +209,20 @@ class Timeline:
         if event.is_announcement:
             fact = self._say("announces exchange {number}", number=escape_line(event.exchange))
             yield _heading(event.ts, self._author(event.message), [Span(fact, "dim")])
+            yield from self._late_calls(event.reply)
             yield from lines.draw_message(event.message, self._say)
             return
         others = [agent for agent in event.message.shown_to if agent != event.message.author_id]
         author = [*self._author(event.message), Span(" → ", "dim"), *self._list(others)]
         number = Span(self._say("exchange {number}", number=escape_line(event.exchange)), "dim")
         yield _in_thread(_heading(event.ts, author, [number]))
-        for drawn in lines.draw_message(event.message, self._say):
-            yield _in_thread(drawn)
+        yield from map(_in_thread, self._late_calls(event.reply))
+        yield from map(_in_thread, lines.draw_message(event.message, self._say))
+
+    def _late_calls(self, reply: int) -> Iterator[Line]:
+        """Yield the calls for an exchange that were made after the reply that asked."""
+        if reply not in self._open_replies.values() and reply in self._acting:
+            yield from self._draw_acting(self._acting.pop(reply))
 
     def _turn_started(self, event: TurnStarted) -> Iterator[Line]:
         self._chain_turn = event.depth + 1
