@@ -379,6 +379,22 @@ def test_an_agent_that_is_asked_may_ask_another_one_and_that_one_nobody(tmp_path
     assert sorted(end for end, _, _ in ends(talk)) == ["limit", "limit", "refused"]
 
 
+def test_an_exchange_within_another_one_is_not_announced(tmp_path: Path) -> None:
+    def middle(shown: AgentInput) -> str:
+        if any(note.startswith("Exchange") for note in notes(shown)):
+            return "C says so."
+        return reviewer(shown) if "announces" in notes(shown)[-1] else block("c")
+
+    talk, _ = talk_of(
+        tmp_path,
+        {"a": asker(block("b")), "b": middle, "c": reviewer},
+        config={"exchange": {"max_turns": 0}},
+    )
+    talk.send("@a go")
+    announced = {event.target: event.announced for event in talk.of("exchange_finished")}
+    assert announced == {"b": True, "c": False}
+
+
 def test_an_agent_at_work_is_asked_when_it_has_finished(tmp_path: Path) -> None:
     order: list[str] = []
 
@@ -437,6 +453,52 @@ def test_the_same_key_gives_the_earlier_result_and_asks_nobody(tmp_path: Path) -
     assert notes(puppets.inputs["dev"][-1])[0].endswith("\nRename it.")
     talk.send("@ops you too")  # what was told to another agent stays private
     assert len(talk.of("exchange_started")) == 2
+
+
+def test_an_announcement_that_breaks_a_rule_is_not_said(tmp_path: Path) -> None:
+    rule = {"id": "calm", "forbid": {"contains": "We agreed"}}
+    config = {"rules": [rule], "exchange": {"max_turns": 0}}
+    talk, _ = talk_of(tmp_path, {"dev": asker(block()), "rev": reviewer}, config=config)
+    talk.send("@dev go")
+    assert ends(talk) == [("limit", 1, False)]
+    assert [event.allowed for event in talk.of("decision") if event.by == "rev"] == [False]
+    assert not any(event.is_announcement for event in talk.of("message"))
+
+
+def test_an_announcement_calls_only_those_that_its_agent_may_mention(tmp_path: Path) -> None:
+    def announcing(shown: AgentInput) -> str:
+        return "@ops and @qa look." if "announces" in notes(shown)[-1] else "Rename it."
+
+    talk, puppets = talk_of(
+        tmp_path,
+        {"dev": asker(block()), "rev": announcing, "ops": "x", "qa": "y"},
+        config={"exchange": {"max_turns": 0}},
+        rev={"may_mention": ["qa"]},
+    )
+    talk.send("@dev go")
+    assert (len(puppets.inputs["ops"]), len(puppets.inputs["qa"])) == (0, 1)
+
+
+def test_an_agent_that_a_person_paused_is_not_asked(tmp_path: Path) -> None:
+    talk, puppets = talk_of(tmp_path, {"dev": asker(block()), "rev": reviewer})
+    with talk.open() as session:
+        session.carry_out(ControlRequest(act="agent_state", agent="rev", state="paused"))
+    talk.send("@dev go")
+    end = talk.last("exchange_finished")
+    assert (end.end, end.reason) == ("refused", "rev is paused")
+    assert puppets.inputs["rev"] == []
+
+
+def test_a_key_of_a_question_that_a_rewind_skips_asks_again(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("rev", "It is fine.", "<done/>", "It is wrong.", "<done/>")
+    replies = ["```ask @rev wait=60 turns=0 key=k1\nok?\n```", "Rev: ${result}"]
+    program.agent("dev", adapter={"type": "scripted", "replies": replies * 2})
+    assert program.run("send", "-s", "s", "@dev go").code == 0
+    program.run("rewind", "s", "--at", "1").check()
+    assert "Rev: " in program.run("send", "-s", "s", "@dev go").stdout
+    started = [event for event in program.records() if event["type"] == "exchange_started"]
+    assert len(started) == 2
 
 
 def test_an_agent_with_tools_asks_by_a_tool(tmp_path: Path) -> None:

@@ -327,6 +327,59 @@ def test_failures_of_programs_functions_and_agents(program: Program) -> None:
     assert outcome["steps"]["broken"]["error"] == "silent: an error, as scripted"
 
 
+def test_a_value_that_leads_out_of_the_workspace_is_refused(program: Program) -> None:
+    may_fail = {"on_failure": "skip", "retries": 0}
+    outside = "${inputs.folder}"
+    sql = {"database": f"{outside}/outside.db", "run": ["create table t (n)"]}
+    write(
+        program,
+        {"id": "folder", "shell": echo("x"), "cwd": outside, **may_fail},
+        {"id": "database", "sql": sql, **may_fail},
+        inputs={"folder": {"default": ".."}},
+    )
+    assert run(program).code == 0
+    done = {event["step"]: event["error_code"] for event in events(program, "step_finished")}
+    assert done == {"folder": "refused", "database": "refused"}
+    assert not (program.folder.parent / "outside.db").exists()
+
+
+def test_secrets_are_neither_kept_nor_printed(program: Program) -> None:
+    secret = "hunter22-is-it"
+    program.env["API_KEY"] = secret
+    code = "import os, sys; print(os.environ['API_KEY']); sys.exit(int(sys.argv[1]))"
+    environ = {"env": {"API_KEY": "${env:API_KEY}"}, "retries": 0}
+    write(
+        program,
+        {"id": "good", "shell": [sys.executable, "-c", code, "0"], **environ},
+        {"id": "bad", "needs": ["good"], "shell": [sys.executable, "-c", code, "1"], **environ},
+        inputs={"word": {}},
+    )
+    done = run(program, "--json", "--input", f"word={secret}")
+    assert done.code != 0
+    good, bad = events(program, "step_finished")
+    assert "[redacted]" in good["output"]["stdout"]
+    assert "[redacted]" in bad["output"]["stdout"]
+    assert "[redacted]" in bad["error"]
+    assert secret not in program.raw().decode() + done.stdout + done.stderr
+
+
+def test_an_output_that_is_too_large_fails_its_step(program: Program, server: Server) -> None:
+    server.answers["/big"] = [(200, "text/plain", "x" * 1_100_000)]
+    program.file("big.py", "def big() -> str:\n    return 'x' * 1_100_000\n")
+    shell = [sys.executable, "-c", "print('x' * 1_100_000)"]
+    may_fail = {"on_failure": "skip", "retries": 0}
+    write(
+        program,
+        {"id": "shell", "shell": shell, **may_fail},
+        {"id": "http", "http": {"url": f"{server.url}/big"}, **may_fail},
+        {"id": "python", "python": "big.py:big", **may_fail},
+    )
+    assert run(program).code == 0
+    done = {event["step"]: event["error_code"] for event in events(program, "step_finished")}
+    assert done == {"shell": "too_large", "http": "too_large", "python": "too_large"}
+    assert len(program.raw()) < 10_000
+
+
 def test_attempts_and_delays(program: Program) -> None:
     once = {"python": "work.py:once", "retry_delay_s": 0}
     write(
@@ -730,9 +783,25 @@ def test_trust_names_programs_and_hosts(program: Program, server: Server) -> Non
         {"id": "a", "http": {"url": server.url, "headers": {"X": "${env:TOKEN}"}}},
         {"id": "b", "shell": ["touch", "made"]},
         {"id": "c", "python": "work.py:add", "inputs": {"rows": []}},
+        {"id": "d", "sql": {"dsn": "postgresql://db.example/x", "run": ["select 1"]}},
+        {"id": "e", "container": {"image": "alpine", "command": ["true"]}},
+        {"id": "f", "shell": ["printenv"], "env": {"GIVEN": "${env:OWN}", "KEPT": "inherit"}},
+        {"id": "g", "agent": "called", "message": "x"},
+        {"id": "h", "send": "x", "team": "crew"},
+        reflect={"agent": "judge"},
     )
+    for agent in ("called", "sent", "judge"):
+        program.program(agent, f"./{agent}.sh")
+    program.file("agents/teams/crew.yaml", dump_yaml({"team": "crew", "members": ["sent"]}))
     done = run(program)
     assert done.code == 2
+    for text in (
+        "contact postgresql://db.example",
+        "docker or podman run alpine true",
+        "start printenv · with KEPT, OWN",
+        *("called.sh", "sent.sh", "judge.sh"),
+    ):
+        assert text in done.stderr
     assert f"contact {server.url} · with TOKEN · for flow flow.yaml" in done.stderr
     assert "start touch made" in done.stderr
     assert "run work.py:add" in done.stderr
