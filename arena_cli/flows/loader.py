@@ -122,8 +122,8 @@ class _FlowReading:
     def __init__(self, workspace: Workspace, team: Team | None) -> None:
         self.faults: list[Fault] = []
         self.team = team
-        self._workspace = workspace
-        self._is_available = values.is_available()
+        self.workspace = workspace
+        self.is_available = values.is_available()
         self._flows: dict[Path, Flow | None] = {}
 
     def read(self, path: Path, name: str, callers: Sequence[Path]) -> Flow | None:
@@ -143,14 +143,6 @@ class _FlowReading:
         flow = Flow(file, name, steps, self.team) if len(self.faults) == before else None
         self._flows[resolved] = flow
         return flow
-
-    @property
-    def workspace(self) -> Workspace:
-        return self._workspace
-
-    @property
-    def is_available(self) -> bool:
-        return self._is_available
 
 
 class _FileChecks:

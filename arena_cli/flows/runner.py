@@ -106,11 +106,13 @@ def read_log(events: Iterable[Event]) -> StepLog | None:
 
 
 class FlowResult(NamedTuple):
-    """How a flow ended: the output of each step by its id, and what `failed` or `waits`."""
+    """How a flow ended: its steps by id, and the `errors` of those that failed.
+
+    `waits` are the sessions that wait for a person.
+    """
 
     status: FlowStatus
     outcomes: Mapping[str, StepOutcome]
-    failed: Sequence[str]
     waits: Sequence[str]
     errors: Mapping[str, str]
 
@@ -179,7 +181,7 @@ class FlowRun:
         finally:
             await self._work.stop()
         self._journal.write(
-            FlowFinished, status=result.status, failed=list(result.failed), waits=result.waits
+            FlowFinished, status=result.status, failed=list(result.errors), waits=result.waits
         )
         return result
 
@@ -193,7 +195,7 @@ class FlowRun:
             is_aborted = True
         status: FlowStatus = "failed" if is_aborted else "paused" if self._waits else "success"
         waits = [] if is_aborted else self._waits
-        return FlowResult(status, scope.outcomes, list(self._failed), waits, self._failed)
+        return FlowResult(status, scope.outcomes, waits, self._failed)
 
     async def _run_list(
         self, steps: Sequence[FlowStep], scope: _ListScope
@@ -266,7 +268,7 @@ class FlowRun:
                 problem = explain_first(error)
             self._journal.write(Reflected, **fields, error=self._redactor.text(problem))
             return False
-        return bool(event_fields["should_retry"]) and bool(result.failed)
+        return bool(event_fields["should_retry"]) and bool(result.errors)
 
     def find_session_name(self, key: str) -> str:
         """Return the unused name of a session for a step."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import string
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from arena_cli.reports.lines import (
     INDENT,
     Line,
     Span,
+    Who,
     Words,
     describe_attachment,
     draw_diff,
@@ -30,8 +31,6 @@ from arena_cli.transcript.acting_events import (
     ToolRequested,
 )
 from arena_cli.util.text import cut_text, escape_line, escape_text
-
-Who = Callable[[str], "list[Span] | str"]
 
 COMPLETE_TASK = "complete_task"
 LONGEST_ARGUMENTS = 120

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from arena_cli.reports.lines import INDENT, Line, Span, Words, draw_diff, line, local_time
+from arena_cli.reports.lines import INDENT, Line, Span, Who, Words, draw_diff, line, local_time
 from arena_cli.transcript.control_events import (
     AgentStateChanged,
     ApprovalDecided,
@@ -30,8 +30,6 @@ from arena_cli.transcript.control_events import (
 from arena_cli.transcript.events import Event
 from arena_cli.util.text import escape_line
 from arena_cli.workspace.control import RULES_BY_NAME
-
-Who = Callable[[str], "list[Span] | str"]
 
 
 def _render_pause(event: ChainPaused, say: Words, _: Who) -> Line:

@@ -13,7 +13,7 @@ from typing import Any
 
 from arena_cli.notes.model import RULES
 from arena_cli.protocol import Position, Volatile
-from arena_cli.reports.lines import INDENT, Line, Span, Words, line
+from arena_cli.reports.lines import INDENT, Line, Span, Who, Words, line
 from arena_cli.transcript.events import (
     Compacted,
     ContextUsage,
@@ -28,10 +28,6 @@ from arena_cli.transcript.events import (
     list_fields,
 )
 from arena_cli.util.text import escape_line
-
-Who = Callable[[str], "list[Span] | str"]
-"""The name of an agent, or of somebody else, by id, as a report shows it."""
-
 
 _OF_FLOWS = frozenset(
     {"flow_started", "step_started", "step_finished", "reflected", "flow_finished"}

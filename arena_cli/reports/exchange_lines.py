@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from arena_cli.reports.lines import INDENT, Line, Span, Words, line
+from arena_cli.reports.lines import INDENT, Line, Span, Who, Words, line
 from arena_cli.transcript.events import Event
 from arena_cli.transcript.exchange_events import ExchangeFinished, ExchangeStarted
 from arena_cli.util.text import escape_line
-
-Who = Callable[[str], "list[Span] | str"]
 
 
 def _render_start(event: ExchangeStarted, say: Words, who: Who) -> Line:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from arena_cli.reports.lines import INDENT, Line, Span, Words, line
+from arena_cli.reports.lines import INDENT, Line, Span, Who, Words, line
 from arena_cli.transcript.events import Event
 from arena_cli.transcript.flow_events import (
     FlowFinished,
@@ -15,8 +15,6 @@ from arena_cli.transcript.flow_events import (
     StepStarted,
 )
 from arena_cli.util.text import cut_text, escape_line
-
-Who = Callable[[str], "list[Span] | str"]
 
 _LONGEST = 400
 _STYLES = {"success": "added", "failed": "failed", "skipped": "dim", "cancelled": "warned"}

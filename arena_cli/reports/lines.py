@@ -58,6 +58,9 @@ EMPTY = Line(())
 INDENT = "  "
 BETWEEN = Span(" · ", "dim")
 
+Who = Callable[[str], list[Span] | str]
+"""The name of an agent, or of somebody else, by id, as a report shows it."""
+
 
 def line(*pieces: str | Span | Iterable[Span], hang: int | None = None) -> Line:
     """Return a line of texts, spans and lists of spans."""

@@ -58,7 +58,7 @@ class Event(Shape):
 
     An event whose class is `volatile` is specific to this run, and is ignored in comparisons. One
     that `is_control` is defined in `control_events`, and changes the control of its session. One
-        that `is_progress` reports the progress of a running reply; nothing depends on it. One that
+    that `is_progress` reports the progress of a running reply; nothing depends on it. One that
         `is_acting` is a step of a reply with tools, of `acting_events`, and is shown with it.
     """
 
@@ -522,29 +522,26 @@ class Resumed(Event):
 
 def find_type(name: str) -> type[Event] | None:
     """Return the class of a type of event; None for one that this version does not know."""
-    shape = EVENT_TYPES.get(name)
-    if shape is None and name:
-        import_control_events()
-        import_acting_events()
-        import_exchange_events()
-        import_module("arena_cli.transcript.flow_events")
-        shape = EVENT_TYPES.get(name)
-    return shape
+    for module in _MORE_EVENTS if name else ():
+        if name in EVENT_TYPES:
+            break
+        import_module(module)
+    return EVENT_TYPES.get(name)
+
+
+_CONTROL_EVENTS = "arena_cli.transcript.control_events"
+_MORE_EVENTS = (
+    _CONTROL_EVENTS,
+    "arena_cli.transcript.acting_events",
+    "arena_cli.transcript.exchange_events",
+    "arena_cli.transcript.flow_events",
+)
+"""The modules of events that few sessions have; each is imported when it is needed."""
 
 
 def import_control_events() -> Any:
     """Return the module of the events of control, which register themselves on import."""
-    return import_module("arena_cli.transcript.control_events")
-
-
-def import_acting_events() -> Any:
-    """Return the module of the events of agents that act, which register themselves on import."""
-    return import_module("arena_cli.transcript.acting_events")
-
-
-def import_exchange_events() -> Any:
-    """Return the module of the events of exchanges, which register themselves on import."""
-    return import_module("arena_cli.transcript.exchange_events")
+    return import_module(_CONTROL_EVENTS)
 
 
 def parse(record: dict[str, Any]) -> Event | None:

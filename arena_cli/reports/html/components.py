@@ -176,7 +176,7 @@ class PhaseRow:
 class SaidRow:
     """A message that is no reply; `author` is the kind of its author.
 
-    `exchange` is that to which it belongs, with the agents that are shown it.
+    `exchange` is that to which it belongs, with the agents that are shown it if it `is_private`.
     """
 
     name: str
@@ -187,6 +187,7 @@ class SaidRow:
     planted: bool
     notes: list[str]
     exchange: str = ""
+    is_private: bool = False
     kind = "said"
 
 
@@ -374,6 +375,7 @@ class _Table:
             text=self._text(message),
             planted=event.planted,
             exchange=self._name_exchange(event),
+            is_private=bool(event.exchange) and not event.is_announcement,
             notes=self._unresolved(event.unresolved),
         )
 
