@@ -6,6 +6,7 @@ import contextlib
 import json
 import signal
 import sqlite3
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -50,7 +51,7 @@ class Server:
                     self.end_headers()
                     self.wfile.write(data.encode())
 
-            do_GET = do_POST = respond  # noqa: N815
+            do_GET = do_POST = respond  # noqa: N815 - as http.server has it
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -378,6 +379,18 @@ def test_an_output_that_is_too_large_fails_its_step(program: Program, server: Se
     done = {event["step"]: event["error_code"] for event in events(program, "step_finished")}
     assert done == {"shell": "too_large", "http": "too_large", "python": "too_large"}
     assert len(program.raw()) < 10_000
+
+
+def test_an_error_of_a_step_cannot_act_on_a_terminal(program: Program) -> None:
+    program.file("bad.py", "def bad() -> None:\n    raise ValueError('no \\x1b[2Jway')\n")
+    write(program, {"id": "a", "python": "bad.py:bad", "retries": 0})
+    done = program.run("flow", "run", "flow.yaml", "--session", "s")
+    assert done.code == 3
+    shown = program.run("show", "s").stdout
+    assert "step a (python) failed" in shown
+    assert "way" in shown
+    assert "way" in done.stderr
+    assert "\x1b" not in shown + done.stdout + done.stderr
 
 
 def test_attempts_and_delays(program: Program) -> None:
@@ -824,8 +837,6 @@ def test_a_session_without_flows_imports_none_of_them(program: Program) -> None:
         "try:\n    main()\nexcept SystemExit: pass\n"
         "print([name for name in sys.modules if 'flow' in name and 'arena' in name])\n"
     )
-    import subprocess
-
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=program.folder,
