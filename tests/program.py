@@ -146,6 +146,26 @@ class Program(Stage):
         ran = inprocess.run(args, self.folder / cwd, self.environment(), given or b"")
         return Done(ran.stdout, ran.stderr, ran.code, self.folder)
 
+    def list_imported(self, *args: str) -> list[str]:
+        """Return the modules that a process of its own has imported when a command succeeded."""
+        code = (
+            "import sys; from arena_cli.__main__ import main\n"
+            f"sys.argv[1:] = {list(args)!r}\n"
+            "try: main()\n"
+            "except SystemExit as end: assert not end.code, end.code\n"
+            "print(*sorted(sys.modules), file=sys.stderr)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=self.folder,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stderr.splitlines()[-1].split()
+
     def transcript(self, session: str = "s") -> Path:
         return self.folder / "sessions" / session / "transcript.jsonl"
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -725,19 +723,11 @@ def test_parallel_questions_have_one_canonical_form(tmp_path: Path) -> None:
 
 
 def test_a_session_without_exchanges_imports_nothing_of_them(tmp_path: Path) -> None:
-    Program(tmp_path).agent("dev", {"say": "hi"})
-    code = (
-        "import sys; from arena_cli.__main__ import main\n"
-        "sys.argv = ['arena', 'send', '@dev go']\n"
-        "try: main()\n"
-        "except SystemExit: pass\n"
-        "print([name for name in sys.modules if 'exchange' in name])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert "1 reply" in done.stdout
-    assert done.stdout.splitlines()[-1] == "[]"
+    program = Program(tmp_path)
+    program.agent("dev", {"say": "hi"})
+    imported = program.list_imported("send", "-s", "s", "@dev go")
+    assert program.finished() == [("dev", "success")]
+    assert [name for name in imported if "exchange" in name] == []
 
 
 def test_people_see_it_in_the_timeline_the_page_and_exports(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import json
 import os
 import socket
 import stat
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -590,18 +589,6 @@ def test_two_options_that_contradict(program: Program) -> None:
 
 def test_reading_the_trust_costs_one_small_file(program: Program) -> None:
     """A scripted team reads none, and loads nothing for it."""
-    code = (
-        "import sys; from arena_cli.cli import main\n"
-        "from arena_cli import errors as exits\n"
-        "sys.argv = ['arena', 'send', '-q', 'hello']\n"
-        "try: main.run()\n"
-        "except SystemExit as ended: assert not ended.code, ended.code\n"
-        "print(*sorted(name for name in sys.modules if name.startswith('arena_cli.')))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=program.environment(), cwd=program.folder,
-        stdout=subprocess.PIPE, check=True,
-    )  # fmt: skip
-    loaded = done.stdout.decode().split()
+    loaded = program.list_imported("send", "-q", "hello")
     assert "arena_cli.adapters.http" not in loaded
     assert "arena_cli.adapters.process.run" not in loaded
