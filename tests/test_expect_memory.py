@@ -97,7 +97,7 @@ def test_what_holds_passes(stage: Stage, expect: str) -> None:
         ("{notes: []}", "notes", "decision · decision-"),
         ("{notes: {exactly: [decision, decision]}}", "notes.exactly[1]", "(none is decision)"),
         ("{notes: {exactly: []}}", "notes.exactly", "(not expected: decision-"),
-        ("{notes: {decision: 2}}", "notes.decision", "1 decision"),
+        ("{notes: {decision: 2}}", "notes.decision", "1 note of the kind decision"),
         ("{deviations: 1}", "deviations", "0"),
         ("{deviations: [{agent: dev}]}", "deviations[0]", "none"),
         ("{compactions: {min: 1}}", "compactions", "0"),
@@ -323,7 +323,7 @@ def test_exactly_gives_each_note_to_one_row(tmp_path: Path) -> None:
     assert judged({"notes": {"task": 2}}, told)[0].holds
     (verdict,) = judged({"notes": {"task": 3}}, told)
     assert (verdict.holds, len(verdict.actual.splitlines())) == (False, 1)
-    assert verdict.actual.startswith("2 task: task · task-a · approved")
+    assert verdict.actual.startswith("2 notes of the kind task: task · task-a · approved")
 
 
 def test_no_secret_of_what_was_shown_stands_in_a_report(tmp_path: Path) -> None:

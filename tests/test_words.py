@@ -164,6 +164,46 @@ def test_an_error_is_translated_part_by_part(message: str, chinese: str) -> None
     assert translate_message(message, "zh") == chinese
 
 
+@pytest.mark.parametrize(
+    ("check", "chinese"),
+    [
+        ("by dev · reaction ❓ · to maya", "由 dev · 表态 ❓ · 对 maya"),
+        ("is JSON", "是 JSON"),
+        ('is JSON, text is "it is so"', '是 JSON，text 为 "it is so"'),
+        (
+            "is JSON without a fence, of a.json, rows[0] exists",
+            "是不带围栏的 JSON，符合 a.json，有 rows[0]",
+        ),
+        ("1 note of the kind decision", "decision 类型的笔记：1 条"),
+        ("at least 2 notes of the kind task", "task 类型的笔记：至少 2 条"),
+        (
+            'fixer · calls run · with {command: ["a"]}\nthen calls read · ok · at most 2 times',
+            'fixer · 调用 run · 参数为 {command: ["a"]}\n然后调用 read · ok · 不超过 2 次',
+        ),
+        (
+            "requester dev · target rev · mode wait · turns at least 1 · end done · not announced",
+            "提问者 dev · 被问者 rev · 方式 wait · 轮数 至少 1 · 结束 done · 未宣布",
+        ),
+        (
+            "agent ops · action deploy · decision approved",
+            "智能体 ops · 操作 deploy · 决定 approved",
+        ),
+        (
+            "turn 1 · should_reply dev, ops · replan true",
+            "第 1 轮 · 指定回复：dev, ops · 重新安排 true",
+        ),
+        ("1 unread\nmaya: to all · by hand", "1 条未读\nmaya: to all · by hand"),
+        # texts of agents stay as they are
+        ("to all", "to all"),
+        ("to all · it is so", "to all · it is so"),
+        ("by dev · to maya\nit is so", "by dev · to maya\nit is so"),
+    ],
+)
+def test_what_a_check_describes_is_translated_by_its_parts(check: str, chinese: str) -> None:
+    assert Words("zh").check(check) == chinese
+    assert Words().check(check) == check
+
+
 def test_the_compiled_catalog_is_that_of_its_source() -> None:
     texts = gettext.translation("arena", SOURCE.parents[2], ["zh"])
     for one in CATALOG:

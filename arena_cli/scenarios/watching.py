@@ -12,9 +12,7 @@ from arena_cli.scenarios import lint
 from arena_cli.scenarios.expect.model import Expect, Noted, NoteRow
 from arena_cli.scenarios.model import ScenarioFile
 from arena_cli.session.session import own_notes
-from arena_cli.transcript.events import (
-    NoteEvent,
-)
+from arena_cli.transcript.events import NoteEvent
 from arena_cli.util.language import Language
 
 

@@ -30,6 +30,8 @@ _WINDOWS_PRIMARY = 0x3FF
 _WORD = "word"
 _MESSAGE = "message"
 _CHECK = "check"
+_ROW = "row"
+_CONDITION = "condition"
 
 
 class Texts:
@@ -137,10 +139,14 @@ class _MessagePattern(NamedTuple):
 _NESTED = frozenset({"actual", "expected", "hint", "problem", "reason", "scope"})
 
 # Other values that may contain what separates the parts of a message, `; ` and `: `.
-_LONG = frozenset({"command", "line", "request", "response", "text", "verdict"})
+_LONG = frozenset({"command", "condition", "line", "request", "response", "text", "verdict"})
 
 # A value that a check gave, or the text of the author of a rule.
 _VERDICT = "verdict"
+
+# What separates the parts of a row that a check describes, and a part that is an id or a word.
+_BETWEEN = " · "
+_NAME = lazy_pattern(r"[\w:.*@-]+")
 
 
 @lru_cache
@@ -200,7 +206,31 @@ def translate_message(text: str, language: Language | None = None) -> str:
 
 
 def _translate_check(text: str, language: Language) -> str:
-    return _translate_once(text, language, _CHECK, _translate_check) or text
+    translated = _translate_once(text, language, _CHECK, _translate_check)
+    return translated or _translate_rows(text, language) or text
+
+
+def _translate_rows(text: str, language: Language) -> str | None:
+    """Return the rows of a check; None if a part is unknown, as it may be the text of an agent."""
+    rows = []
+    for row in text.split("\n") if _BETWEEN in text else ():
+        parts = [_translate_part(part, language) for part in row.split(_BETWEEN)]
+        if None in parts:
+            return None
+        rows.append(_BETWEEN.join(filter(None, parts)))
+    return "\n".join(rows) or None
+
+
+def _translate_part(part: str, language: Language) -> str | None:
+    for context in (_ROW, _CHECK):
+        translated = _translate_once(part, language, context, _translate_check)
+        if translated is not None:
+            return translated
+    return part if _NAME.fullmatch(part) else None
+
+
+def _translate_condition(text: str, language: Language) -> str:
+    return _translate_once(text, language, _CONDITION, _translate_check) or text
 
 
 def _translate_once(
@@ -220,5 +250,7 @@ def _translate_once(
                 values[name] = translate(values[name], language)
             if _VERDICT in values:
                 values[_VERDICT] = _translate_check(values[_VERDICT], language)
+            if _CONDITION in values:
+                values[_CONDITION] = _translate_condition(values[_CONDITION], language)
             return template.translation.format(**values)
     return None

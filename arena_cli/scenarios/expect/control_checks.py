@@ -11,9 +11,7 @@ from arena_cli.scenarios.expect.model import ApprovalRow, SupervisedRow
 from arena_cli.scenarios.expect.text_checks import Check, Verdict
 
 if TYPE_CHECKING:
-    from arena_cli.transcript.control_events import Request
-if TYPE_CHECKING:
-    from arena_cli.transcript.control_events import Supervised
+    from arena_cli.transcript.control_events import Request, Supervised
 
 
 def approvals(expected: Sequence[ApprovalRow]) -> Iterator[Check]:

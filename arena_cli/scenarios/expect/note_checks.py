@@ -126,10 +126,14 @@ def _give(
 
 def _so_many(kind: str, expected: float | Range, conversation: CheckContext) -> Verdict:
     items = [item for item in _items(conversation) if item.last.kind == kind]
-    actual = f"{len(items)} {kind}"
+    actual = f"{_notes(len(items))} of the kind {kind}"
     told_of = f"{actual}: {'; '.join(map(str, items))}" if items else actual
-    text = f"{amounts.describe_limit(expected)} {kind}"
+    text = f"{_notes(expected)} of the kind {kind}"
     return Verdict(amounts.within(expected, len(items)), text, told_of)
+
+
+def _notes(count: float | Range) -> str:
+    return "1 note" if count == 1 else f"{amounts.describe_limit(count)} notes"
 
 
 def _against(row: str | NoteRow, item: _NoteItem, conversation: CheckContext) -> str:
