@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -251,6 +252,16 @@ def test_agents_of_a_scenario_work_in_copies_of_their_folders(tmp_path: Path) ->
     whole = copies.place(tmp_path)
     assert sorted(path.name for path in whole.iterdir()) == ["app"]
     assert copies.place(tmp_path / "gone") == tmp_path / "gone"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a right there")
+def test_a_copy_of_a_folder_keeps_links_and_not_what_they_lead_to(tmp_path: Path) -> None:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "secret").write_text("1")
+    (tmp_path / "app" / "out").symlink_to(tmp_path / "secret")
+    (tmp_path / "app" / "loop").symlink_to(tmp_path)
+    copy = WorkdirCopies(tmp_path / "sessions" / "s", tmp_path / "sessions").place(tmp_path / "app")
+    assert sorted(path.name for path in copy.iterdir() if path.is_symlink()) == ["loop", "out"]
 
 
 def context(tools: Sequence[str]) -> CheckContext:

@@ -78,6 +78,8 @@ class Change(NamedTuple):
 
 
 OWN = ""  # the scenario's own file
+AUDITOR = "agents/auditor.yaml"
+FLOW = "scenarios/fixtures/nightly-report.yaml"
 
 CHANGES = [
     Change(
@@ -286,29 +288,11 @@ CHANGES = [
     Change("research-report", "agents/librarian.yaml", "[answer, findings]", "[answer]", "tool[2]"),
     Change("broken-server", OWN, "{error:", "{returns:", "tool[0]"),
     Change("ask-a-colleague", OWN, "risk: a wrong percentage", "risk: a typo", "tool[0]"),
-    Change(
-        "ask-a-colleague",
-        "agents/auditor.yaml",
-        "file: {type: string",
-        "file: {type: number",
-        "tool[1]",
-    ),
+    Change("ask-a-colleague", AUDITOR, "file: {type: string", "file: {type: number", "tool[1]"),
     Change("review-exchange", OWN, "may_ask: [reviewer]", "may_ask: [release]", "exchanges[0]"),
     Change("review-exchange", OWN, "cutting. @release", "cutting.", "must"),
-    Change(
-        "nightly-report",
-        "scenarios/fixtures/nightly-report.yaml",
-        "item.total > 20",
-        "item.total > 2",
-        "flow.shops[1].alarm.status",
-    ),
-    Change(
-        "nightly-report",
-        "scenarios/fixtures/nightly-report.yaml",
-        "price: 40",
-        "price: 41",
-        "flow.totals.output",
-    ),
+    Change("nightly-report", FLOW, "total > 20", "total > 2", "flow.shops[1].alarm.status"),
+    Change("nightly-report", FLOW, "price: 40", "price: 41", "flow.totals.output"),
     Change("dying-server", OWN, "max_turns: 6", "max_turns: 2", "ended.librarian"),
     Change("greeting", OWN, "min_confidence: 0.8", "min_confidence: 0.99", "must"),
     Change("greeting", OWN, "enabled: true", "enabled: false", "outcome.dev"),

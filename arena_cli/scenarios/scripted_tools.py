@@ -27,11 +27,11 @@ class _AnsweringTool:
         self._is_hasty = is_hasty
         self._calls = 0
 
-    def find_act(self, arguments: Mapping[str, Any]) -> PermissionRequest | None:  # noqa: ARG002
+    def find_act(self, arguments: Mapping[str, Any]) -> PermissionRequest | None:  # noqa: ARG002 - as of `Tool`
         """Return None: it has no effect."""
         return None
 
-    async def call(self, arguments: Mapping[str, Any], scope: ToolScope) -> ToolOutput:  # noqa: ARG002
+    async def call(self, arguments: Mapping[str, Any], scope: ToolScope) -> ToolOutput:  # noqa: ARG002 - as of `Tool`
         """Return the next item of its answers, or its error."""
         script, number = self._script, self._calls
         self._calls += 1

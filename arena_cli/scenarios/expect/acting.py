@@ -88,7 +88,8 @@ def describe_use(use: ExpectedCalls, **_: bool) -> str:
         texts = (f"{name}: {_describe_argument(item)}" for name, item in use.arguments.items())
         facts.append(f"with {{{', '.join(texts)}}}")
     facts.append(use.status if "status" in keys else "")
-    facts.append(f"{amounts.describe_limit(use.times)} times" if "times" in keys else "")
+    if "times" in keys:
+        facts.append("1 time" if use.times == 1 else f"{amounts.describe_limit(use.times)} times")
     return " · ".join(filter(None, facts))
 
 
