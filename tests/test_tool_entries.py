@@ -134,6 +134,15 @@ def test_check_lists_what_each_server_offers(program: Program) -> None:
     assert {tool["name"]: tool["named"] for tool in raw["tools"]}["s.die"] is False
 
 
+def test_check_names_no_other_agent_that_shares_a_failed_server(program: Program) -> None:
+    mcp = {"gone": {"command": ["nosuch"]}}
+    for agent in ("bob", "eve"):
+        add_agent(program, agent=agent, mcp=mcp, tools=["gone.*"])
+    done = program.run("agents", "check", "--connect")
+    for agent in ("bob", "eve"):
+        assert f"NOT OK {agent} · mcp gone · the MCP server gone is not available" in done.stdout
+
+
 def test_check_warns_of_a_server_that_no_entry_names(program: Program) -> None:
     add_agent(program, mcp={"s": {"command": RAW}}, tools=["list_members"])
     assert "its `tools` name no tool of the MCP server s" in program.run("agents", "check").stderr

@@ -56,7 +56,7 @@ def print_servers(servers: dict[str, list[ServerCheck]]) -> None:
             state = say("ok") if check.health.ok else say("NOT OK")
             state += " " * (6 - display_width(state))
             name = f"{escape_line(agent)} · mcp {check.server}"
-            detail = language.translate_message(check.health.detail.removeprefix(f"{agent}: "))
+            detail = language.translate_message(check.health.detail)
             if check.health.ok:
                 detail = say("{count} tools", count=len(check.tools))
             common.print_line(f"{state} {name} · {escape_line(detail)}")

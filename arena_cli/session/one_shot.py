@@ -265,7 +265,8 @@ async def _check_server(name: str, server: Any, profile: AgentProfile) -> Server
     try:
         specs: list[ToolSpec] = await server.list_tools()
     except AgentError as error:
-        return ServerCheck(name, Health(False, str(error)), [], "")
+        problem = str(error).removeprefix(f"{error.agent_id}: ")  # agents share a server
+        return ServerCheck(name, Health(False, problem), [], "")
     tools = []
     for spec in specs:
         full = f"{name}.{spec.name}"
