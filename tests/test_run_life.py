@@ -150,6 +150,15 @@ def test_odd_keys_are_wrong_use(program: Program, key: str) -> None:
     assert "cannot be used" in done.stderr
 
 
+def test_a_key_without_a_session_is_warned_of(program: Program) -> None:
+    warning = "warning: --key: a new session has no earlier keys"
+    for words in ((), ("--detach",)):
+        done = program.run("send", "--key", "k", *words, "hello")
+        assert (done.code, done.stderr.count(warning)) == (0, 1)
+    for words in (("--session", "s"), ("--continue",)):
+        assert warning not in program.run("send", "--key", "k", *words, "hello").stderr
+
+
 def test_an_audit_has_no_key(program: Program) -> None:
     program.run("send", "-s", "s", "hello").check()
     done = program.run(*KEYED, "--attach-audit", "hello")

@@ -104,6 +104,7 @@ def send(
     loaded = common.load_workspace(context)
     stored = _stored(loaded, session, go_on, is_reported=is_detached)
     _refuse_reply_to_nothing(reply_to, stored)
+    _warn_of_unused_key(key, session, stored)
     members = common.find_team(loaded, stored, team)
     content = common.read_message(message, file)
     read = files.read_input
@@ -156,6 +157,14 @@ def _refuse_reply_to_nothing(reply_to: str | None, stored: Stored | None) -> Non
         raise UsageError(
             f"--reply-to {escape_line(reply_to)}: a new session has no message to answer",
             "Continue one: `-c`, `--session NAME`.",
+        )
+
+
+def _warn_of_unused_key(key: str | None, session: str | None, stored: Stored | None) -> None:
+    if key is not None and session is None and stored is None:
+        common.warn(
+            "warning: --key: a new session has no earlier keys; to send the message once, give "
+            "--session NAME at each call"
         )
 
 
@@ -306,6 +315,7 @@ def resume(
         finished = common.run(chain, hint=_resume_hint(stored.name))
         notes = [] if as_json or quiet else opened.list_waiting_notes()
     if finished is None:
+        import_module("arena_cli.cli.flow").refuse_unfinished(stored)
         common.warn(f"session {stored.name}: no chain was cut short, there is nothing to resume")
         return
     pauses.report_notes(notes, stored.name)
