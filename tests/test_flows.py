@@ -481,6 +481,10 @@ def test_a_flow_that_was_ended_leaves_no_process_and_goes_on(
     running = program.start("flow", "run", "flow.yaml", "--session", "s")
     pid_file = program.folder / "pid"
     until(lambda: pid_file.exists() and pid_file.read_text())
+    assert program.run("sessions", "--running").stdout.startswith("s · every agent · open · ")
+    for resume in ((), ("--resume",)):
+        done = program.run("flow", "run", "flow.yaml", "--session", "s", *resume)
+        assert (done.code, "session s is busy" in done.stderr) == (5, True)
     running.send_signal(number)
     done = program.finish(running)
     assert done.code == (130 if number == signal.SIGINT else -number)
@@ -488,6 +492,23 @@ def test_a_flow_that_was_ended_leaves_no_process_and_goes_on(
     done = program.run("flow", "run", "flow.yaml", "--session", "s", "--resume")
     assert done.code == 0, done.stderr
     assert (program.folder / "log.txt").read_text().splitlines() == ["first", "last"]
+
+
+def test_a_session_is_listed_by_its_flow_and_resume_names_the_command(program: Program) -> None:
+    write(program, {"id": "a", "shell": ["no-such-program"]})
+    assert run(program).code == 3
+    (row,) = json.loads(program.run("sessions", "--json").stdout)
+    assert (row["end"], row["first"]) == ("failed", "Test")
+    done = program.run("resume", "s")
+    assert done.code == 2
+    assert "`arena flow run flow.yaml --session s --resume` continues it" in done.stderr
+    write(program, {"id": "a", "shell": echo("fine")})
+    assert run(program, "--resume").code == 0
+    assert " · success · " in program.run("sessions").stdout
+    done = program.run("resume", "s")
+    assert (done.code, "nothing to resume" in done.stderr) == (0, True)
+    program.run("send", "-s", "s", "@writer hello").check(stdout=None)
+    assert " · quiet · " in program.run("sessions").stdout
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a program of a shell")

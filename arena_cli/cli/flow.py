@@ -11,7 +11,7 @@ import typer
 
 from arena_cli import errors
 from arena_cli.cli import agent_run, command_line, common, trust
-from arena_cli.errors import UsageError
+from arena_cli.errors import SessionBusy, UsageError
 from arena_cli.flows import contacts, drawing, loader
 from arena_cli.flows.calls import AgentCalls
 from arena_cli.flows.runner import FlowResult, FlowRun, StepLog, read_log
@@ -28,6 +28,7 @@ from arena_cli.workspace.models import Team
 
 if TYPE_CHECKING:
     from arena_cli.flows.loader import Flow
+    from arena_cli.session.store import Stored
     from arena_cli.transcript.events import Event
     from arena_cli.workspace.workspace import Workspace
 
@@ -135,10 +136,29 @@ def _read_earlier(loaded: Workspace, session: str | None) -> StepLog | None:
     if session is None:
         return None
     folder = store.existing(store.sessions_folder(loaded.root), store.checked(session))
-    path = folder / store.TRANSCRIPT if folder else None
-    if path is None or not path.is_file():
+    if folder is None or not (folder / store.TRANSCRIPT).is_file():
         return None
+    if store.is_held(folder):
+        raise SessionBusy(
+            f"session {escape_line(session)} is busy: another arena is writing to it\n"
+            "  Nothing was written. Try again later."
+        )
+    return _read_flow(folder / store.TRANSCRIPT)
+
+
+def _read_flow(path: Path) -> StepLog | None:
     return read_log(event for line in reader.read_lines(path) for event in line.events)
+
+
+def refuse_unfinished(stored: Stored) -> None:
+    """Raise UsageError if the session has a flow to continue: no chain does that."""
+    log = _read_flow(stored.transcript)
+    if log is not None and log.status != "success":
+        name = escape_line(stored.name)
+        raise UsageError(
+            f"session {name} has no chain to resume, but a flow that has not succeeded",
+            f"`arena flow run {escape_line(log.file)} --session {name} --resume` continues it.",
+        )
 
 
 def _find_resumed(earlier: StepLog | None, flow: Flow, session: str) -> dict[str, Any]:

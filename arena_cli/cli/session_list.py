@@ -26,8 +26,6 @@ from arena_cli.util.text import cut_text, escape_line
 if TYPE_CHECKING:
     from arena_cli.adapters.base import SessionConfig
     from arena_cli.reports.lines import Words
-if TYPE_CHECKING:
-    from arena_cli.adapters.base import SessionConfig
     from arena_cli.session.store import Stored
 
 sessions_app = command_line.App(
@@ -85,7 +83,8 @@ def sessions(
 ) -> None:
     """List the sessions, the most recently written first; or archive, rename or delete one.
 
-    Each line has the team, the state, the local time of the last event, and the first message.
+    Each line has the team, the state, the local time of the last event, and the first message,
+    or the name of a flow.
     """
     if context.invoked_subcommand is not None:
         return

@@ -39,6 +39,11 @@ class ChainPaused(ControlEvent):
     detail: Annotated[str, Derived] = ""
     by: str = ""
 
+    @property
+    def session_end(self) -> str:
+        """The session is paused."""
+        return "paused"
+
     def change_chain(self, chain: Chain) -> None:
         """Note the pause."""
         control_of(chain).pause = self

@@ -124,6 +124,11 @@ class SideEvent(Event):
         """The call that it reports, whose cost counts; None if it reports none."""
         return None
 
+    @property
+    def session_end(self) -> str | None:
+        """The end of a session whose last step it is; None if it is no step."""
+        return None
+
     def change_chain(self, chain: "Chain") -> None:
         """Change the control of the open chain; by default nothing."""
 

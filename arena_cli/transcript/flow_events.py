@@ -25,6 +25,11 @@ class FlowStarted(SideEvent):
     inputs: dict[str, Any] = {}
     resumed: bool = Field(default=False, exclude_if=lambda resumed: not resumed)
 
+    @property
+    def session_end(self) -> str:
+        """The flow runs, or was cut short."""
+        return "open"
+
 
 class StepStarted(SideEvent):
     """An attempt at a step begins.
@@ -85,3 +90,8 @@ class FlowFinished(SideEvent):
     status: FlowStatus
     failed: list[str] = Field(default=[], exclude_if=lambda steps: not steps)
     waits: Annotated[list[str], Volatile] = Field(default=[], exclude_if=lambda names: not names)
+
+    @property
+    def session_end(self) -> str:
+        """The end of the flow."""
+        return self.status

@@ -288,7 +288,7 @@ def summarize_session(path: Path) -> dict[str, str | None]:
     """Return a session's row in a list of sessions: team, end, last change, first message."""
     session = read_session_event(path)
     end, changed = "no messages", ""
-    types = frozenset({*EVENT_TYPES, "chain_paused", "rewound"})
+    types = frozenset({*EVENT_TYPES, "chain_paused", "flow_started", "flow_finished", "rewound"})
     revisions = NO_REVISIONS
     for entry in reader.newest_first(path, path.stat().st_size, types):
         if not isinstance(entry, Event):
@@ -298,10 +298,12 @@ def summarize_session(path: Path) -> dict[str, str | None]:
         changed = changed or entry.ts
         if revisions and revisions.is_skipped(entry.seq):
             continue
-        if entry.type == "chain_paused":
-            end = "paused"
+        if isinstance(entry, SideEvent):
+            if entry.session_end is None:
+                continue
+            end = entry.session_end
             break
-        if not isinstance(entry, (SessionEvent, Recovered, SideEvent)):
+        if not isinstance(entry, (SessionEvent, Recovered)):
             end = entry.end if isinstance(entry, ChainFinished) else "open"
             break
     return {
@@ -316,11 +318,14 @@ _FIRST_LINES = 20  # a transcript begins with its session and its first message
 
 
 def _first_message(path: Path) -> str | None:
-    """Return the text of a session's first message, if its transcript begins with one."""
+    """Return a session's first message or the name of its flow, if its transcript begins so."""
     for line in itertools.islice(reader.read_lines(path), _FIRST_LINES):
         for event in line.events:
             if isinstance(event, MessageEvent):
                 return event.message.content
+            if event.type == "flow_started":
+                flow: str | None = getattr(event, "flow", None)
+                return flow
     return None
 
 
