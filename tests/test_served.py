@@ -307,13 +307,13 @@ def dump():
 
 
 def test_calls_without_a_reply_are_refused_and_redacted_as_in_one(caller: Caller) -> None:
-    caller.program.file("arena.yaml", json.dumps({"redact": ["sk-q+"]}))
     caller.program.file("dump.py", DUMP)
     caller.program.file("app/x.txt", "one\n")
     rule = {"id": "no_payroll", "on": "tool", "forbid": {"contains": "payroll"}}
     program = caller.team(
         tools=["write_file", "python:dump.py:dump"], profile={"workdir": "app"}, rules=[rule]
     )
+    program.file("arena.yaml", json.dumps({"team": "crew", "redact": ["sk-q+"]}))
     caller.plan(["hello"])
     program.run("send", "-s", "s", "@coder hello").check(stdout=None)
     before = program.raw()
@@ -337,9 +337,11 @@ def test_calls_without_a_reply_are_refused_and_redacted_as_in_one(caller: Caller
         False,
         False,
     ]
-    assert text_of(dumped).rstrip("x").endswith("*")
+    assert text_of(dumped).endswith("x [redact")
     assert "sk-" not in text_of(dumped)
     assert program.raw() == before
+
+
 class _Offering(ServedAgent):
     """An agent with one tool, whose name no program takes; it returns a list and a picture."""
 
