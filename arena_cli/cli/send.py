@@ -99,12 +99,11 @@ def send(
 ) -> None:
     """Send a message to the team and run the conversation until no agent is left to reply."""
     output = _one_output(as_json=as_json, quiet=quiet, deltas=deltas)
-    _refuse_audit_with_key(key, attach_audit)
     attached = _list_attached(attach or [], file, force=force)
     loaded = common.load_workspace(context)
     stored = _stored(loaded, session, go_on, is_reported=is_detached)
     _refuse_reply_to_nothing(reply_to, stored)
-    _warn_of_unused_key(key, session, stored)
+    _check_key(key, attach_audit, session, stored)
     members = common.find_team(loaded, stored, team)
     content = common.read_message(message, file)
     read = files.read_input
@@ -136,11 +135,19 @@ def send(
     _run(config, name, members, sent, audited, printer)
 
 
-def _refuse_audit_with_key(key: str | None, attach_audit: str | None) -> None:
+def _check_key(
+    key: str | None, attach_audit: str | None, session: str | None, stored: Stored | None
+) -> None:
+    """Warn of a key without effect. Raises UsageError for one beside an audit."""
     if key is not None and attach_audit is not None:
         raise UsageError(
             "--key and --attach-audit were given: an audit differs at each call",
             "Give one of them.",
+        )
+    if key is not None and session is None and stored is None:
+        common.warn(
+            "warning: --key: a new session has no earlier keys; to send the message once, give "
+            "--session NAME at each call"
         )
 
 
@@ -157,14 +164,6 @@ def _refuse_reply_to_nothing(reply_to: str | None, stored: Stored | None) -> Non
         raise UsageError(
             f"--reply-to {escape_line(reply_to)}: a new session has no message to answer",
             "Continue one: `-c`, `--session NAME`.",
-        )
-
-
-def _warn_of_unused_key(key: str | None, session: str | None, stored: Stored | None) -> None:
-    if key is not None and session is None and stored is None:
-        common.warn(
-            "warning: --key: a new session has no earlier keys; to send the message once, give "
-            "--session NAME at each call"
         )
 
 

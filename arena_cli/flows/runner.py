@@ -42,8 +42,7 @@ from arena_cli.yamlio.schema_errors import explain_first
 
 OutcomeStatus = Literal["success", "failed", "skipped", "cancelled", "waiting"]
 
-_LONGEST_NAME = 64
-_LONGEST_KEY = 40
+_LONGEST_NAME, _LONGEST_KEY = 64, 40
 _SHOWN_OUTPUT = 2000
 
 

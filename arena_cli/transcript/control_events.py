@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
@@ -19,6 +20,7 @@ from arena_cli.transcript.revisions import Revisions
 if TYPE_CHECKING:
     from arena_cli.transcript.conversation import Chain
     from arena_cli.transcript.state import Fold
+    from arena_cli.transcript.task_events import TaskBoard, WorkStarted
 
 ApprovalDecision = Literal["approved", "rejected", "expired"]
 AgentState = Literal["running", "paused", "terminated"]
@@ -424,7 +426,8 @@ class ControlState:
     """What was decided in the open chain, and what it waits for.
 
     `steering` are the ids of messages that joined the chain; `supervised` are the decisions of the
-    supervisor by the number of the turn; `intent` is that of the message that opened it.
+    supervisor by the number of the turn; `intent` is that of the message that opened it;
+    `work` is what tasks it works on, if it does.
     """
 
     pause: ChainPaused | None = None
@@ -434,6 +437,7 @@ class ControlState:
     raised: list[BudgetRaised] = field(default_factory=list)
     degraded: list[str] = field(default_factory=list)
     intent: IntentSorted | None = None
+    work: WorkStarted | None = None
 
     @property
     def pending(self) -> list[Request]:
@@ -464,7 +468,7 @@ class SessionControl:
     were rejected. `raised_...` is what people added to the budget. `outcomes` are the last
     replies of each agent since its breaker changed, a letter each; `refused` are the replies of
     which rules refused an attempt and that have not ended. `checkpoints` are the events
-    by label.
+    by label, `tasks` those that were added, if any were.
     """
 
     requests: int = 0
@@ -477,6 +481,7 @@ class SessionControl:
     outcomes: dict[str, str] = field(default_factory=dict)
     refused: set[int] = field(default_factory=set)
     checkpoints: dict[str, int] = field(default_factory=dict)
+    tasks: TaskBoard | None = None
 
     def count_decision(self, decision: Decision) -> None:
         """Count a decision of an agent."""
@@ -513,6 +518,7 @@ class SessionControl:
             "outcomes": self.outcomes,
             "refused": sorted(self.refused),
             "checkpoints": self.checkpoints,
+            "tasks": self.tasks.record() if self.tasks else None,
         }
 
     @classmethod
@@ -533,7 +539,12 @@ class SessionControl:
             outcomes={str(agent): str(letters) for agent, letters in record["outcomes"].items()},
             refused={int(reply) for reply in record["refused"]},
             checkpoints={str(label): int(at) for label, at in record["checkpoints"].items()},
+            tasks=_import_tasks().TaskBoard.restore(record["tasks"]) if record["tasks"] else None,
         )
+
+
+def _import_tasks() -> Any:
+    return import_module("arena_cli.transcript.task_events")
 
 
 def control_of(chain: Chain) -> ControlState:
