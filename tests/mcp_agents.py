@@ -25,17 +25,12 @@ def add_agent(
     agent: str = "bob",
     say: str = "${result}",
     server: dict[str, Any] | None = None,
-    delay_s: float = 0,
     **profile: Any,
 ) -> None:
-    """Add an agent that makes these calls with the server `s`, then says the last result.
-
-    Each of its turns takes `delay_s`.
-    """
+    """Add an agent that makes these calls with the server `s`, then says the last result."""
     profile.setdefault("tools", ["s.*"])
     profile.setdefault("mcp", {"s": {"command": command or SDK, **(server or {})}})
-    rule = {"calls": list(calls), "say": say} | ({"delay_s": delay_s} if delay_s else {})
-    program.agent(agent, rule, **profile)
+    program.agent(agent, {"calls": list(calls), "say": say}, **profile)
 
 
 def ends(program: Program, session: str = "s") -> list[tuple[str, str, str]]:

@@ -124,12 +124,12 @@ def serving(server: Simple) -> Iterator[str]:
 
 def test_a_server_by_the_sdk_is_called_over_http(program: Program, sdk_url: str) -> None:
     calls = [call("s.read_pid"), call("s.read_with_progress"), call("s.read_everything")]
-    calls += [call("s.read_new_tool"), call("s.read_added")]
     # The server tells of the added tool in its own time.
-    add_agent(program, *calls, mcp={"s": {"url": sdk_url}}, delay_s=0.5)
+    calls += [call("s.read_new_tool"), call("s.read_slowly", seconds=4), call("s.read_added")]
+    add_agent(program, *calls, mcp={"s": {"url": sdk_url}})
     send(program)
     results = ends(program)
-    assert [status for _, status, _ in results] == ["ok"] * 5
+    assert [status for _, status, _ in results] == ["ok"] * 6
     assert results[-1][2] == "of the added tool"
     details = [one["detail"] for one in program.records() if one["type"] == "status"]
     assert "s.read_with_progress: one of four" in details

@@ -103,7 +103,7 @@ def send(
     loaded = common.load_workspace(context)
     stored = _stored(loaded, session, go_on, is_reported=is_detached)
     _refuse_reply_to_nothing(reply_to, stored)
-    _check_key(key, attach_audit, session, stored)
+    _check_key(key, attach_audit, is_reported=bool(session or stored or detach))
     members = common.find_team(loaded, stored, team)
     content = common.read_message(message, file)
     read = files.read_input
@@ -135,16 +135,17 @@ def send(
     _run(config, name, members, sent, audited, printer)
 
 
-def _check_key(
-    key: str | None, attach_audit: str | None, session: str | None, stored: Stored | None
-) -> None:
-    """Warn of a key without effect. Raises UsageError for one beside an audit."""
+def _check_key(key: str | None, attach_audit: str | None, *, is_reported: bool) -> None:
+    """Warn of a key without effect. Raises UsageError for one next to an audit.
+
+    `is_reported`: the caller knows the name of the session, and can give it at the next call.
+    """
     if key is not None and attach_audit is not None:
         raise UsageError(
             "--key and --attach-audit were given: an audit differs at each call",
             "Give one of them.",
         )
-    if key is not None and session is None and stored is None:
+    if key is not None and not is_reported:
         common.warn(
             "warning: --key: a new session has no earlier keys; to send the message once, give "
             "--session NAME at each call"

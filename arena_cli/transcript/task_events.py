@@ -103,7 +103,7 @@ class TaskChanged(ControlEvent):
 
     `facts` and `depth` belong to the action `add`. `to` is the agent that it is assigned to; with
     the action `start`, the one that works on it. `text` is the result, the error, or what it is
-    blocked on; `reply` the reply in which it happened, `message` that by which the group is told.
+    blocked on; `reply` the reply in which it happened, `message` the one that reports it.
     """
 
     type: Literal["task"] = "task"
@@ -220,7 +220,7 @@ class TaskBoard:
     def find_circle(self, needs: Mapping[str, Sequence[str]]) -> list[str]:
         """Return ids of tasks that need each other, the first one again at the end; or none.
 
-        `needs` are those of tasks to come, beside those on the board.
+        `needs` are those of tasks to come, in addition to those on the board.
         """
         graph = {task.id: list(task.needs) for task in self.tasks.values()}
         graph |= {name: list(names) for name, names in needs.items()}
