@@ -98,20 +98,23 @@ def permission_options(
     if mode == ASK:
         asks = ["--permission-prompt-tool", "stdio"] if tools or servers else []
         attached += list_claude_rules([server for server in servers if server.is_own])
-        rules = ["--allowedTools", *attached] if attached else []
-        return ["--permission-mode", "default", *asks, *rules]
+        return ["--permission-mode", "default", *asks, *_allow(attached)]
     called = list_claude_rules(servers)
     if _decides_permissions(args):
-        rules = ["--allowedTools", *called] if called else []
-        return [*(("--permission-mode", mode) if mode else ()), *rules]
+        return [*(("--permission-mode", mode) if mode else ()), *_allow(called)]
     attached += called
     if mode:
-        return ["--permission-mode", mode, *(("--allowedTools", *attached) if attached else ())]
+        return ["--permission-mode", mode, *_allow(attached)]
     allowed = [tool for tool in tools if tool not in _READING_TOOLS | EDITING_TOOLS] + attached
     options = ["--allowedTools", ",".join(allowed)] if allowed else []
     if EDITING_TOOLS & set(tools):
         options += ["--permission-mode", "acceptEdits"]
     return options
+
+
+def _allow(rules: Sequence[str]) -> list[str]:
+    """Return the option that allows what these rules name."""
+    return ["--allowedTools", *rules] if rules else []
 
 
 def describe_tools(tools: Sequence[str], mode: str | None, args: Sequence[str], cwd: str) -> str:

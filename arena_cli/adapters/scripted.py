@@ -211,27 +211,40 @@ class Rule(BaseModel):
         return value
 
     @model_validator(mode="after")
-    def _answers(self) -> Rule:
+    def _has_no_contradiction(self) -> Rule:
         beside = {"say", "next_mentions", "structured", "attachments", "status_updates", "usage"}
         if self.output is not None and self.model_fields_set & (beside | {"decline", "fail"}):
             raise ValueError("output is a complete answer; put everything into it, or remove it")
         if self.fail is not None and self.decline:
             raise ValueError("an agent cannot both fail and decline: remove fail or decline")
-        if (self.denied or self.asked) and (self.request is None or self.request.options):
+        if (self.denied or self.asked) and (self.request is None or self.options):
             raise ValueError("denied and asked answer a request without options")
-        if not (
-            self.say is not None
-            or self.decline
-            or self.fail is not None
-            or self.output is not None
-            or self.structured
-            or self.attachments
-            or (self.request is not None and self.request.options)
-            or self.calls
-            or self.ask
-        ):
+        return self
+
+    @model_validator(mode="after")
+    def _answers(self) -> Rule:
+        is_empty = self.say is None and self.fail is None and self.output is None
+        parts = (self.structured, self.attachments, self.options, self.calls, self.ask)
+        if is_empty and not self.decline and not any(parts):
             raise ValueError("this rule answers nothing: add say, decline, fail or output")
         return self
+
+    @property
+    def options(self) -> list[str]:
+        """The options of which its answer asks a person to choose one."""
+        return self.request.options if self.request else []
+
+    def list_next_calls(self, done: int, *, with_question: bool) -> list[ToolCall] | None:
+        """Return the tools to call after `done` steps, last the question; None if none is left."""
+        if done < len(self.calls):
+            calls = self.calls[done]
+            return [
+                ToolCall(tool=call.tool, arguments=call.arguments)
+                for call in (calls if isinstance(calls, list) else [calls])
+            ]
+        if self.ask and with_question and done == len(self.calls):
+            return [self.ask.tool_call]
+        return None
 
 
 class Once(Rule):
@@ -308,40 +321,18 @@ class ScriptedAdapter:
             await asyncio.sleep(rule.delay_s)
         done = sum(bool(step.calls) for step in input.steps)
         by_tool = rule.ask is not None and any(spec.name == ASK_AGENT for spec in input.tools)
-        if by_tool and rule.ask and done == len(rule.calls):
-            return AgentOutput(tool_calls=[rule.ask.tool_call], usage=rule.usage)
-        if done < len(rule.calls):
-            calls = rule.calls[done]
-            return AgentOutput(
-                tool_calls=[
-                    ToolCall(tool=call.tool, arguments=call.arguments)
-                    for call in (calls if isinstance(calls, list) else [calls])
-                ],
-                usage=rule.usage,
-            )
+        calls = rule.list_next_calls(done, with_question=by_tool)
+        if calls is not None:
+            return AgentOutput(tool_calls=calls, usage=rule.usage)
         refusal = await self._ask(rule, emit)
         if refusal is not None:
             return AgentOutput(content=_filled(refusal, input, text), usage=rule.usage)
-        said = _filled(rule.say or "", input, text)
-        if rule.ask is not None and not by_tool and not rounds:
-            block = _filled(rule.ask.block, input, text)
-            said = block if rule.ask.wait_s else f"{said}\n\n{block}"
+        content = _write_content(rule, input, text, with_question=not by_tool and not rounds)
         if rule.fail is not None and rule.fail != "empty":
-            if said:
-                emit(TextDelta(said))
+            if content:
+                emit(TextDelta(content))
             self._fail(rule.fail)
-        output = rule.output or AgentOutput(
-            content="" if rule.fail else said,
-            next_mentions=rule.next_mentions,
-            should_respond=not rule.decline,
-            status_updates=rule.status_updates,
-            attachments=[] if rule.fail else rule.attachments,
-            structured=[] if rule.fail else rule.structured,
-            usage=rule.usage,
-        )
-        if rule.request is None or not rule.request.options or rule.fail:
-            return output
-        return output.model_copy(update={"structured": [*output.structured, rule.request.choice]})
+        return _make_output(rule, content)
 
     async def health(self) -> Health:
         """Return True: a script can always be called."""
@@ -352,7 +343,7 @@ class ScriptedAdapter:
 
     async def _ask(self, rule: Rule, emit: Emit) -> str | None:
         """Ask for the permission that a rule needs; return what it says if it does not get it."""
-        if rule.request is None or rule.request.options:
+        if rule.request is None or rule.options:
             return None
         request = rule.request.permission
         permission = await emit.permit(request)
@@ -399,6 +390,31 @@ class ScriptedAdapter:
 def _is_answer(message: ShownMessage) -> bool:
     """Return True for the answer to a question in the same reply: its entry stays chosen."""
     return message.author_id == EXCHANGE and message.id in (ASK_ANSWER, ASK_AGAIN)
+
+
+def _write_content(rule: Rule, input: AgentInput, text: str, *, with_question: bool) -> str:
+    """Return what a rule says, with its question as a block; only that if it waits for it."""
+    content = _filled(rule.say or "", input, text)
+    if rule.ask is None or not with_question:
+        return content
+    block = _filled(rule.ask.block, input, text)
+    return block if rule.ask.wait_s else f"{content}\n\n{block}"
+
+
+def _make_output(rule: Rule, content: str) -> AgentOutput:
+    """Return the answer of a rule with that text; without text and parts if it fails."""
+    output = rule.output or AgentOutput(
+        content="" if rule.fail else content,
+        next_mentions=rule.next_mentions,
+        should_respond=not rule.decline,
+        status_updates=rule.status_updates,
+        attachments=[] if rule.fail else rule.attachments,
+        structured=[] if rule.fail else rule.structured,
+        usage=rule.usage,
+    )
+    if rule.request is None or not rule.options or rule.fail:
+        return output
+    return output.model_copy(update={"structured": [*output.structured, rule.request.choice]})
 
 
 def _filled(say: str, input: AgentInput, text: str) -> str:
