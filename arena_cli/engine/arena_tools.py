@@ -5,6 +5,7 @@ They are part of arena, so a replay runs them (`internal`), unlike tools that ac
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from arena_cli.tools.base import Tool, ToolFailed, ToolOutput, ToolScope
 from arena_cli.transcript import reader
 from arena_cli.transcript.acting_events import ToolFinished
 from arena_cli.transcript.events import MessageEvent, ReplyFinished
+from arena_cli.transcript.revisions import NO_REVISIONS
 from arena_cli.util import files
 from arena_cli.util.text import cut_text
 from arena_cli.workspace.acting import InlineTool
@@ -280,23 +282,20 @@ class _Desk:
 
     def _events(self, types: set[str]) -> Iterator[MessageEvent | ReplyFinished | ToolFinished]:
         """Yield the events of these types that the agent may know of, the newest first."""
-        fold = self._room.scene.fold
+        revisions = self._room.scene.fold.revisions or NO_REVISIONS
         path = getattr(self._room.journal.log, "path", None)  # a single call keeps no transcript
         if path is None or not path.exists():
             return
-        for count, event in enumerate(reader.newest_first(path, path.stat().st_size, types)):
-            if count >= _MOST_SCANNED:
-                return
-            if isinstance(event, bytes):
-                continue
-            if fold.revisions and fold.revisions.is_skipped(event.seq):
+        newest = reader.newest_first(path, path.stat().st_size, types)
+        for event in itertools.islice(newest, _MOST_SCANNED):
+            if isinstance(event, bytes) or revisions.is_skipped(event.seq):
                 continue
             if isinstance(event, ToolFinished) and event.agent == self._member.id:
                 yield event
             elif (isinstance(event, MessageEvent) and self._is_for_me(event.message)) or (
                 isinstance(event, ReplyFinished) and self._is_shown(event)
             ):
-                yield fold.revisions.correct(event) if fold.revisions else event
+                yield revisions.correct(event)
 
     def _is_for_me(self, message: Message) -> bool:
         return not message.shown_to or self._member.id in message.shown_to

@@ -38,15 +38,7 @@ def read_reference(planned: Planned, room: Room, output: AgentOutput) -> Referen
 
     Without the name of a message, it is the one that the reply answers.
     """
-    parts = [part for part in output.structured if part.type == "reaction"]
-    names, given = [output.reply_to], []
-    for part in parts:
-        data = part.data if isinstance(part.data, dict) else {"reaction": part.data}
-        given.append(_read_emoji(data))
-        names.append(str(data.get("message") or data.get("to") or ""))
-    reactions = [emoji for emoji in dict.fromkeys(given) if emoji in REACTIONS]
-    others = [emoji for emoji in dict.fromkeys(given) if emoji and emoji not in REACTIONS]
-    name = next(filter(None, names), None)
+    reactions, others, name = _read_reactions(output)
     message = _find_message(name, planned.agent, room) if name else None
     metadata: dict[str, Any] = {"reactions": others} if others else {}
     if name and message is None:
@@ -60,6 +52,19 @@ def read_reference(planned: Planned, room: Room, output: AgentOutput) -> Referen
         [part for part in output.structured if part.type != "reaction"],
         metadata,
     )
+
+
+def _read_reactions(output: AgentOutput) -> tuple[list[str], list[str], str | None]:
+    """Return the reactions of an answer, its other emojis, and the name of the message, if any."""
+    names, emojis = [output.reply_to], dict[str, None]()
+    for part in output.structured:
+        if part.type == "reaction":
+            data = part.data if isinstance(part.data, dict) else {"reaction": part.data}
+            emojis[_read_emoji(data)] = None
+            names.append(str(data.get("message") or data.get("to") or ""))
+    reactions = [emoji for emoji in emojis if emoji in REACTIONS]
+    others = [emoji for emoji in emojis if emoji and emoji not in REACTIONS]
+    return reactions, others, next(filter(None, names), None)
 
 
 def _read_emoji(data: dict[str, Any]) -> str:
