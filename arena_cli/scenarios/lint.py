@@ -184,23 +184,34 @@ def unknown(
         for name, saved in step.save.items():
             yield from _agent(saved.agent, (*loc, "save", name, "from"), team)
     yield from _in_expect(file.expect, ("expect",), team)
-    yield from _unknown_tools(file, profiles)
+    entries = [entry for profile in profiles.values() for entry in profile.tools]
+    yield from _unknown_scripted_tools(file, entries)
+    yield from _unknown_actors(file, profiles, entries)
     yield from _no_session(file)
     yield from _no_chain(file)
     yield from _never_saved(file, waiting)
 
 
-def _unknown_tools(file: ScenarioFile, profiles: Mapping[str, AgentProfile]) -> Iterator[Wrong]:
-    """Yield each scripted or expected tool that none of these agents has, and each unknown agent.
-
-    A name with a `*` may mean any tool.
-    """
-    entries = [entry for profile in profiles.values() for entry in profile.tools]
+def _unknown_scripted_tools(
+    file: ScenarioFile, entries: Sequence[str | InlineTool]
+) -> Iterator[Wrong]:
+    """Yield each scripted tool that no agent has; `entries` are the tools of all."""
     for name in file.tools:
         if not any(is_named(name, entry) for entry in entries):
             known = [name_tools(entry) for entry in entries]
             hint = suggest_nearest(name, known) if known else "add it to `tools` of an agent"
             yield ("tools", name), f"no agent of this scenario has a tool `{name}`", hint
+
+
+def _unknown_actors(
+    file: ScenarioFile,
+    profiles: Mapping[str, AgentProfile],
+    entries: Sequence[str | InlineTool],
+) -> Iterator[Wrong]:
+    """Yield each unknown agent that is expected to act, and each expected tool that none has.
+
+    A name with a `*` may mean any tool.
+    """
     for loc, expected in expects(file):
         for inner, agent in _named_actors(expected):
             if agent not in profiles:

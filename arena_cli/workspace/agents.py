@@ -412,7 +412,23 @@ def load_profile(
         data.get("role_prompt"), source, root, anywhere=anywhere
     )
     faults += prompt_faults
-    if profile is not None and profile.rules:
+    if profile is not None:
+        profile, part_faults = _read_parts(profile, text, source, root, anywhere=anywhere)
+        faults += part_faults
+    if profile is not None and profile.acts and not faults:
+        ways = import_module("arena_cli.workspace.tool_ways")
+        faults += ways.find_tool_faults(profile, source, kinds)
+    if profile is None or faults or not source.is_whole:
+        return None, faults
+    return LoadedProfile(profile, text, source), []
+
+
+def _read_parts(
+    profile: AgentProfile, role_prompt: str, source: ProfileSource, root: Path, *, anywhere: bool
+) -> tuple[AgentProfile, list[Fault]]:
+    """Return the profile with its files read, and the errors in its rules, tools and inputs."""
+    faults: list[Fault] = []
+    if profile.rules:
         rules, rule_faults = import_module("arena_cli.workspace.rule_files").resolve_rules(
             profile.rules,
             find_holder(source.fragments, ("rules",)),
@@ -421,20 +437,15 @@ def load_profile(
         )
         profile = profile.model_copy(update={"rules": rules})
         faults += rule_faults
-    if profile is not None and (profile.acts or profile.workdir is not None):
+    if profile.acts or profile.workdir is not None:
         entries = import_module("arena_cli.workspace.tool_entries")
         faults += entries.find_faults(profile, source, root, anywhere=anywhere)
-    if profile is not None and (profile.inputs or profile.output):
+    if profile.inputs or profile.output:
         profile, acting_faults = import_module("arena_cli.workspace.acting_checks").check_acting(
-            profile, text, source, root, anywhere=anywhere
+            profile, role_prompt, source, root, anywhere=anywhere
         )
         faults += acting_faults
-    if profile is not None and profile.acts and not faults:
-        ways = import_module("arena_cli.workspace.tool_ways")
-        faults += ways.find_tool_faults(profile, source, kinds)
-    if profile is None or faults or not source.is_whole:
-        return None, faults
-    return LoadedProfile(profile, text, source), []
+    return profile, faults
 
 
 def _id_faults(expected: str, agent_id: str, source: ProfileSource) -> list[Fault]:
