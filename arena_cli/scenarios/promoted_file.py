@@ -285,6 +285,16 @@ def _expected(piece: Piece, root: Path) -> Iterator[tuple[str, Any]]:
         yield "asked", asked_agents
     yield from _expected_failures(talk)
     yield "turns", len(talk.turns)
+    yield from _expected_acts(talk)
+    yield "end", piece.end
+    if talk.awaits:
+        yield "awaits", talk.awaits
+    if talk.unresolved:
+        yield "unresolved", talk.unresolved
+
+
+def _expected_acts(talk: CheckContext) -> Iterator[tuple[str, Any]]:
+    """Yield the requests for approval, the calls of tools that succeeded, and how agents ended."""
     if requests := list_approvals(talk):
         yield "approvals", [_drop_empty(row) for row in requests]
     calls = [call for call in talk.used_tools if call.status == "ok"]
@@ -292,11 +302,6 @@ def _expected(piece: Piece, root: Path) -> Iterator[tuple[str, Any]]:
         yield "tool", [{"agent": call.asked.agent, "name": call.asked.tool} for call in calls]
     if talk.acting_ends:
         yield "ended", {agent: end.mode for agent, end in talk.acting_ends.items()}
-    yield "end", piece.end
-    if talk.awaits:
-        yield "awaits", talk.awaits
-    if talk.unresolved:
-        yield "unresolved", talk.unresolved
 
 
 def _drop_empty(row: dict[str, str]) -> dict[str, str]:

@@ -272,10 +272,7 @@ class _RecordingReader:
     def _take(self, record: dict[str, Any], number: int, case: CaseRecord) -> None:
         kind = record["type"]
         if kind == "reply_finished" and record["message"]:
-            output = self._said.get(record["agent"], {})
-            kept = {name: value for name, value in output.items() if name in IN_OUTPUT}
-            blank = {"content": "", "structured": [], "attachments": []}
-            record["message"] = {**blank, **record["message"], **kept}
+            self._complete_message(record)
         if self._is_edited:
             _check(record)
         if kind == "agent":
@@ -294,6 +291,13 @@ class _RecordingReader:
             case.calls.append(self._call(record, number, len(case.calls)))
             if kind not in ASIDE:
                 self._said[record["agent"]] = record.get("output", {})
+
+    def _complete_message(self, record: dict[str, Any]) -> None:
+        """Add the parts of a reply's message that are recorded as its output."""
+        output = self._said.get(record["agent"], {})
+        kept = {name: value for name, value in output.items() if name in IN_OUTPUT}
+        blank = {"content": "", "structured": [], "attachments": []}
+        record["message"] = {**blank, **record["message"], **kept}
 
     def _call(self, record: Mapping[str, Any], number: int, count: int) -> Recorded:
         outcome = {name: record[name] for name in ("output", "failure") if name in record}

@@ -220,9 +220,9 @@ class Take:
         tape = self._tape
         if tape is None or (self._mode == "replay" and not tape.adds):
             return "nothing was recorded"
-        if any(call.missed for call in tape.calls) or any(
-            call.is_missing for call in tape.tools.calls
-        ):
+        misses = [call.missed for call in tape.calls]
+        misses += [call.is_missing for call in tape.tools.calls]
+        if any(misses):
             return "there are calls without a recorded answer"
         recorded = tape.recorded.steps() if tape.recorded else ()
         if any(step.status == "not_run" and step.number in recorded for step in steps):
