@@ -282,22 +282,18 @@ def _differences(
     differing = []
     for name in recorder.FIELDS:
         old_value, new_value = recorded[name], current[name]
-        if old_value != new_value and name == MEMORY_CONTEXT:
+        if old_value == new_value:
+            continue
+        if name == MEMORY_CONTEXT:
             own_notes = _notes_of_session(case, tape)
             for piece in differences(old_value, new_value, record.notes, call.notes):
                 differing.append(_InputDifference(*piece, is_root=is_given(piece[0], own_notes)))
-        elif old_value != new_value and name == TOOLS:
+        elif name == TOOLS:
             for change in tool_calls.list_changed_specs(old_value, new_value):
                 differing.append(_InputDifference(*change))
-        elif old_value != new_value:
-            differing.append(
-                _InputDifference(
-                    name,
-                    _setting_text(name, old_value),
-                    _setting_text(name, new_value),
-                    name not in _FOLLOWING,
-                )
-            )
+        else:
+            texts = (_setting_text(name, old_value), _setting_text(name, new_value))
+            differing.append(_InputDifference(name, *texts, name not in _FOLLOWING))
     if call.is_judge:
         differing += _rubric(recorded["messages"], current["messages"])
     roots = [one for one in differing if one.is_root]

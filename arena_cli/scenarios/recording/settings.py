@@ -331,9 +331,6 @@ def _short(digest: str | None) -> str | None:
     return None if digest is None else f"sha256 {digest[:12]}"
 
 
-_OF_WORKSPACE = ("models", "memory")
-
-
 def locate(drift: Drift, scenario: Scenario) -> str:
     """Return `file:line` of the setting, prompt or rubric that changed; empty if unknown.
 
@@ -349,20 +346,21 @@ def locate(drift: Drift, scenario: Scenario) -> str:
     if field == "rubric":
         return _rubric(drift, scenario)
     if agent is not None:
-        of_profile = drift.kind == "settings" or (drift.kind, field) == (
-            "input",
-            ROLE_PROMPT,
-        )
+        of_profile = drift.kind == "settings" or (drift.kind, field) == ("input", ROLE_PROMPT)
         return _profile(drift, agent, scenario) if of_profile else ""
-    loc = _loc(field)
-    fragments: Sequence[Fragment] = ()
-    if drift.kind == "settings" and loc[0] == "config":
-        fragments, loc = _rules(scenario), loc[1:]
-    elif drift.kind == "settings" and loc[0] == "ignore":
-        fragments = scenario.parts
-    elif drift.kind == "settings" and loc[0] in _OF_WORKSPACE:
-        fragments = [Fragment(scenario.workspace.document)]
-    return _name_place(fragments, loc)
+    return _shared_setting(_loc(field), scenario) if drift.kind == "settings" else ""
+
+
+def _shared_setting(loc: Loc, scenario: Scenario) -> str:
+    """Return the place of a setting of the team, the scenario or the workspace."""
+    match loc[0]:
+        case "config":
+            return _name_place(_rules(scenario), loc[1:])
+        case "ignore":
+            return _name_place(scenario.parts, loc)
+        case "models" | "memory":
+            return _name_place([Fragment(scenario.workspace.document)], loc)
+    return ""
 
 
 def _loc(field: str) -> Loc:
