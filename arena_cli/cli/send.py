@@ -122,9 +122,8 @@ def send(
     config = trust.live_place(loaded, _profiles(members), wait_s=wait)
     if detach:
         given = {"--team": team, "--from": author, "--key": key, "--attach-audit": attach_audit}
-        given |= {"--kind": kind, "--reply-to": reply_to}
-        words = ["--wait", f"{wait}", *(["--force"] if force else [])]
-        words += _list_words(sent.to, attached, given)
+        given |= {"--kind": kind, "--reply-to": reply_to, "--wait": f"{wait}"}
+        words = [*_list_words(sent.to, attached, given, force=force)]
         _detach(context, config, name, content, words, as_json=as_json, quiet=quiet)
         return
     common.archive_old_sessions(loaded, config, [name] if name else ())
@@ -185,9 +184,11 @@ def _print_preview(
 
 
 def _list_words(
-    to: Sequence[str], attached: Sequence[Path], given: Mapping[str, str | None]
+    to: Sequence[str], attached: Sequence[Path], given: Mapping[str, str | None], *, force: bool
 ) -> Iterator[str]:
     """Yield the options of a command line that sends the same message."""
+    if force:
+        yield "--force"
     for agent in to:
         yield from ("--to", agent)
     for path in attached:

@@ -125,8 +125,14 @@ def _preview(
     if alone:
         step = replace(step, must=(alone,), deferred=())
     supervisor = None if alone else _plan_supervisor(step, chain, scene)
+    must: list[PlannedCall] = []
+    deferred: list[str] = []
+    others: list[Judged] = []
     if supervisor is None:
         loop.start_turn(step, journal)
+        must = [_plan_call(agent, "A", chain, scene) for agent in step.must]
+        deferred = list(step.deferred)
+        others = [] if alone else _judged(chain, scene)
     return Preview(
         session=name,
         is_new=is_new,
@@ -137,9 +143,9 @@ def _preview(
         unresolved=chain.opening.unresolved,
         redacted=(clean.content, clean.attachments) != (sent.content, sent.attachments),
         selection=team.config.selection,
-        must=[] if supervisor else [_plan_call(agent, "A", chain, scene) for agent in step.must],
-        deferred=[] if supervisor else list(step.deferred),
-        others=[] if supervisor or alone else _judged(chain, scene),
+        must=must,
+        deferred=deferred,
+        others=others,
         supervisor=supervisor,
     )
 
