@@ -64,11 +64,7 @@ class AgentCalls:
         text = replies[-1]["text"] if replies else ""
         output = {"text": text, "replies": replies, "end": end.end, "session": session}
         if end.end == "failed":
-            failures = [e for e in events if isinstance(e, ReplyFinished) and e.error]
-            problem = f"{failures[-1].agent}: {failures[-1].error}" if failures else "it failed"
-            code = (failures[-1].error_code if failures else None) or "agent"
-            retryable = any(event.retryable for event in failures)
-            raise StepFailed(problem, code, retryable=retryable, output=output)
+            raise _make_failure(events, output)
         if end.end == "cancelled":
             raise StepFailed("a person cancelled it", "cancelled", output=output)
         return output
@@ -91,21 +87,21 @@ class AgentCalls:
         )
         finished = [event for event in events if isinstance(event, ReplyFinished)]
         reply = finished[-1]
-        ended = [
+        ends = [
             event
             for event in events
             if event.type == "agent_ended" and not getattr(event, "within", "")
         ]
+        end = ends[-1] if ends else None
         text = reply.message.content if reply.message else ""
-        output = getattr(ended[-1], "output", None) if ended else None
+        output = getattr(end, "output", None)
         output = text or None if output is None else output
-        mode = getattr(ended[-1], "mode", "goal") if ended else "goal"
-        if reply.status == "success" and mode == "goal":
+        mode = getattr(end, "mode", "goal")
+        status = reply.status if mode == "goal" else mode
+        if status == "success":
             return output
-        problem = reply.error or f"{member.id}: {reply.status if mode == 'goal' else mode}"
-        code = reply.error_code or (reply.status if mode == "goal" else mode)
-        retryable = bool(reply.retryable)
-        raise StepFailed(problem, code, retryable=retryable, output=output)
+        problem, code = reply.error or f"{member.id}: {status}", reply.error_code or status
+        raise StepFailed(problem, code, retryable=bool(reply.retryable), output=output)
 
     async def _converse(
         self, team: Team, name: str, write: Callable[[], Outgoing]
@@ -142,6 +138,15 @@ class AgentCalls:
         if not isinstance(last, ChainFinished):
             raise ChainWaits(name)
         return last, events
+
+
+def _make_failure(events: Sequence[Event], output: dict[str, Any]) -> StepFailed:
+    """Return the failure of a chain in which the last failed reply names the reason."""
+    failures = [e for e in events if isinstance(e, ReplyFinished) and e.error]
+    problem = f"{failures[-1].agent}: {failures[-1].error}" if failures else "it failed"
+    code = (failures[-1].error_code if failures else None) or "agent"
+    retryable = any(event.retryable for event in failures)
+    return StepFailed(problem, code, retryable=retryable, output=output)
 
 
 def _write_call(
