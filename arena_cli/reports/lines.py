@@ -411,19 +411,16 @@ def _approval(data: Any) -> Drawn | None:
         ]
     if not isinstance(data, dict) or not data:
         return None
-    first_keys = [key for key in _ASKED if key in data]
-    ordered = {
-        key: data[key] for key in [*first_keys, *(key for key in data if key not in first_keys)]
-    }
+    ordered = {key: data[key] for key in _ASKED if key in data} | data
     options = ordered.get("options")
     if not (isinstance(options, list) and options and all(isinstance(o, str) for o in options)):
         return "", list(_fields(ordered, strong=_ASKED[:2]))
-    remaining = {key: value for key, value in ordered.items() if key != "options"}
+    del ordered["options"]
     choices = [
         line(INDENT * 3, Span(f"{number}. {escape_line(option)}", "strong"), hang=9)
         for number, option in enumerate(options, 1)
     ]
-    return "", [*_fields(remaining, strong=_ASKED[:2]), *choices]
+    return "", [*_fields(ordered, strong=_ASKED[:2]), *choices]
 
 
 _DRAWERS: dict[str, Callable[[Any], Drawn | None]] = {

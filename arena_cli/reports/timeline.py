@@ -260,27 +260,17 @@ class Timeline:
     def _reply_finished(self, event: ReplyFinished) -> Iterator[Line]:
         say = self._say
         self._open_replies.pop(event.agent, None)
-        told = [
-            Span(say("turn {turn} {phase}", turn=self._chain_turn, phase=event.phase), "dim"),
-            Span(say("{seconds} s", seconds=f"{event.latency_ms / 1000:.1f}"), "dim"),
-        ]
         if event.usage:
-            told.append(Span(lines.tokens(event.usage), "dim"))
             self._known_cost += event.usage.cost_usd or 0
-        if refused := lines.cost_not_taken(event.metadata, say):
-            told.append(Span(refused, "failed"))
         if event.status != "success":
-            style = "dim" if event.status == "declined" else "failed"
-            told.append(Span(say.enum(event.status), style))
             self._why[event.agent] = say.enum(event.status)
-        if event.attempts > 1:
-            told.append(Span(say("{count} attempts", count=event.attempts), "dim"))
+        facts = [*self._list_facts(event)]
         acting = self._acting.pop(event.reply, [])
         if acting and (ended := _acting_lines().find_end(acting)) is not None:
-            told += _acting_lines().describe_end(ended, say)
+            facts += _acting_lines().describe_end(ended, say)
         if acting and event.status == "cancelled":  # it may continue, and end these calls
             self._acting[event.reply] = _acting_lines().list_unfinished(acting)
-        yield _heading(event.ts, [*self._face(event.agent), self._name(event.agent)], told)
+        yield _heading(event.ts, [*self._face(event.agent), self._name(event.agent)], facts)
         if acting:
             self._tools_used.pop(event.reply, None)
             yield from self._draw_acting(acting)
@@ -305,6 +295,20 @@ class Timeline:
                 ),
             )
         yield from self._unresolved(event.unresolved)
+
+    def _list_facts(self, event: ReplyFinished) -> Iterator[Span]:
+        """Yield the turn, time, tokens, status and attempts of a reply, for its heading."""
+        say = self._say
+        yield Span(say("turn {turn} {phase}", turn=self._chain_turn, phase=event.phase), "dim")
+        yield Span(say("{seconds} s", seconds=f"{event.latency_ms / 1000:.1f}"), "dim")
+        if event.usage:
+            yield Span(lines.tokens(event.usage), "dim")
+        if refused := lines.cost_not_taken(event.metadata, say):
+            yield Span(refused, "failed")
+        if event.status != "success":
+            yield Span(say.enum(event.status), "dim" if event.status == "declined" else "failed")
+        if event.attempts > 1:
+            yield Span(say("{count} attempts", count=event.attempts), "dim")
 
     def _draw_acting(self, events: list[Any]) -> Iterator[Line]:
         """Yield the calls of a reply with tools, or all its steps."""
