@@ -174,12 +174,12 @@ class History:
             start = self._fitting(budget, lowest)
         numbers = {self._number.get(message_id) for message_id in always}
         indexes = sorted(number - self._forgotten for number in numbers if number is not None)
-        older = [index for index in indexes if index < start]
+        older = indexes[: bisect.bisect_left(indexes, start)]
         extra = 0
         while older and (tokens := sum(map(self._cost, older))) != extra:
             extra = tokens
             start = self._fitting(budget - extra, lowest)
-            older = [index for index in indexes if index < start]
+            older = indexes[: bisect.bisect_left(indexes, start)]
         messages, digests = self._newest(agent_id, start)
         if self._private:
             messages, digests = _leave_out_private(messages, digests, agent_id)

@@ -414,9 +414,10 @@ def select_agent(events: Iterable[Event], agent: str) -> Iterator[Event]:
     for event, chain in follow(events):
         if event.is_acting and getattr(event, "agent", None) == agent:
             calling.add(getattr(event, "reply", 0))
+        first = chain.first if chain else None
         begins_turn = chain and chain.turns and event is chain.turns[-1].started
         if begins_turn:
-            held = [first for first in held if chain and first is chain.first]
+            held = [earlier for earlier in held if earlier is first]
         if isinstance(event, SessionEvent):
             yield event
         elif _concerns(event, chain, agent, calling):
@@ -425,23 +426,24 @@ def select_agent(events: Iterable[Event], agent: str) -> Iterator[Event]:
             yield event
         elif begins_turn:
             held.append(event)
-        elif chain and event is chain.first:
+        elif event is first:
             held = [event]
 
 
 def _concerns(event: Event, chain: Chain | None, agent: str, calling: set[int]) -> bool:
     """Return True if an event is about an agent, or begins or ends a turn in which it is called."""
-    turn = chain.turns[-1] if chain and chain.turns else None
-    own = turn.replies.get(agent) if turn else None
-    if event.is_acting and own and getattr(event, "reply", 0) == own.number:
-        return True
     if isinstance(event, ReplyFinished) and event.reply in calling:
         return True
-    if turn and event is turn.started:
+    turn = chain.turns[-1] if chain and chain.turns else None
+    if turn is None:
+        return getattr(event, "agent", None) == agent
+    if event is turn.started:
         return agent in (*turn.must, *turn.started.deferred)
-    if turn and event is turn.candidates:
+    if event is turn.candidates:
         return agent in turn.asked
-    if turn and event is turn.finished:
+    if event is turn.finished:
         is_calling = any(reply.number in calling for reply in turn.replies.values())
         return is_calling or agent in (*turn.called, *turn.started.deferred)
-    return getattr(event, "agent", None) == agent
+    own = turn.replies.get(agent)
+    is_step = event.is_acting and own and getattr(event, "reply", 0) == own.number
+    return bool(is_step) or getattr(event, "agent", None) == agent
