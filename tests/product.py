@@ -333,6 +333,13 @@ from arena_cli.transcript.events import (
 from arena_cli.transcript.log import Log, TranscriptLost
 from arena_cli.transcript.reader import WORTH_BYTES, cache_path, read_lines, tail
 from arena_cli.transcript.state import Counts, Fold
+from arena_cli.transcript.task_events import (
+    LONGEST_TITLE,
+    MOST_TASKS,
+    TaskBoard,
+    TaskChanged,
+    TaskFacts,
+)
 from arena_cli.util import files, language, process_signals, tickets, user_pattern
 from arena_cli.util import text as util_text
 from arena_cli.util.clock import HastyClock, SystemClock

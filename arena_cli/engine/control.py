@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib import import_module
 
 from arena_cli import errors
 from arena_cli.engine import breaker, past, reply_rules, rules
@@ -355,6 +356,7 @@ class Control:
             "agent_state": self._change_agent,
             "decide": self.approvals.decide,
             "raise_budget": self._raise_budget,
+            "task": self._change_task,
         }
         act = acts.get(request.act)
         return past.carry_out(request, self._room) if act is None else act(request)
@@ -458,6 +460,10 @@ class Control:
             raise UsageError("this team has no budget", "`budget` of its config sets one.")
         self._budget.raise_by(request)
         return f"the budget of chain {chain.number} is raised"
+
+    def _change_task(self, request: ControlRequest) -> str:
+        text: str = import_module("arena_cli.engine.task_changes").carry_out(request, self._room)
+        return text
 
     def _check_member(self, agent: str) -> None:
         members = [member.id for member in self._room.scene.team.members]

@@ -44,6 +44,7 @@ Act = Literal[
     "edit",
     "reassign",
     "react",
+    "task",
     "tool_list",
     "tool_call",
 ]
@@ -52,7 +53,8 @@ Act = Literal[
 class ControlRequest(Shape):
     """A person's request: `by` is the person, the other fields depend on the `act`.
 
-    `target` is the id of a message or note.
+    `target` is the id of a message, a note or a task. `action` is what is done to the task; with
+    `add`, `arguments` are its facts, as `engine.task_changes.TaskDraft`.
     """
 
     act: Act
@@ -68,6 +70,7 @@ class ControlRequest(Shape):
     tokens: int = 0
     usd: float = 0.0
     tool: str = ""
+    action: str = ""
     arguments: dict[str, Any] = {}
 
 

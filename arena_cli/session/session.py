@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import unicodedata
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -348,6 +348,27 @@ class Session(contextlib.AbstractContextManager["Session"]):
         Raises UsageError or DiskRefused.
         """
         return self._engine.carry_out(request)
+
+    def change_task(
+        self,
+        action: str,
+        task: str = "",
+        *,
+        by: str = "user",
+        agent: str = "",
+        text: str = "",
+        facts: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Add a task or change one while no chain runs; return what was done.
+
+        `action` is add, assign, reassign, block, unblock, complete, fail or cancel. `facts` are
+        those of a task that is added: title, description, type, priority, needs, assigned_to.
+        Raises UsageError or DiskRefused.
+        """
+        inbox = import_module("arena_cli.engine.inbox")
+        fields = {"action": action, "target": task, "by": by, "agent": agent, "text": text}
+        request = inbox.ControlRequest(act="task", **fields, arguments=dict(facts or {}))
+        return self.carry_out(request)
 
     async def serve_tool(self, member: Member, request: ControlRequest) -> Outcome:
         """Carry out a request for the tools of an agent while no chain runs; `stop` follows."""

@@ -167,7 +167,7 @@ class _OpenPhase:
                 self._started.pop(event.reply, None)
             else:
                 self._finished[event.reply] = event
-        elif (isinstance(event, SideEvent) and "reply" in type(event).model_fields) or (
+        elif (isinstance(event, SideEvent) and getattr(event, "reply", None) is not None) or (
             isinstance(event, MessageEvent) and event.exchange
         ):
             self._about_replies.append(event)

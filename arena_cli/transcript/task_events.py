@@ -48,6 +48,7 @@ _STATUSES: Mapping[TaskAction, TaskStatus] = {
     "complete": "completed",
     "block": "blocked",
     "unblock": "pending",
+    "help": "pending",
     "pass": "pending",
     "fail": "failed",
     "retry": "pending",
@@ -269,10 +270,10 @@ def _list_changes(task: Task, event: TaskChanged) -> dict[str, Any]:
             changes |= {"assigned_to": "", "passed": [*task.passed, event.by]}
         case "complete":
             changes |= {"result": event.text, "error": "", "ended": event.ts}
-        case "block" | "retry":
+        case "block" | "help" | "retry":
             changes["error"] = event.text
         case "unblock":
-            changes |= {"error": "", "attempts": 0, "passed": []}
+            changes |= {"error": "", "attempts": 0, "passed": [], "ended": ""}
         case "fail" | "cancel":
             changes |= {"error": event.text, "ended": event.ts}
         case _:
