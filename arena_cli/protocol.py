@@ -26,6 +26,9 @@ EXCHANGE = "exchange"
 ASK_AGENT = "ask_agent"
 """The tool by which an agent asks another one."""
 
+TASK_LIST, TASK_UPDATE = "task_list", "task_update"
+"""The tools by which an agent reads tasks, adds them and changes them."""
+
 ASK_ANSWER, ASK_AGAIN = "answer", "again"
 """The ids of what an agent is told that asked within a reply: an answer, and to go on."""
 
@@ -395,15 +398,14 @@ class AgentInput(Shape):
     `turn` counts the chain's turns from 1. `call` is 1 + the agent's finished calls in the session.
     `trigger` names the turn's new messages. `deadline_s` is the time left, in seconds.
 
-    `brief` is what the supervisor says to this agent alone. `supervision` is for a supervisor only
-    (invocation `supervise`). `memory_context` is the team's memory: first the summary of earlier
-    messages, which seldom changes, then the notes that are relevant to this call. `memory_stable`
-    is the length of the first part, in characters. `own_session` is the session that the agent may
-    continue; None if it
-    must begin a new one. `input_hash` is the hash of the complete input
-    (`context.hashing.input_digest`). `tools` are those that the agent may call, `steps` its turns
-    within this reply so far; `examples` are shown before the first message. All from
-    `memory_stable` on are excluded from dumps, and so from hashes and recordings.
+    `brief` is for this agent alone, from the supervisor or about its tasks. `supervision` is for a
+    supervisor only (invocation `supervise`). `memory_context` is the team's memory: first the
+    summary of earlier messages, which seldom changes, then the notes that are relevant to this
+    call. `memory_stable` is the length of the first part, in characters. `own_session` is the
+    session that the agent may continue; None if it must begin a new one. `input_hash` is the hash
+    of the complete input (`context.hashing.input_digest`). `tools` are those that the agent may
+    call, `steps` its turns within this reply so far; `examples` are shown before the first message.
+    All from `memory_stable` on are excluded from dumps, and so from hashes and recordings.
     """
 
     session_id: str

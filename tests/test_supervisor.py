@@ -114,7 +114,7 @@ def test_a_brief_is_shown_to_its_agent_alone(tmp_path: Path) -> None:
     assert (dev.brief, qa.brief) == ("only\n> the login", "")
     assert "brief" not in qa.model_dump()
     prompt = context_render.render(dev)[1]
-    assert "tells you, and you alone, for this reply:\n> only\n> > the login\n" in prompt
+    assert "For this reply, you are told, and you alone:\n> only\n> > the login\n" in prompt
     assert context_render.render(qa)[1].count("> ") == 1
     event = talk.of("supervised")[0]
     assert event.briefs == {"dev": "only\n> the login"}

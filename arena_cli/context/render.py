@@ -70,7 +70,7 @@ OPTIONAL = (
     " pass: {passing}"
 )
 
-BRIEF = "The supervisor of the team tells you, and you alone, for this reply:"
+BRIEF = "For this reply, you are told, and you alone:"
 
 SUPERVISING = "You are {name}, the supervisor of a team: you decide which of its agents reply."
 DECISION = """\
@@ -211,7 +211,7 @@ def supervisor_text(
 
 
 def brief_paragraph(brief: str, say: Texts) -> str:
-    """Return what the supervisor says to one agent, framed; empty if it says nothing."""
+    """Return the brief of one agent, framed; empty if there is none."""
     return memory_paragraph(say(BRIEF), brief)
 
 
@@ -286,7 +286,7 @@ def _member_lines(agent_id: str, members: Sequence[MemberInfo]) -> list[str]:
 
 
 def _control(input: AgentInput, say: Texts) -> list[str]:
-    """Return the supervisor's brief for the agent, or the state of the chain for the supervisor."""
+    """Return the brief for the agent, or the state of the chain for the supervisor."""
     paragraphs = (brief_paragraph(input.brief, say), supervision_paragraph(input.supervision, say))
     return [paragraph for paragraph in paragraphs if paragraph]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from arena_cli import errors
 from arena_cli.engine import breaker, past, reply_rules, rules
@@ -38,6 +39,9 @@ from arena_cli.transcript.events import MessageEvent, PauseReason
 from arena_cli.util.text import clean_text, escape_line
 from arena_cli.workspace import mentions
 from arena_cli.workspace.models import Team
+
+if TYPE_CHECKING:
+    from arena_cli.engine.tasks import TaskDesk
 
 NOTHING = ControlState()
 NO_CONTROL = SessionControl()
@@ -113,10 +117,19 @@ class Control:
         team = room.scene.team
         has_rules = team.config.rules or any(member.profile.rules for member in team.members)
         self.rulebook = Rulebook(room) if has_rules else None
+        self._tasks: TaskDesk | None = None
         self._pause_by: str | None = None
         self._cancel_by: str | None = None
         limits = room.scene.team.config.budget
         self._budget = room.control.budget = BudgetGuard(room, limits) if limits else None
+
+    @property
+    def tasks(self) -> TaskDesk:
+        """The desk that gives tasks to agents, which is imported when it is first needed."""
+        if self._tasks is None:
+            made: TaskDesk = import_module("arena_cli.engine.tasks").TaskDesk(self._room)
+            self._tasks = made
+        return self._tasks
 
     # Called by the loop.
 
@@ -160,12 +173,19 @@ class Control:
     def _route(
         self, step: rules.Step, chain: Chain, state: ControlState, joining: Sequence[Message]
     ) -> rules.Step:
-        """Return the step as the intent of the message, or else the supervisor, changes it."""
+        """Return the step as tasks, the intent of the message, or the supervisor change it."""
+        if self._has_tasks and self.tasks.works(chain):
+            return self.tasks.next_step(step, chain, joining, self.unavailable())
         by_intent = self._intents.next_step(step, chain, state)
         if by_intent is not None:
             return by_intent
         told = [str(one.metadata["agent"]) for one in joining if one.author_type == "system"]
         return self._supervisor.next_step(step, chain, state, told, self.unavailable())
+
+    @property
+    def _has_tasks(self) -> bool:
+        control = self._room.scene.fold.control
+        return control is not None and control.tasks is not None
 
     def _take_stop(self) -> rules.Step | None:
         """Return the end or the pause that a person asked for, once."""
@@ -233,6 +253,27 @@ class Control:
         for draft in drafts:
             decision = reply_rules.describe_note(draft, agent)
             reasons.append(await book.check_act("note", decision, reply, is_written=is_written))
+        return reasons
+
+    async def check_tasks(
+        self, decisions: Sequence[dict[str, Any]], agent: str, reply: int
+    ) -> list[str]:
+        """Return why rules refuse each change of tasks by a reply, "" if they do not.
+
+        They are written down, but for those that were before a crash.
+        """
+        book, chain = self.rulebook, self._room.scene.fold.open
+        if book is None or chain is None or not book.of("task", agent):
+            return [""] * len(decisions)
+        written = sum(
+            isinstance(event, Decision) and (event.kind, event.reply) == ("task", reply)
+            for event in chain.turns[-1].side_events
+        )
+        reasons = []
+        for decision in decisions:
+            is_written = written > 0
+            reasons.append(await book.check_act("task", decision, reply, is_written=is_written))
+            written -= is_written
         return reasons
 
     async def stop(self) -> None:

@@ -164,6 +164,7 @@ class Engine:
             return
         await after_turn.after_turn(self._room)
         self._take_approval_requests(chain)
+        await self._settle_tasks(chain)
         self._room.journal.write(
             TurnFinished,
             turn=chain.turns[-1].started.turn,
@@ -267,6 +268,13 @@ class Engine:
         if any(part.type == "approval_request" for part in parts):
             self._room.control.get(self._room).approvals.take_structured(turn)
 
+    async def _settle_tasks(self, chain: Chain) -> None:
+        """Write what the replies of the turn do to tasks, if the session has any."""
+        control = self._room.scene.fold.control
+        if control is not None and control.tasks is not None:
+            ends = import_module("arena_cli.engine.task_ends")
+            await ends.settle(chain.turns[-1], chain, self._room)
+
     async def _ask_person(self, step: rules.Pause, chain: Chain) -> bool:
         """Ask at the terminal what the chain waits for; return False if it is not decided now."""
         if self._room.ask_person is None or step.reason not in ("approval", "choice"):
@@ -282,6 +290,10 @@ class Engine:
 
     def _choose_candidates(self, chain: Chain) -> None:
         room, turn = self._room, chain.turns[-1]
+        number = turn.started.turn
+        if chain.control is not None and chain.control.work is not None:
+            room.journal.write(Candidates, turn=number, asked=[])
+            return
         control = room.control.current
         asked, passed_over = rules.choose_candidates(
             turn,
@@ -292,7 +304,6 @@ class Engine:
         )
         if (budget := room.control.budget) is not None:
             asked, passed_over = budget.limit_candidates(asked, passed_over, chain)
-        number = turn.started.turn
         room.journal.write(Candidates, turn=number, asked=asked, passed_over=passed_over)
 
     async def _call(self, phase: Phase, agents: tuple[str, ...], chain: Chain) -> None:

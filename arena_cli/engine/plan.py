@@ -67,6 +67,7 @@ class Scene(NamedTuple):
     history: History
     recollection: Recollection | None = None
     windows: Mapping[str, int] = NO_WINDOWS
+    language: Language = "en"
 
     def head(self, agent: str) -> window.Head:
         """Return the part of the input that is the same in each call of a member.
@@ -377,7 +378,7 @@ def plan(
             invocation="must_reply" if phase == "A" else "may_reply",
             mentioned_by=turn.started.mentioned_by.get(agent, []) if phase == "A" else [],
             deadline_s=attempt_limit_s(limit_s(member, team), team),
-            brief=_brief(agent, phase, chain),
+            brief=_brief(agent, phase, chain, scene),
         ),
         scene.memory(_said(trigger, chain)),
         _lower_limits(scene.limits(agent), most, is_concise=is_concise),
@@ -528,12 +529,16 @@ def attempt_limit_s(seconds_left: float, team: Team) -> float:
     return seconds_left if limit is None else min(seconds_left, limit)
 
 
-def _brief(agent: str, phase: Phase, chain: Chain) -> str:
-    """Return what the supervisor says to an agent that it calls in the last turn."""
-    if chain.control is None or phase != "A":
-        return ""
-    decision = chain.control.supervised.get(chain.turns[-1].started.turn)
-    return decision.briefs.get(agent, "") if decision else ""
+def _brief(agent: str, phase: Phase, chain: Chain, scene: Scene) -> str:
+    """Return the brief of an agent for its reply: from the supervisor, and about its tasks."""
+    parts = []
+    if chain.control is not None and phase == "A":
+        decision = chain.control.supervised.get(chain.turns[-1].started.turn)
+        parts.append(decision.briefs.get(agent, "") if decision else "")
+    if scene.fold.control is not None and scene.fold.control.tasks is not None:
+        texts = import_module("arena_cli.engine.task_texts")
+        parts.append(texts.write_brief(agent, scene.fold.control.tasks, scene.language))
+    return "\n\n".join(part for part in parts if part)
 
 
 def _gone(agent: str) -> Member:
@@ -542,6 +547,16 @@ def _gone(agent: str) -> Member:
 
 
 def _reply_to(agent: str, trigger: list[str], chain: Chain) -> str | None:
-    """Return the last new message that calls this agent, else the last new one."""
-    calling = [name for name in trigger if agent in chain.calling[name]]
+    """Return the last new message that calls this agent or gives it a task, else the last one."""
+    calling = [
+        name
+        for name in trigger
+        if agent in chain.calling[name] or _gives_task(chain.messages[name], agent)
+    ]
     return next(reversed(calling or trigger), None)
+
+
+def _gives_task(message: Message, agent: str) -> bool:
+    """Return True if a message of arena says that this agent starts a task."""
+    metadata = message.metadata
+    return (metadata.get("notice"), metadata.get("agent")) == ("task", agent)

@@ -223,7 +223,7 @@ class Rulebook:
 
     async def check_act(
         self,
-        kind: Literal["tool", "note"],
+        kind: Literal["tool", "note", "task"],
         decision: dict[str, Any],
         reply: int,
         *,
@@ -243,7 +243,7 @@ class Rulebook:
 
     def record_decision(
         self,
-        kind: Literal["reply", "tool", "note"],
+        kind: Literal["reply", "tool", "note", "task"],
         agent: str,
         reply: int,
         findings: Findings,

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
 
 from arena_cli import errors
@@ -14,7 +15,8 @@ from arena_cli.engine.inbox import ControlRequest
 from arena_cli.engine.plan import Room
 from arena_cli.errors import UsageError
 from arena_cli.protocol import Message
-from arena_cli.transcript.events import MessageEvent
+from arena_cli.transcript.conversation import Chain
+from arena_cli.transcript.events import MessageEvent, TurnFinished, TurnStarted
 from arena_cli.transcript.task_events import (
     ENDED,
     LONGEST_TITLE,
@@ -94,7 +96,7 @@ def read_draft(fields: Any) -> tuple[TaskDraft | None, str]:
     if isinstance(priority, float) and priority.is_integer():
         priority = int(priority)
     if not isinstance(priority, int) or isinstance(priority, bool):
-        return None, "`priority` must be a whole number"
+        return None, "`priority` is no whole number"
     if isinstance(needs, str):
         needs = [needs]
     if not isinstance(needs, list | tuple) or not all(isinstance(name, str) for name in needs):
@@ -179,7 +181,7 @@ def _find_problems(
         elif unknown:
             problems[title] = f"it needs {_show(unknown[0])}, which is no task"
         elif lost:
-            problems[title] = f"it needs {lost[0].id}, which is {lost[0].status}"
+            problems[title] = f"it needs task {lost[0].id}, which is {lost[0].status}"
     if not problems and (circle := board.find_circle(graph)):
         names = {found: title for title, found in ids.items()}
         shown = " needs ".join(repr(_show(names[name])) for name in circle if name in names)
@@ -270,6 +272,54 @@ def tell_group(room: Room, content: str, **metadata: Any) -> Message:
     return message
 
 
+def find_message(chain: Chain | None, task: str, action: str) -> Message | None:
+    """Return the message about a change that is not written yet, as after a crash."""
+    for event in reversed(chain.events if chain else ()):
+        if isinstance(event, TaskChanged | TurnStarted | TurnFinished):
+            break
+        if isinstance(event, MessageEvent):
+            metadata = event.message.metadata
+            named = (metadata.get("notice"), metadata.get("task"), metadata.get("action"))
+            if named == (task_texts.TASK_NOTICE, task, action):
+                return event.message
+    return None
+
+
+def write_change(
+    room: Room,
+    task: str,
+    action: TaskAction,
+    by: str,
+    text: str = "",
+    *,
+    metadata: Mapping[str, Any] = MappingProxyType({}),
+    **fields: Any,
+) -> str:
+    """Write a change of a task, after the message about it if such changes are reported.
+
+    `fields` are further ones of the event, `metadata` of the message. Return the message's id, ""
+    if there is none. Raises DiskRefused.
+    """
+    message = None
+    if action in task_texts.TOLD:
+        message = find_message(room.scene.fold.open, task, action)
+        if message is None:
+            content = task_texts.describe_change(
+                action,
+                get_board(room).tasks[task],
+                text,
+                room.language,
+                agent=fields.get("to", ""),
+                percent=fields.get("percent"),
+            )
+            message = tell_group(room, content, task=task, action=action, **metadata)
+    message_id = message.id if message else None
+    room.journal.write(
+        TaskChanged, task=task, action=action, by=by, text=text, message=message_id, **fields
+    )
+    return message_id or ""
+
+
 # Requests of people.
 
 
@@ -308,7 +358,7 @@ def _add(request: ControlRequest, room: Room) -> str:
     if refused:
         raise UsageError(f"the task cannot be added: {refused[0][1]}", _hint(refused[0][1], room))
     add_tasks(new, request.by, room)
-    return f"{new[0].id} is added: {new[0].facts.title}"
+    return f"task {new[0].id} is added: {new[0].facts.title}"
 
 
 def _hint(problem: str, room: Room) -> str:
@@ -347,7 +397,7 @@ def _read_text(request: ControlRequest, room: Room) -> str:
 
 def _check_open(task: Task) -> None:
     if task.status in ENDED:
-        raise UsageError(f"{task.id} has ended: it is {task.status}", "Add another task.")
+        raise UsageError(f"task {task.id} has ended: it is {task.status}", "Add another task.")
 
 
 def _is_at_work(task: Task, room: Room) -> bool:
@@ -363,16 +413,15 @@ def _assign(request: ControlRequest, task: Task, room: Room) -> str:
         raise UsageError("no agent is named", "Name the agent that does the task.")
     agent = find_agent(request.agent, room)
     if task.assigned_to == agent:
-        raise UsageError(f"{task.id} is a task of {agent} already", "Name another agent.")
+        raise UsageError(f"task {task.id} is one of {agent} already", "Name another agent.")
     if request.action == "assign" and _is_at_work(task, room):
         raise UsageError(
-            f"{task.assigned_to} works on {task.id} now",
+            f"{task.assigned_to} works on task {task.id} now",
             "`arena task reassign` gives it to another agent all the same.",
         )
     action: TaskAction = "reassign" if request.action == "reassign" else "assign"
-    text = _read_text(request, room)
-    room.journal.write(TaskChanged, task=task.id, action=action, by=request.by, to=agent, text=text)
-    return f"{task.id} is now for {agent}"
+    write_change(room, task.id, action, request.by, _read_text(request, room), to=agent)
+    return f"task {task.id} is now for {agent}"
 
 
 def _block(request: ControlRequest, task: Task, room: Room) -> str:
@@ -381,13 +430,13 @@ def _block(request: ControlRequest, task: Task, room: Room) -> str:
     if not text:
         raise UsageError("it is not said what the task waits for", "Say on whom or what it waits.")
     if task.status == "blocked":
-        raise UsageError(f"{task.id} is blocked already: {task.error}", "Unblock it first.")
+        raise UsageError(f"task {task.id} is blocked already: {task.error}", "Unblock it first.")
     return _change(request, task, room, "block", text)
 
 
 def _unblock(request: ControlRequest, task: Task, room: Room) -> str:
     if task.status not in ("blocked", "failed"):
-        raise UsageError(f"{task.id} is not blocked: it is {task.status}")
+        raise UsageError(f"task {task.id} is not blocked: it is {task.status}")
     return _change(request, task, room, "unblock", _read_text(request, room))
 
 
@@ -407,10 +456,6 @@ _DONE = {
 
 
 def _change(request: ControlRequest, task: Task, room: Room, action: TaskAction, text: str) -> str:
-    """Write a change and the message by which the group is told."""
-    content = task_texts.describe_change(action, task, text, room.language)
-    message = tell_group(room, content, task=task.id, action=action)
-    room.journal.write(
-        TaskChanged, task=task.id, action=action, by=request.by, text=text, message=message.id
-    )
-    return f"{task.id} {_DONE[action]}"
+    """Write a change and the message about it."""
+    write_change(room, task.id, action, request.by, text)
+    return f"task {task.id} {_DONE[action]}"

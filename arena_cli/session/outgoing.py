@@ -47,6 +47,7 @@ class Outgoing(NamedTuple):
     kind: MessageKind = "chat"
     reply_to: str | None = None
     quoted: str = ""
+    work: Mapping[str, Any] = MappingProxyType({})
 
 
 class Planted(NamedTuple):
@@ -194,7 +195,11 @@ def open_chain(sent: Outgoing, journal: Journal, *, roster: Roster, keep: Keep) 
             kind=sent.kind,
             reply_to=sent.reply_to,
             quoted=sent.quoted,
-            metadata={"inputs": dict(sent.inputs)} if sent.inputs else {},
+            metadata={
+                name: dict(fields)
+                for name, fields in (("inputs", sent.inputs), ("work", sent.work))
+                if fields
+            },
         ),
         unresolved=list(mentioned.unresolved),
     )

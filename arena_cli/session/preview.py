@@ -156,8 +156,9 @@ def make_scene(
     """Return the present session of that folder; for a new one nothing is read."""
     history = window.make_history(team)
     windows = session_module.windows(config, team.agents)
+    known = (recollection, windows, config.language)
     if is_new:
-        return Scene(folder.name, team, Fold(history.append), history, recollection, windows)
+        return Scene(folder.name, team, Fold(history.append), history, *known)
     fold = reader.load_fold(
         folder / store.TRANSCRIPT,
         on_message=history.append,
@@ -166,7 +167,7 @@ def make_scene(
         least=KEPT_AT_LEAST,
         keep=False,
     )
-    return Scene(folder.name, team, fold, history, recollection, windows)
+    return Scene(folder.name, team, fold, history, *known)
 
 
 def _open_chain(
@@ -311,7 +312,8 @@ def recall_call(
     with contextlib.closing(open_recollection(config, stored.folder, team)) as recollection:
         recollection.only(started.notes)  # many were written since
         scene = _scene(stored, started, member, team, recollection)
-        scene = scene._replace(windows=session_module.windows(config, [member]))
+        windows = session_module.windows(config, [member])
+        scene = scene._replace(windows=windows, language=config.language)
         return _recalled(stored, started, scene)
 
 

@@ -200,7 +200,15 @@ class Session(contextlib.AbstractContextManager["Session"]):
         held.callback(recollection.close)
         self._recollection = recollection
         room = Room(
-            scene=Scene(self.name, team, fold, self._history, recollection, self._windows()),
+            scene=Scene(
+                self.name,
+                team,
+                fold,
+                self._history,
+                recollection,
+                self._windows(),
+                config.language,
+            ),
             roster=self._roster,
             journal=self.journal,
             runtime=self._runtime,
@@ -277,6 +285,34 @@ class Session(contextlib.AbstractContextManager["Session"]):
         if self.journal.fold.open:
             loop.finish_chain("interrupted", (), self.journal)
         outgoing.open_chain(sent, self.journal, roster=self._roster, keep=self._keep)
+        self._engine.start_chain()
+        return await self._engine.run()
+
+    async def work(
+        self,
+        *,
+        by: str,
+        tasks: Sequence[str] = (),
+        max_tasks: int | None = None,
+        minutes: float | None = None,
+    ) -> ChainFinished | ChainPaused:
+        """Let the agents work on tasks, on all or on these, until none is left that can continue.
+
+        At most `max_tasks` are started, and none after that many minutes. Raises DiskRefused, or
+        UsageError if a chain is open, or if there is nothing to do.
+        """
+        self._engine.check()
+        starts = import_module("arena_cli.session.work")
+        message = starts.write_opening(
+            self.journal,
+            self.team,
+            self._config,
+            by=by,
+            tasks=tasks,
+            max_tasks=max_tasks,
+            minutes=minutes,
+        )
+        outgoing.open_chain(message, self.journal, roster=self._roster, keep=self._keep)
         self._engine.start_chain()
         return await self._engine.run()
 

@@ -232,7 +232,7 @@ def canonicalize_event(event: Event, ids: dict[str, str]) -> dict[str, Any]:
         ids[message["id"]] = f"m{len(ids) + 1}"
         for name in _MESSAGE_REFS:
             message[name] = ids.get(message[name], message[name])
-    for name in form.refs:
+    for name in form.refs & fields.keys():
         fields[name] = replace_ids(fields[name], ids)
     return fields
 

@@ -76,7 +76,8 @@ class Task(TaskFacts):
 
     `by` added it, `depth` is 0 unless it was added in the work on another task. `passed` are the
     agents that handed it back, `attempts` the times that it was started. `error` is why it failed,
-    or what it is blocked on. `created`, `started` and `ended` are times in ISO 8601.
+    or its last attempt did, or what it is blocked on. `created`, `started` and `ended` are times in
+    ISO 8601.
     """
 
     id: str
@@ -104,7 +105,7 @@ class TaskChanged(ControlEvent):
 
     `facts` and `depth` belong to the action `add`. `to` is the agent that it is assigned to; with
     the action `start`, the one that works on it. `text` is the result, the error, or what it is
-    blocked on; `reply` the reply in which it happened, `message` the one that reports it.
+    blocked on; `reply` the reply in which it happened, `message` the one to the group about it.
     """
 
     type: Literal["task"] = "task"
@@ -262,7 +263,7 @@ def _list_changes(task: Task, event: TaskChanged) -> dict[str, Any]:
             changes["status"] = "pending"
     match event.action:
         case "start":
-            started = {"started": event.ts, "error": "", "percent": None}
+            started = {"started": event.ts, "percent": None}
             changes |= {**started, "assigned_to": event.to, "attempts": task.attempts + 1}
         case "progress":
             changes["percent"] = event.percent

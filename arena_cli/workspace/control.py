@@ -279,8 +279,9 @@ class SimpleAnswers(FileShape):
     min_confidence: float = Field(default=0.8, ge=0, le=1)
 
 
-RuleKind = Literal["reply", "mention", "tool", "note"]
-"""What a rule looks at: a reply, one call of a colleague, an action, a note of an agent."""
+RuleKind = Literal["reply", "mention", "tool", "note", "task"]
+"""What a rule looks at: a reply, one call of a colleague, an action, a note of an agent, a task
+that it adds or changes."""
 
 RULES_BY_NAME = ("no_secrets", "no_mass_mention")
 _BUILT_IN = (*RULES_BY_NAME, "calls_only", "json_schema", "max_chars", "language")
@@ -344,7 +345,7 @@ class RuleSpec(FileShape):
     own; without an `id` it has that key's name. `file` is a file of more rules.
     """
 
-    not_built: ClassVar[frozenset[str]] = frozenset({"on: plan", "on: task", "on: step"})
+    not_built: ClassVar[frozenset[str]] = frozenset({"on: plan", "on: step"})
 
     id: str = ""
     name: str = Field(default="", exclude_if=lambda name: not name)

@@ -59,8 +59,7 @@ Spoken = Annotated[str, AfterValidator(_check_spoken)]
 _LATER = read_keys("learning")
 _LATER_OF_AGENT = _LATER | read_keys("lane")
 _LATER_OF_TEAM = _LATER | read_keys(
-    "approve_plan fallback_agent lanes max_reflections min_confidence planner task_depth_limit "
-    "workdir"
+    "approve_plan fallback_agent lanes max_reflections min_confidence planner workdir"
 )
 
 FailureStrategy = Literal["skip", "retry", "abort", "replan"]
@@ -281,6 +280,8 @@ class TeamConfig(FileShape):
     these, or after `failures` in a row, an agent is passed over for `pause_s`. With `intent`,
     messages are sorted by what they ask for, and the agent of `simple` answers simple ones alone.
     `exchange` are the rules for what agents ask each other directly (docs/guides/exchanges.md).
+    A task that an agent adds in the work on another one may be `task_depth_limit` deep; work on a
+    task that fails is tried again `task_retries` times.
     """
 
     not_built: ClassVar[frozenset[str]] = _LATER_OF_TEAM
@@ -318,6 +319,8 @@ class TeamConfig(FileShape):
     intent: Intent | None = Field(default=None, exclude_if=lambda intent: intent is None)
     simple: SimpleAnswers | None = Field(default=None, exclude_if=lambda simple: simple is None)
     exchange: ExchangeRules | None = Field(default=None, exclude_if=lambda rules: rules is None)
+    task_depth_limit: int = Field(default=3, ge=0, exclude_if=lambda limit: limit == 3)
+    task_retries: int = Field(default=3, ge=0, exclude_if=lambda count: count == 3)
 
     @property
     def has_breaker(self) -> bool:

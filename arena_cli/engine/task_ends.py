@@ -1,0 +1,298 @@
+"""Write what the replies of a turn do to tasks, before the turn is finished.
+
+An agent adds tasks and changes them in its reply; the task on which it worked ends with the reply,
+unless the agent says otherwise. What is written already stays, so that after a crash nothing is
+lost or done twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from arena_cli.engine import task_changes, task_entries, task_texts
+from arena_cli.engine.plan import Room
+from arena_cli.engine.task_changes import ARENA, TaskDraft, fold_title, get_board
+from arena_cli.engine.task_entries import Action, Entries
+from arena_cli.engine.tasks import list_started_by
+from arena_cli.errors import UsageError
+from arena_cli.transcript.conversation import FAILED, Chain, Turn
+from arena_cli.transcript.events import MessageEvent, ReplyFinished, TurnStarted
+from arena_cli.transcript.task_events import ENDED, Task, TaskAction, TaskChanged
+from arena_cli.util.text import cut_text, escape_line
+
+REFUSED = "refused"
+"""The action in the metadata of the message about changes that are refused."""
+
+_LONGEST_REASON = 500
+
+
+async def settle(turn: Turn, chain: Chain, room: Room) -> None:
+    """Write what the replies of the open turn do to tasks, in order of call. Raises DiskRefused."""
+    works = list_started_by(chain, turn.called)
+    for done in turn.results():
+        await _Settlement(done, works.get(done.agent, ""), turn, chain, room).run()
+
+
+class _Settlement:
+    """What one reply does to tasks; `work` is the id of the task on which its agent worked."""
+
+    def __init__(
+        self, done: ReplyFinished, work: str, turn: Turn, chain: Chain, room: Room
+    ) -> None:
+        self._done = done
+        self._work = work
+        self._turn = turn
+        self._chain = chain
+        self._room = room
+        self._added: dict[str, str] = {}
+        self._changed: set[tuple[str, TaskAction]] = set()
+        for event in turn.side_events:
+            if isinstance(event, TaskChanged) and event.reply == done.reply:
+                self._changed.add((event.task, event.action))
+                if event.action == "add" and event.facts is not None:
+                    self._added[fold_title(event.facts.title)] = event.task
+
+    async def run(self) -> None:
+        """Write it, but for what is written already."""
+        done = self._done
+        if done.status in ("success", "declined"):
+            entries = task_entries.read_entries(done.message, done.reply, self._turn.side_events)
+            if entries != task_entries.NOTHING:
+                await self._take(entries)
+        task = self._find_work()
+        if task is not None:
+            self._end(task)
+
+    def _find_work(self) -> Task | None:
+        """Return the task on which the agent worked, if it has not ended."""
+        task = get_board(self._room).tasks.get(self._work)
+        is_running = task is not None and task.status == "running"
+        return task if task and is_running and task.assigned_to == self._done.agent else None
+
+    # What the agent says itself.
+
+    async def _take(self, entries: Entries) -> None:
+        """Add the tasks of the reply and carry out its actions; report those that are refused."""
+        refused = [*entries.problems]
+        drafts, actions = await self._check_rules(entries, refused)
+        depth = self._find_depth()
+        limit = self._room.scene.team.config.task_depth_limit
+        if drafts and depth > limit:
+            problem = f"tasks that come of tasks may be {limit} deep (task_depth_limit)"
+            refused += [(draft.title, problem) for draft in drafts]
+            drafts = []
+        titles: set[str] = set()
+        for draft in drafts:
+            if fold_title(draft.title) in titles:
+                refused.append((draft.title, "another task of the list has this title"))
+            titles.add(fold_title(draft.title))
+        unique = {fold_title(draft.title): draft for draft in reversed(drafts)}
+        missing = [draft for title, draft in reversed(unique.items()) if title not in self._added]
+        new, wrong = task_changes.resolve_drafts(missing, self._room, known=self._added)
+        refused += [(draft.title, problem) for draft, problem in wrong]
+        task_changes.add_tasks(
+            new, self._done.agent, self._room, depth=depth, reply=self._done.reply
+        )
+        self._added |= {fold_title(task.facts.title): task.id for task in new}
+        for action in actions:
+            if problem := self._act(action):
+                refused.append((action.task or action.action, problem))
+        if refused:
+            self._tell_refused(refused)
+
+    async def _check_rules(
+        self, entries: Entries, refused: list[tuple[str, str]]
+    ) -> tuple[list[TaskDraft], list[Action]]:
+        """Return the tasks and actions that the team's rules allow; add the others to `refused`."""
+        control = self._room.control.get(self._room)
+        decisions = [
+            *(self._describe_draft(draft) for draft in entries.drafts),
+            *(self._describe_action(action) for action in entries.actions),
+        ]
+        reasons = await control.check_tasks(decisions, self._done.agent, self._done.reply)
+        drafts = []
+        for draft, reason in zip(entries.drafts, reasons, strict=False):
+            if reason:
+                refused.append((draft.title, reason))
+            else:
+                drafts.append(draft)
+        actions = []
+        for action, reason in zip(entries.actions, reasons[len(entries.drafts) :], strict=True):
+            if reason:
+                refused.append((action.task or action.action, reason))
+            else:
+                actions.append(action)
+        return drafts, actions
+
+    def _describe_draft(self, draft: TaskDraft) -> dict[str, Any]:
+        return {
+            "agent": self._done.agent,
+            "action": "add",
+            "title": draft.title,
+            "type": draft.type,
+            "assigned_to": draft.assigned_to,
+            "text": f"{draft.title}\n{draft.description}".strip(),
+        }
+
+    def _describe_action(self, action: Action) -> dict[str, Any]:
+        task = get_board(self._room).tasks.get(self._find_id(action))
+        return {
+            "agent": self._done.agent,
+            "action": action.action,
+            "title": task.title if task else action.task,
+            "type": task.type if task else "",
+            "assigned_to": action.to or (task.assigned_to if task else ""),
+            "text": action.text,
+        }
+
+    def _find_depth(self) -> int:
+        """Return the depth of a task that the reply adds."""
+        task = get_board(self._room).tasks.get(self._work)
+        return task.depth + 1 if task else 0
+
+    def _find_id(self, action: Action) -> str:
+        """Return the id of the task of an action, which may be named by its title."""
+        if not action.task:
+            return self._work
+        return self._added.get(fold_title(action.task), action.task)
+
+    def _act(self, action: Action) -> str:
+        """Carry out an action; return why it is refused, "" if it is not."""
+        room, agent = self._room, self._done.agent
+        name = self._find_id(action)
+        same: tuple[TaskAction, ...] = ("help", "block") if action.action == "help" else ()
+        if action.action != "progress" and any(
+            (name, kind) in self._changed for kind in (action.action, *same)
+        ):
+            return ""
+        task = get_board(room).tasks.get(name)
+        if problem := find_action_fault(action, task, agent, room):
+            return problem
+        assert task is not None
+        text, to, kind = self._write_text(action, task), "", action.action
+        if action.to:
+            to = task_changes.find_agent(action.to, room) if kind == "assign" else action.to
+        if kind == "help":
+            kind, to = self._find_helper(action, task)
+        if kind == "progress" and ("progress", action.percent) in self._list_progress(name):
+            return ""
+        self._write(task, kind, text, to=to, percent=action.percent)
+        return ""
+
+    def _list_progress(self, task: str) -> list[tuple[str, int | None]]:
+        """Return the progress of a task that the reply has reported and that is written."""
+        return [
+            ("progress", event.percent)
+            for event in self._turn.side_events
+            if isinstance(event, TaskChanged)
+            and (event.task, event.action, event.reply) == (task, "progress", self._done.reply)
+        ]
+
+    def _write_text(self, action: Action, task: Task) -> str:
+        """Return the text of an action; that of the reply in its place if it has none."""
+        if action.text or action.action in ("assign", "progress", "pass", "unblock"):
+            return action.text
+        content = task_entries.cut_blocks(self._done.message.content if self._done.message else "")
+        if task.id != self._work:
+            return ""
+        is_result = action.action == "complete"
+        return cut_text(content, task_changes.LONGEST_TEXT if is_result else _LONGEST_REASON)
+
+    def _find_helper(self, action: Action, task: Task) -> tuple[TaskAction, str]:
+        """Return the action of a question, and the agent that it is put to.
+
+        A question to a person blocks the task, as one too many does.
+        """
+        team = self._room.scene.team
+        most = team.config.task_retries
+        try:
+            to = task_changes.find_agent(action.to, self._room) if action.to else ""
+        except UsageError:
+            to = ""
+        if to == self._done.agent:
+            to = ""
+        to = to or next(iter(self._done.next_mentions), "")
+        return ("help", to) if to and task.attempts <= most else ("block", "")
+
+    def _write(
+        self, task: Task, action: TaskAction, text: str, *, to: str = "", percent: int | None = None
+    ) -> None:
+        fields: dict[str, Any] = {"reply": self._done.reply}
+        if to:
+            fields["to"] = to
+        if percent is not None and action == "progress":
+            fields["percent"] = percent
+        by = ARENA if action == "retry" else self._done.agent
+        task_changes.write_change(self._room, task.id, action, by, text, **fields)
+        self._changed.add((task.id, action))
+
+    def _tell_refused(self, refused: Sequence[tuple[str, str]]) -> None:
+        """Report to the agent what is refused, once."""
+        for event in reversed(self._chain.events):
+            if isinstance(event, TurnStarted):
+                break
+            if isinstance(event, MessageEvent):
+                metadata = event.message.metadata
+                if (metadata.get("action"), metadata.get("reply")) == (REFUSED, self._done.reply):
+                    return
+        text = task_texts.describe_refused(self._done.agent, refused, self._room.language)
+        task_changes.tell_group(self._room, text, task="", action=REFUSED, reply=self._done.reply)
+
+    # What follows from the reply.
+
+    def _end(self, task: Task) -> None:
+        """Write how the work on a task ended by its reply."""
+        done, config = self._done, self._room.scene.team.config
+        content = done.message.content if done.message else ""
+        structured = done.message.structured if done.message else ()
+        if done.status == "declined" or content.strip() == task_entries.PASS:
+            self._write(task, "pass", "")
+        elif done.status == "success":
+            if any(part.type == "approval_request" for part in structured):
+                self._write(task, "help", "it asked a person for approval")
+                return
+            result = cut_text(task_entries.cut_blocks(content), task_changes.LONGEST_TEXT)
+            self._write(task, "complete", result)
+        elif done.status in FAILED:
+            error = cut_text(done.error or done.status, task_changes.LONGEST_TEXT)
+            is_gone = self._room.scene.team.member(done.agent) is None
+            is_tried_again = done.retryable and task.attempts <= config.task_retries
+            self._write(task, "retry" if is_gone or is_tried_again else "fail", error)
+        elif done.error:  # it was not called: paused, or over its limits
+            self._write(task, "retry", done.error)
+        else:
+            self._write(task, "block", f"cancelled by {done.cancelled_by}")
+
+
+def find_action_fault(action: Action, task: Task | None, agent: str, room: Room) -> str:
+    """Return why an agent may not do this to a task now, "" if it may."""
+    if task is None:
+        name = escape_line(cut_text(action.task, 80))
+        return f"there is no task {name}" if action.task else "you work on no task: name one"
+    kind = action.action
+    allowed = {task.assigned_to}
+    if kind in ("assign", "cancel", "unblock", "block"):
+        allowed.add(task.by)
+    is_free = kind == "assign" and not task.assigned_to
+    if agent not in allowed and not is_free:
+        return f"task {task.id} is one of {task.assigned_to or 'no agent'}"
+    if task.status in ENDED:
+        return f"task {task.id} has ended: it is {task.status}"
+    if kind == "unblock" and task.status != "blocked":
+        return f"task {task.id} is not blocked: it is {task.status}"
+    if kind in ("help", "progress") and task.status != "running":
+        return f"you do not work on task {task.id}"
+    return _find_assignee_fault(action, task, agent, room) if kind == "assign" else ""
+
+
+def _find_assignee_fault(action: Action, task: Task, agent: str, room: Room) -> str:
+    if not action.to:
+        return "`to` names no agent"
+    if task.status == "running" and task.assigned_to != agent:
+        return f"{task.assigned_to} works on task {task.id} now"
+    try:
+        task_changes.find_agent(action.to, room)
+    except UsageError as error:
+        return error.what
+    return ""
