@@ -255,6 +255,14 @@ class Control:
             reasons.append(await book.check_act("note", decision, reply, is_written=is_written))
         return reasons
 
+    async def find_task_fault(self, decision: dict[str, Any]) -> str:
+        """Return why rules refuse a change of tasks, "" if they do not; nothing is written."""
+        if self.rulebook is None:
+            return ""
+        rules_on_it = self.rulebook.of("task", decision["agent"])
+        findings = await self.rulebook.look(rules_on_it, {"kind": "task", **decision})
+        return findings.reason
+
     async def check_tasks(
         self, decisions: Sequence[dict[str, Any]], agent: str, reply: int
     ) -> list[str]:

@@ -76,19 +76,19 @@ class _Settlement:
         """Add the tasks of the reply and carry out its actions; report those that are refused."""
         refused = [*entries.problems]
         drafts, actions = await self._check_rules(entries, refused)
-        depth = self._find_depth()
-        limit = self._room.scene.team.config.task_depth_limit
-        if drafts and depth > limit:
-            problem = f"tasks that come of tasks may be {limit} deep (task_depth_limit)"
+        depth = find_depth(self._work, self._room)
+        if drafts and (problem := find_depth_fault(depth, self._room)):
             refused += [(draft.title, problem) for draft in drafts]
             drafts = []
         titles: set[str] = set()
+        missing = []
         for draft in drafts:
-            if fold_title(draft.title) in titles:
+            title = fold_title(draft.title)
+            if title in titles:
                 refused.append((draft.title, "another task of the list has this title"))
-            titles.add(fold_title(draft.title))
-        unique = {fold_title(draft.title): draft for draft in reversed(drafts)}
-        missing = [draft for title, draft in reversed(unique.items()) if title not in self._added]
+            elif title not in self._added:
+                missing.append(draft)
+            titles.add(title)
         new, wrong = task_changes.resolve_drafts(missing, self._room, known=self._added)
         refused += [(draft.title, problem) for draft, problem in wrong]
         task_changes.add_tasks(
@@ -105,10 +105,13 @@ class _Settlement:
         self, entries: Entries, refused: list[tuple[str, str]]
     ) -> tuple[list[TaskDraft], list[Action]]:
         """Return the tasks and actions that the team's rules allow; add the others to `refused`."""
-        control = self._room.control.get(self._room)
+        control, board = self._room.control.get(self._room), get_board(self._room)
         decisions = [
-            *(self._describe_draft(draft) for draft in entries.drafts),
-            *(self._describe_action(action) for action in entries.actions),
+            *(describe_draft(draft, self._done.agent) for draft in entries.drafts),
+            *(
+                describe_action(action, board.tasks.get(self._find_id(action)), self._done.agent)
+                for action in entries.actions
+            ),
         ]
         reasons = await control.check_tasks(decisions, self._done.agent, self._done.reply)
         drafts = []
@@ -125,32 +128,6 @@ class _Settlement:
                 actions.append(action)
         return drafts, actions
 
-    def _describe_draft(self, draft: TaskDraft) -> dict[str, Any]:
-        return {
-            "agent": self._done.agent,
-            "action": "add",
-            "title": draft.title,
-            "type": draft.type,
-            "assigned_to": draft.assigned_to,
-            "text": f"{draft.title}\n{draft.description}".strip(),
-        }
-
-    def _describe_action(self, action: Action) -> dict[str, Any]:
-        task = get_board(self._room).tasks.get(self._find_id(action))
-        return {
-            "agent": self._done.agent,
-            "action": action.action,
-            "title": task.title if task else action.task,
-            "type": task.type if task else "",
-            "assigned_to": action.to or (task.assigned_to if task else ""),
-            "text": action.text,
-        }
-
-    def _find_depth(self) -> int:
-        """Return the depth of a task that the reply adds."""
-        task = get_board(self._room).tasks.get(self._work)
-        return task.depth + 1 if task else 0
-
     def _find_id(self, action: Action) -> str:
         """Return the id of the task of an action, which may be named by its title."""
         if not action.task:
@@ -161,10 +138,7 @@ class _Settlement:
         """Carry out an action; return why it is refused, "" if it is not."""
         room, agent = self._room, self._done.agent
         name = self._find_id(action)
-        same: tuple[TaskAction, ...] = ("help", "block") if action.action == "help" else ()
-        if action.action != "progress" and any(
-            (name, kind) in self._changed for kind in (action.action, *same)
-        ):
+        if self._is_written(name, action):
             return ""
         task = get_board(room).tasks.get(name)
         if problem := find_action_fault(action, task, agent, room):
@@ -175,19 +149,22 @@ class _Settlement:
             to = task_changes.find_agent(action.to, room) if kind == "assign" else action.to
         if kind == "help":
             kind, to = self._find_helper(action, task)
-        if kind == "progress" and ("progress", action.percent) in self._list_progress(name):
-            return ""
         self._write(task, kind, text, to=to, percent=action.percent)
         return ""
 
-    def _list_progress(self, task: str) -> list[tuple[str, int | None]]:
-        """Return the progress of a task that the reply has reported and that is written."""
-        return [
-            ("progress", event.percent)
-            for event in self._turn.side_events
-            if isinstance(event, TaskChanged)
-            and (event.task, event.action, event.reply) == (task, "progress", self._done.reply)
-        ]
+    def _is_written(self, task: str, action: Action) -> bool:
+        """Return True if an action of the reply is written already."""
+        if action.action == "progress":
+            return any(
+                isinstance(event, TaskChanged)
+                and (event.task, event.action, event.reply) == (task, "progress", self._done.reply)
+                and event.percent == action.percent
+                for event in self._turn.side_events
+            )
+        kinds: tuple[TaskAction, ...] = (action.action,)
+        if action.action == "help":  # one too many blocks the task
+            kinds = ("help", "block")
+        return any((task, kind) in self._changed for kind in kinds)
 
     def _write_text(self, action: Action, task: Task) -> str:
         """Return the text of an action; that of the reply in its place if it has none."""
@@ -263,6 +240,44 @@ class _Settlement:
             self._write(task, "retry", done.error)
         else:
             self._write(task, "block", f"cancelled by {done.cancelled_by}")
+
+
+def describe_draft(draft: TaskDraft, agent: str) -> dict[str, Any]:
+    """Return a task that an agent adds as rules see it."""
+    return {
+        "agent": agent,
+        "action": "add",
+        "title": draft.title,
+        "type": draft.type,
+        "assigned_to": draft.assigned_to,
+        "text": f"{draft.title}\n{draft.description}".strip(),
+    }
+
+
+def describe_action(action: Action, task: Task | None, agent: str) -> dict[str, Any]:
+    """Return what an agent does to a task as rules see it."""
+    return {
+        "agent": agent,
+        "action": action.action,
+        "title": task.title if task else action.task,
+        "type": task.type if task else "",
+        "assigned_to": action.to or (task.assigned_to if task else ""),
+        "text": action.text,
+    }
+
+
+def find_depth(work: str, room: Room) -> int:
+    """Return the depth of a task that is added in the work on another one, if it is."""
+    task = get_board(room).tasks.get(work)
+    return task.depth + 1 if task else 0
+
+
+def find_depth_fault(depth: int, room: Room) -> str:
+    """Return why no task of that depth may be added, "" if it may."""
+    limit = room.scene.team.config.task_depth_limit
+    if depth <= limit:
+        return ""
+    return f"tasks that come of tasks may be {limit} deep (task_depth_limit)"
 
 
 def find_action_fault(action: Action, task: Task | None, agent: str, room: Room) -> str:

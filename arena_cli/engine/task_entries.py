@@ -86,6 +86,13 @@ def read_action(fields: Any) -> tuple[Action | None, str]:
     return Action(name.strip(), action, text, percent, texts["to"].strip()), ""
 
 
+def read_task(fields: Any) -> tuple[TaskDraft | None, str]:
+    """Return the task that an agent adds, or None and the reason why it is none."""
+    if isinstance(fields, Mapping) and not fields.get("assigned_to") and fields.get("to"):
+        fields = {**fields, "assigned_to": fields["to"]}
+    return read_draft(fields)
+
+
 def cut_blocks(content: str) -> str:
     """Return a text without its blocks of tasks."""
     return _BLOCK.sub("", content).strip() if MARK in content else content.strip()
@@ -105,7 +112,7 @@ def read_entries(message: Message | None, reply: int, events: Sequence[SideEvent
             problems.append(("", f"more than {MOST_ENTRIES} tasks and actions in one reply"))
             break
         if is_task:
-            draft, problem = read_draft(fields)
+            draft, problem = read_task(fields)
             if draft is not None and draft not in drafts:  # an attempt that failed may repeat it
                 drafts.append(draft)
         else:

@@ -13,7 +13,7 @@ from typing import Any
 from arena_cli.adapters.base import find_tool_way
 from arena_cli.engine.plan import Room
 from arena_cli.errors import AgentUnavailable
-from arena_cli.protocol import ASK_AGENT, PermissionRequest, ToolSpec
+from arena_cli.protocol import ASK_AGENT, TASK_LIST, TASK_UPDATE, PermissionRequest, ToolSpec
 from arena_cli.tools import base
 from arena_cli.tools.base import COMPLETE_TASK, Tool, ToolOutput, ToolScope
 from arena_cli.workspace.acting import InlineTool, OutputSpec
@@ -115,6 +115,7 @@ _SOURCES = {
     "arena": ("arena_tools", "ArenaSource"),
     "server": ("mcp_tools", "ServerSource"),
     "ask": ("exchange_tools", "AskSource"),
+    "task": ("task_tools", "TaskSource"),
 }
 """The module and the class that make the tools of each kind of entry."""
 
@@ -129,6 +130,8 @@ def _find_kind(entry: str | InlineTool) -> str:
         return "folder"
     if entry == ASK_AGENT:
         return "ask"
+    if entry in (TASK_LIST, TASK_UPDATE):
+        return "task"
     return "arena" if entry in ARENA_TOOLS else "server"
 
 

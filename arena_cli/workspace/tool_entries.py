@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from arena_cli import errors
 from arena_cli.errors import Fault
-from arena_cli.protocol import ASK_AGENT
+from arena_cli.protocol import ASK_AGENT, TASK_LIST, TASK_UPDATE
 from arena_cli.util import files
 from arena_cli.workspace import control, models
 from arena_cli.workspace.acting import InlineTool, McpServer
@@ -37,6 +37,8 @@ ARENA_TOOLS = (
     "request_approval",
     "goals",
     ASK_AGENT,
+    TASK_LIST,
+    TASK_UPDATE,
 )
 PYTHON = "python:"
 OWN_TOOLS = (*FILE_TOOLS, RUN_COMMAND, *ARENA_TOOLS)
