@@ -130,7 +130,7 @@ def _name_status(board: TaskBoard, name: str, language: Language) -> str:
 
 def write_brief(agent: str, board: TaskBoard, language: Language) -> str:
     """Return the brief of an agent about its tasks at a call; "" if it has none."""
-    own = [task for task in board.tasks.values() if task.assigned_to == agent]
+    own = board.list_of(agent)
     if not own:
         return ""
     is_chinese = language == "zh"

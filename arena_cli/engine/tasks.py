@@ -159,7 +159,7 @@ class TaskDesk:
             if start.agent not in unavailable and _is_running(board.tasks.get(start.task), start)
         ]
         kept = {start.task for start in started}
-        for task in [task for task in board.tasks.values() if task.status == "running"]:
+        for task in board.list_running():
             if task.id not in kept:
                 reason = unavailable.get(task.assigned_to)
                 text = f"{task.assigned_to} is {reason}" if reason else "the work was interrupted"

@@ -156,7 +156,11 @@ class TaskBoard:
     """The tasks of a session by id, in the order in which they were added."""
 
     def __init__(self, tasks: Iterable[Task] = ()) -> None:
-        self.tasks = {task.id: task for task in tasks}
+        self.tasks: dict[str, Task] = {}
+        self._open: dict[str, None] = {}
+        self._by_agent: dict[str, dict[str, None]] = {}
+        for task in tasks:
+            self._put(task)
 
     def next_id(self) -> str:
         """Return the id of the next task."""
@@ -174,11 +178,32 @@ class TaskBoard:
                 assigned_to=event.to,
                 created=event.ts,
             )
-            self.tasks[event.task] = task
+            self._put(task)
             return
         known = self.tasks.get(event.task)
         if known is not None:
-            self.tasks[event.task] = known.model_copy(update=_list_changes(known, event))
+            self._put(known.model_copy(update=_list_changes(known, event)))
+
+    def _put(self, task: Task) -> None:
+        """Set a task, and keep the lists of those that are open, and of each agent's."""
+        known = self.tasks.get(task.id)
+        self.tasks[task.id] = task
+        if known is not None and known.assigned_to != task.assigned_to:
+            self._by_agent[known.assigned_to].pop(task.id, None)
+        self._by_agent.setdefault(task.assigned_to, {})[task.id] = None
+        if task.status in ENDED:
+            self._open.pop(task.id, None)
+        else:
+            self._open[task.id] = None
+
+    def list_of(self, agent: str) -> list[Task]:
+        """Return the tasks that are assigned to an agent, in the order in which they were added."""
+        tasks = [self.tasks[name] for name in self._by_agent.get(agent, ())]
+        return sorted(tasks, key=lambda task: task.number)
+
+    def list_running(self) -> list[Task]:
+        """Return the tasks on which agents work."""
+        return [task for task in self.list_open() if task.status == "running"]
 
     def unmet(self, task: Task) -> list[str]:
         """Return the ids of the tasks that it needs and that are not completed."""
@@ -193,7 +218,7 @@ class TaskBoard:
 
         `among` are the ids to choose from; empty: all.
         """
-        names = among or self.tasks
+        names = among or self._open
         ready = [
             task
             for name in names
@@ -203,21 +228,12 @@ class TaskBoard:
 
     def list_open(self, among: Sequence[str] = ()) -> list[Task]:
         """Return the tasks that have not ended, in the order in which they were added."""
-        names = set(among or self.tasks)
-        return [
-            task for task in self.tasks.values() if task.id in names and task.status not in ENDED
-        ]
+        names = [name for name in among if name in self._open] if among else self._open
+        return sorted((self.tasks[name] for name in names), key=lambda task: task.number)
 
     def find_running(self, agent: str) -> Task | None:
         """Return the task that an agent works on."""
-        return next(
-            (
-                task
-                for task in self.tasks.values()
-                if task.status == "running" and task.assigned_to == agent
-            ),
-            None,
-        )
+        return next((task for task in self.list_of(agent) if task.status == "running"), None)
 
     def find_circle(self, needs: Mapping[str, Sequence[str]]) -> list[str]:
         """Return ids of tasks that need each other, the first one again at the end; or none.
