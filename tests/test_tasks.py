@@ -18,14 +18,17 @@ from product import (
     AgentRefused,
     ControlRequest,
     Inbox,
+    SessionConfig,
     StructuredContent,
     TaskBoard,
     TaskChanged,
     TaskFacts,
     UsageError,
     canonicalize,
+    preview,
     reader,
 )
+from product import session_store as store
 from program import Program
 from support import Puppets, Talk, puppet, team
 from tools import asks, scripted
@@ -681,3 +684,30 @@ def test_a_session_without_tasks_imports_none_of_it(tmp_path: Path) -> None:
         imported = program.list_imported("send", "--team", "crew", "@dev hi")
         names = [name for name in imported if name.startswith("arena_cli")]
         assert not [name for name in names if "task" in name and "task_lists" not in name]
+
+
+def test_the_input_of_a_task_can_be_rebuilt(tmp_path: Path) -> None:
+    talk = talk_of(tmp_path)
+    add(talk, "One", assigned_to="dev", description="All of it.")
+    add(talk, "Two", needs=["t1"], assigned_to="ops")
+    work(talk)
+    (stored,) = store.stored(tmp_path)
+    place = SessionConfig(workspace=tmp_path, durability="flush")
+    for agent in ("dev", "ops"):
+        recalled = preview.recall_call(
+            stored, agent, None, config=place, team_of=lambda _: talk.team
+        )
+        assert recalled.same, agent
+        assert recalled.planned.input.brief.startswith("Task t")
+
+
+def test_a_team_that_takes_nothing_by_itself_says_so(tmp_path: Path) -> None:
+    members = team(puppet("dev", response={"auto_respond": False}))
+    talk = Talk(tmp_path, members, adapter_type=Puppets({"dev": lambda _: "done"}))
+    add(talk, "Free")
+    assert work(talk).end == "awaiting_human"
+    assert told(talk) == [
+        "No task can go on. Left:\n- t1 Free: no agent takes it: assign it to one"
+    ]
+    change(talk, "assign", "t1", agent="dev")
+    assert work(talk).end == "quiet"

@@ -28,6 +28,7 @@ from arena_cli.transcript.task_events import (
     TaskChanged,
     TaskFacts,
 )
+from arena_cli.util.language import translate_message
 from arena_cli.util.text import clean_text, cut_text, escape_line
 from arena_cli.workspace.mentions import resolve_mentions
 
@@ -307,7 +308,7 @@ def write_change(
             content = task_texts.describe_change(
                 action,
                 get_board(room).tasks[task],
-                text,
+                translate_message(text, room.language) if by == ARENA else text,
                 room.language,
                 agent=fields.get("to", ""),
                 percent=fields.get("percent"),

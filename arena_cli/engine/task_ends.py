@@ -200,7 +200,8 @@ class _Settlement:
             fields["to"] = to
         if percent is not None and action == "progress":
             fields["percent"] = percent
-        by = ARENA if action == "retry" else self._done.agent
+        is_cancelled = action == "block" and self._done.status == "cancelled"
+        by = ARENA if action == "retry" or is_cancelled else self._done.agent
         task_changes.write_change(self._room, task.id, action, by, text, **fields)
         self._changed.add((task.id, action))
 

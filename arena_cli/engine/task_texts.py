@@ -18,6 +18,8 @@ LONGEST_RESULT = 2_000
 LONGEST_RESULTS = 12_000
 """Characters of all results that an agent is shown."""
 
+_NO_TAKER = ("no agent takes it: assign it to one", "没有智能体接手，请指派")
+
 _MOST_LISTED = 20
 _MOST_ENDED = 5
 
@@ -77,6 +79,8 @@ def describe_left(
     lines = [headings[limit][is_chinese]]
     for task in left[:_MOST_LISTED]:
         reason = explain_waiting(task, board, unavailable, language)
+        if not reason and not limit:
+            reason = _NO_TAKER[is_chinese]
         lines.append(f"- {task.id} {task.title}{f': {reason}' if reason else ''}")
     if len(left) > _MOST_LISTED:
         more = len(left) - _MOST_LISTED

@@ -369,6 +369,8 @@ def _scene(
     if since and restored.revisions:  # the calls that a later rewind skips are not among them
         before_chain = _fold_before(transcript, since[0].seq)
         fold.calls, fold.revisions = before_chain.calls, before_chain.revisions
+    if since and restored.control and restored.control.tasks:
+        fold.control = _fold_before(transcript, since[0].seq).control
     for event in since:
         if event.seq <= started.seq:
             fold.read(event, revisions)
