@@ -282,6 +282,20 @@ def hostile_events() -> Iterable[dict[str, Any]]:
     yield from hostile_control_events()
     yield from hostile_acting_events()
     yield from hostile_flow_events()
+    yield from hostile_task_events()
+
+
+def hostile_task_events() -> Iterable[dict[str, Any]]:
+    """The same of tasks: titles, results, errors, and what agents write in their lists."""
+    task = {"type": "task", "task": HOSTILE, "by": HOSTILE, "to": HOSTILE}
+    facts = {"title": HOSTILE, "description": HOSTILE, "needs": [HOSTILE], "phase": HOSTILE}
+    yield {**task, "action": "add", "facts": facts}
+    for action in ("assign", "start", "help", "pass", "complete", "block", "fail", "retry"):
+        yield {**task, "action": action, "text": HOSTILE}
+    yield {"type": "work_started", "chain": 1, "by": HOSTILE, "tasks": [HOSTILE]}
+    change = {"action": HOSTILE, "id": HOSTILE, "text": HOSTILE}
+    part = {"type": "task_list", "data": {"actions": [change], "tasks": [HOSTILE]}}
+    yield sent(message={"structured": [part]})
 
 
 def hostile_flow_events() -> Iterable[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,6 +31,7 @@ from arena_cli.util.text import escape_line
 
 if TYPE_CHECKING:
     from arena_cli.session.store import Stored
+    from arena_cli.transcript.task_events import TaskBoard
     from arena_cli.workspace.models import Team
 
 _WIDTH = 80
@@ -147,12 +149,27 @@ def _draw_session(state: SessionStatus, budget: Sequence[BudgetRow], say: Words)
             action=escape_line(asked.action),
             detail=fit(escape_line(asked.detail), _WIDTH),
         )
+    if state.tasks:
+        yield from _draw_tasks(state.tasks, say)
     if state.notes:
         notes = say(", ").join(map(escape_line, state.notes))
         yield INDENT + say("notes that wait for approval: {notes}", notes=notes)
     for row in budget:
         yield INDENT + say("budget of the {row}", row=row.describe(say))
     yield from _draw_decisions(state, say)
+
+
+def _draw_tasks(board: TaskBoard, say: Words) -> Iterator[str]:
+    """Yield a line with the number of tasks by status, and one for each that an agent works on."""
+    task_lines = import_module("arena_cli.reports.task_lines")
+    counts = task_lines.describe_counts(task_lines.count_tasks(board), say)
+    yield INDENT + say("tasks: {counts}", counts=counts)
+    for task in board.tasks.values():
+        if task.status == "running":
+            text = "{agent} works on {task}: {title}"
+            values = {"agent": escape_line(task.assigned_to), "task": escape_line(task.id)}
+            title = fit(escape_line(task.title), _WIDTH)
+            yield INDENT * 2 + say(text, **values, title=title)
 
 
 def _draw_agents(agents: Sequence[AgentStatus], say: Words) -> Iterator[str]:

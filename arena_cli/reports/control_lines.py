@@ -303,6 +303,8 @@ TONES: Mapping[str, str] = {
     "rule_broken": "refused",
     "breaker": "refused",
     "degraded": "paused",
+    "task": "done",
+    "work_started": "done",
 }
 """The kind of row that an event is on a page, by its type."""
 

@@ -33,11 +33,15 @@ _OF_FLOWS = frozenset(
     {"flow_started", "step_started", "step_finished", "reflected", "flow_finished"}
 )
 
+_OF_TASKS = frozenset({"task", "work_started"})
+
 
 def render_event(event: Event, say: Words, who: Who) -> Line | None:
     """Return the line of an event; None for a step of the conversation, or if there is no text."""
     renderer = RENDERERS.get(type(event))
-    if renderer is None and event.is_control:
+    if renderer is None and event.type in _OF_TASKS:
+        renderer = import_module("arena_cli.reports.task_lines").RENDERERS[type(event)]
+    elif renderer is None and event.is_control:
         renderer = import_module("arena_cli.reports.control_lines").RENDERERS.get(type(event))
     if renderer is None and event.type.startswith("exchange_"):
         renderer = import_module("arena_cli.reports.exchange_lines").RENDERERS.get(type(event))
@@ -51,9 +55,10 @@ def render_event(event: Event, say: Words, who: Who) -> Line | None:
 
 
 def render_details(event: Event, say: Words, who: Who) -> Iterator[Line]:
-    """Yield the lines below that of an event of control: briefs, arguments, a diff."""
+    """Yield the lines below that of an event of control: briefs, arguments, a diff, a task."""
     if event.is_control:
-        details = import_module("arena_cli.reports.control_lines").DETAILS.get(type(event))
+        module = "task_lines" if event.type in _OF_TASKS else "control_lines"
+        details = import_module(f"arena_cli.reports.{module}").DETAILS.get(type(event))
         yield from details(event, say, who) if details else ()
 
 

@@ -286,6 +286,11 @@ Drawn = tuple[str, list[Line]]
 def _task_list(data: Any) -> Drawn | None:
     """Draw a list of texts or tasks, or an object that holds one; return None if it is neither."""
     title, tasks, remaining = "", data, {}
+    actions = _task_actions(data.get("actions")) if isinstance(data, dict) else None
+    if actions:
+        others = {name: value for name, value in data.items() if name != "actions"}
+        label, drawn = (_task_list(others) if others else None) or ("", list(_fields(others)))
+        return label, [*drawn, *actions]
     if isinstance(data, dict):
         key = next(
             (key for key in task_lists.TASK_LIST_KEYS if isinstance(data.get(key), list)), None
@@ -298,6 +303,22 @@ def _task_list(data: Any) -> Drawn | None:
     if rows is None:
         return None
     return (f": {escape_line(title)}" if title else ""), [*rows, *_fields(remaining)]
+
+
+def _task_actions(actions: Any) -> list[Line] | None:
+    """Return a line for each change of a task; None if these are no changes."""
+    rows = []
+    for action in actions if isinstance(actions, list) else ():
+        if not isinstance(action, dict) or not isinstance(action.get("action"), str):
+            return None
+        fields = {name: value for name, value in action.items() if name not in ("action", "text")}
+        words = " ".join(str(action["action"]).split())
+        facts = ", ".join(f"{escape_line(str(key))}: {_compact(fields[key])}" for key in fields)
+        text = f": {escape_line(str(action['text']))}" if action.get("text") else ""
+        suffix = Span(f" ({facts})", "dim") if facts else ""
+        indent = INDENT * 2
+        rows.append(line(indent, Span("▸ ", "dim"), escape_line(words), suffix, text, hang=6))
+    return rows
 
 
 def _tasks(tasks: list[Any], depth: int) -> list[Line] | None:

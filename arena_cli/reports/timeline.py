@@ -92,6 +92,7 @@ class Timeline:
         self._config: dict[str, object] = {}
         self._session_name: str | None = None
         self._budget: BudgetTally | None = None
+        self._is_after_blank = False
         self._new_chain()
 
     def _new_chain(self) -> None:
@@ -122,6 +123,10 @@ class Timeline:
         if self._budget is not None:
             self._budget.apply(event)
         drawn = [*([EMPTY] if is_apart else ()), *self._drawn(event)]
+        if self._is_after_blank and isinstance(event, TurnFinished):
+            drawn = []
+        if drawn:
+            self._is_after_blank = not drawn[-1].spans
         if self._is_skipped and self._is_skipped(event.seq):
             return [_mark_skipped(line) for line in drawn]
         return drawn

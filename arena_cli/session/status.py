@@ -7,10 +7,11 @@ workspace: the replies that hold a place in each, and those that wait. Nothing i
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from threading import ThreadError
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from arena_cli.session import shelves, store
 from arena_cli.session.store import Stored
@@ -21,6 +22,9 @@ from arena_cli.transcript.revisions import list_visible
 from arena_cli.util import tickets
 from arena_cli.workspace.models import LaneName, Mode, Team
 from arena_cli.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from arena_cli.transcript.task_events import TaskBoard
 
 LANE_NAMES: tuple[LaneName, ...] = get_args(LaneName)
 
@@ -121,7 +125,7 @@ class SessionStatus(NamedTuple):
 
     `supervisor` is the agent that decides who replies, empty in the `mode` free. `breakers` are the
     circuit breakers that are not closed. `notes` are the ids of its notes that wait for a person's
-    approval.
+    approval. `tasks` are those of the session, if it has any.
     """
 
     session: str
@@ -135,6 +139,7 @@ class SessionStatus(NamedTuple):
     mode: Mode = "free"
     supervisor: str = ""
     breakers: Sequence[BreakerChanged] = ()
+    tasks: TaskBoard | None = None
 
     @property
     def all_decisions(self) -> DecisionCounts:
@@ -160,7 +165,19 @@ class SessionStatus(NamedTuple):
             "mode": self.mode,
             "supervisor": self.supervisor or None,
             "breakers": [breaker.model_dump(include=_OF_A_BREAKER) for breaker in self.breakers],
+            **({"tasks": _count_tasks(self.tasks)} if self.tasks else {}),
         }
+
+
+def _count_tasks(board: TaskBoard) -> dict[str, Any]:
+    """Return the number of tasks by status, and the running ones with their agents."""
+    running = [task for task in board.tasks.values() if task.status == "running"]
+    return {
+        "counts": dict(Counter(task.status for task in board.tasks.values())),
+        "running": [
+            {"task": task.id, "agent": task.assigned_to, "title": task.title} for task in running
+        ],
+    }
 
 
 _OF_A_BREAKER = {"agent", "state", "until", "reason", "ts"}
@@ -194,6 +211,7 @@ def read_status(workspace: Path, stored: Stored, team: Team) -> SessionStatus:
         team.config.mode,
         "" if is_free else team.config.supervisor or "",
         [breaker for breaker in control.breakers.values() if breaker.state != "closed"],
+        control.tasks,
     )
 
 

@@ -16,6 +16,7 @@ from arena_cli.transcript.control_events import ControlEvent, control_of, sessio
 
 if TYPE_CHECKING:
     from arena_cli.transcript.conversation import Chain
+    from arena_cli.transcript.events import Event
     from arena_cli.transcript.state import Fold
 
 TaskStatus = Literal["pending", "running", "blocked", "completed", "failed", "cancelled"]
@@ -161,6 +162,15 @@ class TaskBoard:
         self._by_agent: dict[str, dict[str, None]] = {}
         for task in tasks:
             self._put(task)
+
+    @classmethod
+    def read(cls, events: Iterable[Event]) -> TaskBoard:
+        """Return the board that these events of a session add up to."""
+        board = cls()
+        for event in events:
+            if isinstance(event, TaskChanged):
+                board.apply(event)
+        return board
 
     def next_id(self) -> str:
         """Return the id of the next task."""

@@ -165,7 +165,7 @@ def _compared_of(
                 fields = between.message_event(item)
                 compared.add("message", _key_of(fields), fields)
             case SideEvent():
-                key = f"{item.type}\n{getattr(item, 'note', '')}"
+                key = f"{item.type}\n{getattr(item, 'note', '') or getattr(item, 'task', '')}"
                 compared.add("message", key, {"memory": {item.type: between.event(item)}})
             case _:
                 pass

@@ -12,8 +12,8 @@ import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from importlib import resources
-from typing import Any, NamedTuple
+from importlib import import_module, resources
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup
@@ -28,8 +28,11 @@ from arena_cli.reports.lines import Words
 from arena_cli.scenarios.result import RunResult
 from arena_cli.transcript.conversation import Chain, Conversation, read_conversation
 from arena_cli.transcript.events import Event, SessionEvent, SideEvent
-from arena_cli.transcript.revisions import collect_revisions
+from arena_cli.transcript.revisions import collect_revisions, list_visible
 from arena_cli.util.text import escape_line
+
+if TYPE_CHECKING:
+    from arena_cli.reports.task_lines import TaskRow
 
 _HERE = "arena_cli.reports.html"
 _LANE_REM, _NARROW_LANE_REM, _TURN_REM = 15, 12.5, 7.5  # five agents fit on 1,200 pixels
@@ -106,6 +109,7 @@ def session_page(
         tokens=_sum_tokens(used),
         budget=_list_budget(conversation.events, cast),
         approvals=_list_approvals(events, cast, say),
+        tasks=_list_tasks(events, cast, say),
         replies=sum(done.status == "success" for done in replies),
         lanes=list(lanes.values()),
         chains=parts,
@@ -157,6 +161,18 @@ def _list_approvals(events: Iterable[Event], cast: Cast, say: Words) -> list[_Ap
                 clock=lines.clock(record.get("decided", record["since"])),
             )
         )
+    return rows
+
+
+def _list_tasks(events: Sequence[Event], cast: Cast, say: Words) -> list[TaskRow]:
+    """Return the tasks of a session as they are at its end."""
+    if not any(event.type == "task" for event in events):
+        return []
+    task_lines = import_module("arena_cli.reports.task_lines")
+    board = import_module("arena_cli.transcript.task_events").TaskBoard.read(list_visible(events))
+    rows: list[TaskRow] = task_lines.list_rows(
+        list(board.tasks.values()), board, say, lambda agent: cast.who(agent).name
+    )
     return rows
 
 
