@@ -34,6 +34,7 @@ READS: dict[str, list[list[str]]] = {
     "sessions": [[], ["--json"], ["--running"]],
     "wait": [["s"]],
     "unread": [["s"], ["s", "--json"]],
+    "tasks": [["s"], ["s", "--json"]],
     "agents": [[], ["--json"]],
     "agents find": [["plain"]],
     "agents check": [[]],
@@ -88,6 +89,14 @@ CONTROLS: dict[str, list[str]] = {
     "edit": ["s", "m2", "canary"],
     "reassign": ["s", "task-none", "plain"],
     "react": ["s", "m2", "👍"],
+    "task add": ["s", "canary"],
+    "task show": ["s", "t1"],
+    "task assign": ["s", "t1", "plain"],
+    "task reassign": ["s", "t1", "api"],
+    "task block": ["s", "t1", "--because", "canary"],
+    "task unblock": ["s", "t1"],
+    "task done": ["s", "t1"],
+    "task cancel": ["s", "t1"],
     "terminate": ["s", "--agent", "program"],
     "rewind": ["s", "--at", "here"],
 }
@@ -96,6 +105,7 @@ CALLS: list[list[str]] = [
     ["send", "@plain hello"],
     ["send", "--session", "s", "@plain hello"],
     ["resume", "s"],
+    ["work", "s"],
     ["run", "checked", "--live"],
     ["run", "checked", "--record"],
     ["flow", "run", "flow.yaml"],
@@ -107,7 +117,7 @@ CALLS: list[list[str]] = [
     ["knowledge", "search", "canary", "--connect"],
     ["knowledge", "inspect", "--connect"],
 ]
-NEEDS_TRUST = {"send", "resume", "run", "flow run", "agents run", "agents test"}
+NEEDS_TRUST = {"send", "resume", "work", "run", "flow run", "agents run", "agents test"}
 
 
 class Server:
@@ -254,7 +264,7 @@ def test_no_command_that_controls_a_session_contacts_anything(
     hostile: Program, server: Server
 ) -> None:
     for name, words in CONTROLS.items():
-        done = invoke(name, *words)
+        done = invoke(*name.split(), *words)
         assert quiet(hostile, server), (name, server.heard)
         assert SECRET not in f"{done.output} {done.error}"
         assert done.code in (0, 2), (name, done.error)

@@ -44,6 +44,9 @@ _COMMANDS = {
     "reassign": ("arena_cli.cli.control", "reassign", ""),
     "react": ("arena_cli.cli.messages", "react", ""),
     "unread": ("arena_cli.cli.messages", "unread", ""),
+    "task": ("arena_cli.cli.tasks", "task_app", ""),
+    "tasks": ("arena_cli.cli.tasks", "tasks", ""),
+    "work": ("arena_cli.cli.tasks", "work", ""),
     "run": ("arena_cli.cli.run", "run", "RunCommand"),
     "flow": ("arena_cli.cli.flow", "flow_app", ""),
     "promote": ("arena_cli.cli.promote", "promote", ""),
@@ -76,6 +79,7 @@ _SECTIONS = {
         "export",
         "usage",
     ),
+    "Work": ("task", "tasks", "work"),
     "Control": (
         *("status", "approvals", "approve", "reject", "choose"),
         *("pause", "cancel", "steer", "terminate"),

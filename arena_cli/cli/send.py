@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -485,3 +485,30 @@ def _opened(
 
 def _resume_hint(name: str) -> str:
     return f"Every completed reply is kept; `arena resume {name}` continues."
+
+
+Start = Callable[[Session], "Coroutine[Any, Any, ChainFinished | ChainPaused | None]"]
+"""A function that starts a chain in a session; it returns None if there is nothing to run."""
+
+
+def run_chain(
+    loaded: Workspace,
+    stored: Stored,
+    members: Team,
+    start: Start,
+    *,
+    as_json: bool,
+    quiet: bool,
+    wait_s: float,
+) -> tuple[Session, ChainFinished | ChainPaused | None]:
+    """Run a chain in a session and print it; return the session, closed, and the chain's end."""
+    output = _one_output(as_json=as_json, quiet=quiet, deltas=False)
+    config = trust.live_place(loaded, _profiles(members), wait_s=wait_s)
+    common.archive_old_sessions(loaded, config, [stored.name])
+    config, printer = _with_printer(config, members, output)
+    with _opened(config, stored.name, members, printer) as opened:
+        printer.goes_on(opened.journal.fold)
+        end = common.run(opened.last(start(opened)), hint=_resume_hint(stored.name))
+        notes = opened.list_waiting_notes() if printer.is_shown else []
+    pauses.report_notes(notes, stored.name)
+    return opened, end
