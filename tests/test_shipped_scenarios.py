@@ -92,6 +92,12 @@ CHANGES = [
     Change(
         "announcement-with-reactions", OWN, "@dev @comms 维护", "@dev @oncall 维护", "unread.oncall"
     ),
+    Change("blocked-task", OWN, "action: block,", "action: fail,", "tasks.t1.status"),
+    Change("blocked-task", OWN, "needs: [t1]", "needs: []", "replied"),
+    Change("blocked-task", OWN, "They are in vault 3", "Look for them", "shown.dev[0].contains"),
+    Change("tasks-in-order", OWN, "priority: 5", "priority: -5", "tasks.t3.status"),
+    Change("tasks-in-order", OWN, "needs: [t2, t4]", "needs: [t2]", "shown.comms[0].contains"),
+    Change("tasks-in-order", OWN, "max_tasks: 2", "max_tasks: 1", "must"),
     Change("key-used-twice", OWN, "key: alert-4711", "key: alert-4710", "replies_count"),
     Change("gdpr-breakdown", "agents/tester.yaml", "threshold: 0.8", "threshold: 0.3", "asked"),
     Change(

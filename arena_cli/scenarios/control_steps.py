@@ -15,7 +15,7 @@ from arena_cli.errors import UsageError
 from arena_cli.scenarios.expect import text_checks
 from arena_cli.scenarios.expect.context import CheckContext
 from arena_cli.scenarios.expect.text_checks import Verdict
-from arena_cli.scenarios.model import CONTINUING, AfterReply, Saved, Scenario, Step
+from arena_cli.scenarios.model import CONTINUING, OPENING, AfterReply, Saved, Scenario, Step
 from arena_cli.scenarios.result import CheckResult
 from arena_cli.session.outgoing import USER
 from arena_cli.session.session import Session
@@ -70,7 +70,7 @@ def group_chains(steps: Iterable[PlayedStep]) -> list[Event]:
             chains[step.session] += step.events
             continue
         groups.append([*step.events])
-        if step.kind == "send":
+        if step.kind in OPENING:
             chains[step.session] = groups[-1]
     return [event for group in groups for event in group]
 

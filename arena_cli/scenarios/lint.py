@@ -16,7 +16,7 @@ from arena_cli.scenarios.expect import (
 )
 from arena_cli.scenarios.expect.context import Folders
 from arena_cli.scenarios.expect.model import Expect
-from arena_cli.scenarios.model import CONTINUING, RUNNING, ScenarioFile
+from arena_cli.scenarios.model import CONTINUING, OPENING, RUNNING, ScenarioFile
 from arena_cli.scenarios.tool_names import ALWAYS_KNOWN, COMPLETE_TASK, is_named, name_tools
 from arena_cli.session.outgoing import USER
 from arena_cli.workspace import mentions
@@ -157,7 +157,7 @@ def _has_step_before(file: ScenarioFile, index: int) -> bool:
     return covered[0] < index if covered else session is not None
 
 
-_WAIT = ("send", "attach", "say", "system", "check", "expect")
+_WAIT = ("send", "attach", "say", "system", "check", "task", "expect")
 
 
 def unknown(
@@ -181,6 +181,8 @@ def unknown(
         for key in ("approve", "reject", "choose", "after"):
             if (named := getattr(step, key)) is not None:
                 yield from _agent(named.agent, (*loc, key, "agent"), team)
+        if step.task is not None and step.task.agent:
+            yield from _agent(step.task.agent, (*loc, "task", *step.task.agent_loc), team)
         for name, saved in step.save.items():
             yield from _agent(saved.agent, (*loc, "save", name, "from"), team)
     yield from _in_expect(file.expect, ("expect",), team)
@@ -255,7 +257,7 @@ def _no_chain(file: ScenarioFile) -> Iterator[Wrong]:
     """Yield each step that continues a chain of a session in which nothing was sent before."""
     sent: set[str | None] = set()
     for index, step in enumerate(file.steps):
-        if step.kind == "send":
+        if step.kind in OPENING:
             sent.add(step.session)
         elif step.kind in CONTINUING and step.session not in sent:
             problem = "no chain is open here: no step before it sends a message in its session"

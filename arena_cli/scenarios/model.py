@@ -28,6 +28,7 @@ from arena_cli.scenarios import variables
 from arena_cli.scenarios.expect import text_checks
 from arena_cli.scenarios.expect.model import Expect
 from arena_cli.scenarios.expect.values import AgentId, ByAgent, Pattern
+from arena_cli.scenarios.task_steps import TaskStep, WorkStep
 from arena_cli.scenarios.variables import Reader
 from arena_cli.session import outgoing
 from arena_cli.session.outgoing import Outgoing, PastPart, Planted
@@ -43,14 +44,27 @@ from arena_cli.yamlio.loader import Fragment, find_holder
 from arena_cli.yamlio.nodes import Loc
 
 StepKind = Literal[
-    "send", "say", "system", "check", "approve", "reject", "choose", "resume", "flow"
+    "send",
+    "say",
+    "system",
+    "check",
+    "approve",
+    "reject",
+    "choose",
+    "resume",
+    "flow",
+    "task",
+    "work",
 ]
 KINDS: tuple[StepKind, ...] = get_args(StepKind)
 
 CONTINUING = frozenset({"approve", "reject", "choose", "resume"})
 """The kinds of steps that continue the open chain of their session."""
 
-RUNNING = CONTINUING | {"send"}
+OPENING = frozenset({"send", "work"})
+"""The kinds of steps that open a chain."""
+
+RUNNING = CONTINUING | OPENING
 """The kinds of steps that run a chain."""
 
 _ONLY_RUNNING = ("from", "save", "expect", "steer", "pause", "after")
@@ -158,9 +172,10 @@ class Step(FileShape):
 
     It is a human's message (`send`) with its expectations, a planted message (`say`, `system`),
     expectations over all steps so far (`check`), what continues a chain that waits: a decision
-    (`approve`, `reject`, `choose`) or `resume`; or a `flow` from a file. While a chain runs, a
-    person may `steer` or `pause` it: before any agent is called, or `after` a reply. A `key` that
-    was used before in its session calls no agent: the step is judged by the earlier chain.
+    (`approve`, `reject`, `choose`) or `resume`; a `flow` from a file; what a person does to a
+    `task`, or the team's `work` on tasks. While a chain runs, a person may `steer` or `pause` it:
+    before any agent is called, or `after` a reply. A `key` that was used before in its session
+    calls no agent: the step is judged by the earlier chain.
     """
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [kind]} for kind in KINDS]})
@@ -168,7 +183,7 @@ class Step(FileShape):
     not_built: ClassVar[frozenset[str]] = read_keys(
         "agent container each feedback group http id inputs kind max needs on_failure "
         "output parallel priority python reflect repeat reply_to retries shell simulate sql thread "
-        "timeout_s until when work"
+        "timeout_s until when"
     )
 
     step: str = ""
@@ -181,6 +196,8 @@ class Step(FileShape):
     choose: ChosenOption | None = None
     resume: Literal[True] | None = None
     flow: Annotated[str, Field(min_length=1)] | PlayedFlow | None = None
+    task: TaskStep | None = None
+    work: Literal[True] | WorkStep | None = None
     steer: Annotated[str, Field(pattern=r"\S")] | None = None
     pause: bool = False
     after: AfterReply | None = None
@@ -208,7 +225,7 @@ class Step(FileShape):
         if not kinds:
             raise ValueError(
                 "a step needs one of send, say, system, check, approve, reject, choose, resume, "
-                "flow"
+                "flow, task, work"
             )
         if len(kinds) > 1:
             both = " and ".join(f"`{kind}`" for kind in kinds)
@@ -225,7 +242,7 @@ class Step(FileShape):
             raise ValueError(f"`attach` goes with `send` only, not with `{kind}`")
         if kind != "send" and "key" in keys:
             raise ValueError(f"`key` goes with `send` only, not with `{kind}`")
-        allowed = {"expect"} if kind == "flow" else ()
+        allowed = {"flow": ["expect"], "task": ["from", "expect"]}.get(kind, [])
         wrong = [f"`{key}`" for key in _ONLY_RUNNING if key in keys and key not in allowed]
         if wrong and kind not in RUNNING:
             raise ValueError(
@@ -525,10 +542,16 @@ class Scenario:
 
         Raises NotSaved, and UsageError if it cannot be sent.
         """
-        keys = {key: value for key, value in self.data["steps"][index].items() if key != "expect"}
-        raw = variables.with_saved(keys, saved)
         reader = Reader(self.root, anywhere=self.anywhere)
-        return sent_of(self._as(Step, raw, ("steps", index)), self.team, self.path, reader)
+        return sent_of(self.step_with(index, saved), self.team, self.path, reader)
+
+    def step_with(self, index: int, saved: Mapping[str, str]) -> Step:
+        """Return a step without its expectations, with all texts that it uses.
+
+        Raises NotSaved, and UsageError if it is invalid then.
+        """
+        keys = {key: value for key, value in self.data["steps"][index].items() if key != "expect"}
+        return self._as(Step, variables.with_saved(keys, saved), ("steps", index))
 
     def expected(self, loc: Loc, expect: Expect, saved: Mapping[str, str]) -> Expect:
         """Return the expectations at `loc`, with the saved texts filled in.

@@ -44,6 +44,7 @@ from arena_cli.scenarios.result import (
     StepResult,
     StepStatus,
 )
+from arena_cli.scenarios.task_steps import find_board, play_tasks
 from arena_cli.scenarios.tool_names import make_finder
 from arena_cli.scenarios.variables import NotSaved
 from arena_cli.scenarios.watching import Watching
@@ -361,6 +362,8 @@ class Playing:
                 return await self._play_flow(index, session, events)
             if step.kind in CONTINUING:
                 unable = await continue_chain(step, session)
+            elif step.kind in ("task", "work"):
+                await play_tasks(self._scenario.step_with(index, self._saved), session)
             else:
                 sent = self._scenario.sent[index]
                 if sent is None and step.kind != "check":
@@ -527,6 +530,8 @@ class Playing:
         talk.live = self._take.mode in ("live", "record")
         talk.snapshots = self._snapshots
         talk.inputs, talk.noted_texts = self._watching.inputs, self._watching.noted
+        name = self._scenario.file.steps[step - 1].session if step else None
+        talk.tasks = find_board([self._sessions.get(name)] if step else self._sessions.values())
         return talk
 
     def _result(

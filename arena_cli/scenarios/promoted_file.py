@@ -394,6 +394,7 @@ def select_part(stored: Stored, until: int | None) -> SessionPart:
     """
     notes: list[str] = []
     events = _read_events(stored, until, notes)
+    _refuse_tasks(events, stored.name)
     every = _pieces(events)
     session, cut, reason = _cut(events, every)
     pieces = [piece for piece in every if piece.opening.seq > cut]
@@ -423,6 +424,17 @@ def select_part(stored: Stored, until: int | None) -> SessionPart:
         )
     before = [event for event in events if event.seq <= cut]
     return SessionPart(session, before, [*_split(pieces)], notes)
+
+
+def _refuse_tasks(events: Iterable[Event], name: str) -> None:
+    """Raise UsageError if there are tasks: agents are shown them in every later call."""
+    first = next((event.seq for event in events if event.type == "task"), None)
+    if first is not None:
+        raise UsageError(
+            f"session {escape_line(name)} has tasks from event {first} on, and is not promoted",
+            "promote a part before it: `--until SEQ`; or write the tasks as steps `task` and "
+            "`work` of a scenario",
+        )
 
 
 def _read_events(stored: Stored, until: int | None, notes: list[str]) -> list[Event]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from arena_cli.transcript.control_events import ChainPaused, RuleBroken, Supervised
     from arena_cli.transcript.exchange_events import ExchangeFinished, ExchangeStarted
     from arena_cli.transcript.flow_events import StepFinished
+    from arena_cli.transcript.task_events import TaskBoard
 
 
 class UsedTool(NamedTuple):
@@ -141,6 +142,7 @@ class CheckContext:
     snapshots: Snapshots | None = None
     inputs: Mapping[str, str] = field(default_factory=dict)
     noted_texts: Mapping[NoteEvent, str] = field(default_factory=dict)
+    tasks: TaskBoard | None = None
 
     @cached_property
     def turns(self) -> list[Turn]:

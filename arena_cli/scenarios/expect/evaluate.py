@@ -26,6 +26,7 @@ from arena_cli.scenarios.expect import (
     message_checks,
     model,
     note_checks,
+    task_checks,
     text_checks,
 )
 from arena_cli.scenarios.expect.amounts import Cost, Range
@@ -186,17 +187,11 @@ def named_agents(expect: Expect) -> Iterator[tuple[Loc, str]]:
         for agent in getattr(expect, key):
             if agent != EVERYBODY:
                 yield (key, agent), agent
+    yield from task_checks.list_agents(expect.tasks)
     for index, decision in enumerate(expect.supervised):
         yield from _at(("supervised", index, "should_reply"), decision.should_reply)
-    for key in (
-        "timeline",
-        "timeline_exact",
-        "structured",
-        "attachments",
-        "deviations",
-        "approvals",
-        "rules",
-    ):
+    lists = "timeline timeline_exact structured attachments deviations approvals rules"
+    for key in lists.split():
         entries = getattr(expect, key)
         for index, entry in enumerate(entries if isinstance(entries, list) else ()):
             if getattr(entry, "agent", ""):
@@ -439,6 +434,7 @@ _KEYS: dict[str, Callable[[Any], Checks]] = {
     "ended": acting.check_ends,
     "output": acting.check_outputs,
     "flow": flow_checks.check_steps,
+    "tasks": task_checks.check_tasks,
     "compactions": functools.partial(_counted, lambda told: len(told.compactions), ""),
 }
 

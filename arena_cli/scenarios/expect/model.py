@@ -458,11 +458,23 @@ class FlowStepRow(Sparse):
     output: JsonCheck | list[JsonCheck] = Field(default_factory=list)
 
 
+TaskStatus = Literal["pending", "running", "blocked", "completed", "failed", "cancelled", "none"]
+TaskId = Annotated[str, Field(pattern=r"^t[1-9]\d*$")]
+
+
+class TaskRow(Row):
+    """A task: its status (`none`: it is not there), its agent, and how often it was started."""
+
+    status: TaskStatus = "completed"
+    agent: AgentId = ""
+    attempts: Annotated[int, Field(ge=0)] = 1
+
+
 class Expect(Sparse):
     """The expectations of a step, or of all steps."""
 
     not_built: ClassVar[frozenset[str]] = read_keys(
-        "changed command conflict files learned plan tasks unchanged"
+        "changed command conflict files learned plan unchanged"
     )
 
     replied: list[AgentId] | Replied = Field(default_factory=list)
@@ -507,6 +519,7 @@ class Expect(Sparse):
     rules: list[RuleRow] = Field(default_factory=list)
     exchanges: list[ExchangeRow] = Field(default_factory=list)
     flow: dict[str, FlowStepRow] = Field(default_factory=dict, min_length=1)
+    tasks: dict[TaskId, TaskStatus | TaskRow] = Field(default_factory=dict, min_length=1)
 
 
 class GivenCheck(NamedTuple):

@@ -12,11 +12,12 @@ from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
 from arena_cli.protocol import Derived, MessageRef, Position, Volatile
+from arena_cli.scenarios import task_steps
 from arena_cli.scenarios.model import CONTINUING, Scenario, Step
 from arena_cli.scenarios.recording import file
 from arena_cli.scenarios.recording.model import CaseRecord, Recording
 from arena_cli.scenarios.recording.recorder import Ignoring, Tape
-from arena_cli.session.outgoing import Outgoing
+from arena_cli.session.outgoing import USER, Outgoing
 from arena_cli.transcript import compare
 from arena_cli.transcript.compare import FieldReader
 from arena_cli.transcript.conversation import Turn, follow
@@ -172,6 +173,8 @@ def _recorded_steps(case: CaseRecord, ignoring: Ignoring) -> dict[int, StepMessa
         elif number and _is_sent(line) and steps[number].text in (None, _RESUMED):
             message = line["message"]
             text = ignoring.text(message["content"])
+            if message.get("kind") == "task" and not line.get("planted"):
+                text = task_steps.WORK
             steps[number] = steps[number]._replace(author=message["author_id"], text=text)
         elif number and steps[number].text is None and (text := _describe_decision(line)):
             steps[number] = steps[number]._replace(text=text)
@@ -182,6 +185,9 @@ def _describe_decision(line: Mapping[str, Any]) -> str:
     """Return the text of a step that continues a chain, if this is its first line of the chain."""
     if line["type"] == "approval_decided" and line["decision"] != "expired":
         return " ".join(filter(None, (line["decision"], line["agent"], line.get("option"))))
+    if line["type"] == "task":
+        facts = line.get("facts") or {}
+        return task_steps.describe_change(line["action"], facts.get("title") or line["task"])
     return _RESUMED if line["type"] in _OF_A_CHAIN else ""
 
 
@@ -205,6 +211,10 @@ def _scenario_steps(scenario: Scenario, ignoring: Ignoring) -> list[StepMessage]
             message = StepMessage(step.session, sent.author_id, ignoring.text(sent.content))
         elif step.kind == "check":
             message = StepMessage(step.session, None, None)
+        elif step.task is not None:
+            message = StepMessage(step.session, None, step.task.described)
+        elif step.work is not None:
+            message = StepMessage(step.session, step.author or USER.id, task_steps.WORK)
         elif step.kind in CONTINUING:
             message = StepMessage(step.session, None, _describe_step(step))
         else:
