@@ -116,14 +116,18 @@ def add(
         _add_to_new(loaded, session, team, author, facts, assign)
         return
     if team is not None:
-        members = common.find_team(loaded, store.find(loaded.root, session))
-        if members.name != team:
-            known = escape_line(members.name or "every agent")
-            raise UsageError(
-                f"--team {escape_line(team)}: session {escape_line(session)} has the team {known}",
-                "Leave out --team, or use another session.",
-            )
+        _refuse_other_team(loaded, session, team)
     _change(context, session, wait, author, "add", agent=assign, arguments=facts)
+
+
+def _refuse_other_team(loaded: Workspace, session: str, team: str) -> None:
+    members = common.find_team(loaded, store.find(loaded.root, session))
+    if members.name != team:
+        known = escape_line(members.name or "every agent")
+        raise UsageError(
+            f"--team {escape_line(team)}: session {escape_line(session)} has the team {known}",
+            "Leave out --team, or use another session.",
+        )
 
 
 def _add_to_new(

@@ -16,7 +16,7 @@ from arena_cli.engine.plan import Room
 from arena_cli.errors import UsageError
 from arena_cli.protocol import Message
 from arena_cli.transcript.conversation import Chain
-from arena_cli.transcript.events import MessageEvent, TurnFinished, TurnStarted
+from arena_cli.transcript.events import MessageEvent
 from arena_cli.transcript.task_events import (
     ENDED,
     LONGEST_TITLE,
@@ -276,7 +276,7 @@ def tell_group(room: Room, content: str, **metadata: Any) -> Message:
 def find_message(chain: Chain | None, task: str, action: str) -> Message | None:
     """Return the message about a change that is not written yet, as after a crash."""
     for event in reversed(chain.events if chain else ()):
-        if isinstance(event, TaskChanged | TurnStarted | TurnFinished):
+        if event.type in ("task", "turn_started", "turn_finished"):
             break
         if isinstance(event, MessageEvent):
             metadata = event.message.metadata

@@ -17,7 +17,7 @@ from arena_cli.engine.task_entries import Action, Entries
 from arena_cli.engine.tasks import list_started_by
 from arena_cli.errors import UsageError
 from arena_cli.transcript.conversation import FAILED, Chain, Turn
-from arena_cli.transcript.events import MessageEvent, ReplyFinished, TurnStarted
+from arena_cli.transcript.events import MessageEvent, ReplyFinished
 from arena_cli.transcript.task_events import ENDED, Task, TaskAction, TaskChanged
 from arena_cli.util.text import cut_text, escape_line
 
@@ -208,7 +208,7 @@ class _Settlement:
     def _tell_refused(self, refused: Sequence[tuple[str, str]]) -> None:
         """Report to the agent what is refused, once."""
         for event in reversed(self._chain.events):
-            if isinstance(event, TurnStarted):
+            if event.type == "turn_started":
                 break
             if isinstance(event, MessageEvent):
                 metadata = event.message.metadata

@@ -18,7 +18,6 @@ from arena_cli.engine.task_changes import ARENA, get_board
 from arena_cli.protocol import Message
 from arena_cli.transcript.control_events import control_of
 from arena_cli.transcript.conversation import Chain
-from arena_cli.transcript.events import TurnFinished
 from arena_cli.transcript.task_events import Task, TaskBoard, TaskChanged, WorkStarted
 from arena_cli.workspace.mentions import parse_mentions
 from arena_cli.workspace.models import Member
@@ -369,7 +368,7 @@ def list_started(chain: Chain) -> list[_Started]:
     """Return the tasks that were started since the last turn was finished, in order."""
     started = []
     for event in reversed(chain.events):
-        if isinstance(event, TurnFinished):
+        if event.type == "turn_finished":
             break
         if isinstance(event, TaskChanged) and event.action == "start":
             started.append(_Started(event.task, event.to, event.message or ""))

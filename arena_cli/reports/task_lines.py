@@ -184,7 +184,7 @@ def _name_unmet(tasks: Sequence[str], board: TaskBoard, say: Words) -> Iterator[
         yield f"{shown} ({say.enum(needed.status)})" if needed and is_stuck else shown
 
 
-class TaskRow(NamedTuple):
+class ListedTask(NamedTuple):
     """A task as a row of a table, all of it escaped text."""
 
     task: str
@@ -195,10 +195,10 @@ class TaskRow(NamedTuple):
     state: str
 
 
-def list_rows(tasks: Sequence[Task], board: TaskBoard, say: Words, who: Who) -> list[TaskRow]:
+def list_rows(tasks: Sequence[Task], board: TaskBoard, say: Words, who: Who) -> list[ListedTask]:
     """Return the rows of tasks; `who` names agents."""
     return [
-        TaskRow(
+        ListedTask(
             escape_line(task.id),
             task.status,
             str(task.priority),
@@ -214,7 +214,7 @@ def _as_text(name: list[Span] | str) -> str:
     return name if isinstance(name, str) else "".join(span.text for span in name)
 
 
-def draw_table(rows: Sequence[TaskRow], say: Words, width: int) -> Iterator[str]:
+def draw_table(rows: Sequence[ListedTask], say: Words, width: int) -> Iterator[str]:
     """Yield the lines of a table of tasks in `width` columns; long titles are cut."""
     has_priorities = any(row.priority != "0" for row in rows)
     has_agents = any(row.agent for row in rows)

@@ -196,19 +196,11 @@ class Session(contextlib.AbstractContextManager["Session"]):
             used=lambda agent: frozenset(fold.scripted_used.get(agent, ())),
         )
         self._runtime = CallPipeline(runtime, middlewares)
-        recollection = open_recollection(config, self.folder, team)
+        self._recollection = recollection = open_recollection(config, self.folder, team)
         held.callback(recollection.close)
-        self._recollection = recollection
+        known = (self._windows(), config.language)
         room = Room(
-            scene=Scene(
-                self.name,
-                team,
-                fold,
-                self._history,
-                recollection,
-                self._windows(),
-                config.language,
-            ),
+            scene=Scene(self.name, team, fold, self._history, recollection, *known),
             roster=self._roster,
             journal=self.journal,
             runtime=self._runtime,
