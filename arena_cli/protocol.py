@@ -26,6 +26,12 @@ EXCHANGE = "exchange"
 ASK_AGENT = "ask_agent"
 """The tool by which an agent asks another one."""
 
+WAIT_FOR_AGENT, MERGE_RESULTS = "wait_for_agent", "merge_results"
+"""The tools by which it fetches answers later."""
+
+LATE = "late"
+"""The note of a call whose answer came when the agent that asked no longer waited."""
+
 TASK_LIST, TASK_UPDATE = "task_list", "task_update"
 """The tools by which an agent reads tasks, adds them and changes them."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from product import AgentInput, AgentOutput, ControlRequest, Inbox, Timeline, ca
 from program import Program
 from stage import Stage, broken
 from support import Puppets, Talk, member, puppet, team
-from tools import asks, scripted
+from tools import TWICE, FakeTool, asks, offer, scripted
 
 PRIVATE = "SECRET-4711"
 
@@ -66,8 +67,13 @@ def insisting(more: str, options: str) -> Callable[[AgentInput], str]:
 
 async def begun(talk: Talk, count: int) -> None:
     """Wait until so many exchanges have begun."""
+    await until(lambda: len(talk.of("exchange_started")) >= count)
+
+
+async def until(holds: Callable[[], Any]) -> None:
+    """Wait until something holds."""
     while True:
-        if len(talk.of("exchange_started")) >= count:
+        if holds():
             return
         await asyncio.sleep(0.001)
 
@@ -310,6 +316,7 @@ def test_may_ask_takes_the_place_of_may_mention(tmp_path: Path) -> None:
         ("until=noon", "`until=noon` is no option"),
         ("now", "`now` is no option"),
         ("wait=1 wait=2", "`wait=2` is no option"),
+        ("priority=urgent", "priority is normal or high"),
     ],
 )
 def test_a_block_with_wrong_options_asks_nobody(tmp_path: Path, options: str, problem: str) -> None:
@@ -414,18 +421,286 @@ def test_an_agent_at_work_is_asked_when_it_has_finished(tmp_path: Path) -> None:
     assert talk.outcomes() == [("a", "success"), ("rev", "success"), ("b", "success")]
 
 
-def test_the_time_is_over_and_the_one_that_asks_is_told(tmp_path: Path) -> None:
-    async def slow(_: AgentInput) -> str:
-        await asyncio.sleep(60)
-        return "too late"
+def test_the_time_is_over_and_the_work_on_the_answer_goes_on(tmp_path: Path) -> None:
+    """The asker is told so; both are shown the late answer afterwards, and it is announced."""
+    over = asyncio.Event()
 
-    talk, puppets = talk_of(tmp_path, {"dev": asker(block(options="wait=0.05")), "rev": slow})
+    async def slow(shown: AgentInput) -> str:
+        await over.wait()
+        return reviewer(shown)
+
+    def dev(shown: AgentInput) -> str:
+        if not is_aside(shown) and any(message.id == "again" for message in shown.messages):
+            over.set()
+        return asker(block(options="wait=0.05"))(shown)
+
+    talk, puppets = talk_of(tmp_path, {"dev": dev, "rev": slow})
     talk.send("@dev go")
     assert notes(puppets.inputs["dev"][1])[0] == (
-        "Exchange 1.b1, about what you asked @rev:\nrev did not answer in time: no answer in 0.05 s"
+        "Exchange 1.b1, about what you asked @rev:\nrev did not answer in 0.05 s; "
+        "exchange 1.b1 goes on: you will see the answer when you are called next."
     )
-    assert ends(talk) == [("timeout", 0, False)]
-    assert puppets.ended == ["rev"]
+    assert (ends(talk), puppets.ended) == ([("done", 1, True)], [])
+    late = talk.last("exchange_timed_out")
+    assert (late.exchange, late.requester, late.target, late.wait_s) == ("1.b1", "dev", "rev", 0.05)
+    assert talk.outcomes() == [("dev", "success")]
+    talk.send("@dev well?")
+    assert "Rename it." in [message.content for message in puppets.inputs["dev"][-1].messages]
+
+
+def test_what_came_later_is_shown_at_the_next_call_of_the_reply(tmp_path: Path) -> None:
+    over = asyncio.Event()
+
+    async def slow(shown: AgentInput) -> str:
+        await over.wait()
+        return reviewer(shown)
+
+    async def dev(shown: AgentInput) -> str:
+        if is_aside(shown):
+            return "<done/>"
+        told = notes(shown)
+        if not told:
+            return block(options="wait=0.01")
+        if len(told) == 2:
+            over.set()
+            await until(lambda: talk.of("agent_ended"))
+            return block("dev")  # it is refused, and the agent called again
+        return "Done."
+
+    talk, puppets = talk_of(tmp_path, {"dev": dev, "rev": slow})
+    talk.send("@dev go")
+    last = notes(puppets.inputs["dev"][2])
+    assert "about what you asked @dev:\nnobody was asked" in last[2]
+    assert last[3] == "Exchange 1.b1, about what you asked @rev:\nRename it."
+
+
+@pytest.mark.parametrize("wait", [0, 0.01])
+def test_an_agent_fetches_an_answer_later(tmp_path: Path, wait: float) -> None:
+    """By number, also of an exchange that it did not wait for; at once in a later turn."""
+    over = asyncio.Event()
+
+    async def slow(shown: AgentInput) -> str:
+        await over.wait()
+        return reviewer(shown)
+
+    def acting(shown: AgentInput) -> AgentOutput | str:
+        if is_aside(shown):
+            return "<done/>"
+        if len(shown.steps) == 2:
+            over.set()
+        ask = {"agent": "rev", "message": "ok?", "wait_s": wait}
+        return scripted(
+            asks(("ask_agent", ask)),
+            asks(("wait_for_agent", {"exchange": "1.1", "timeout_s": 0.01})),
+            asks(("wait_for_agent", {"exchange": "1.1", "timeout_s": 30})),
+            asks(("merge_results", {"exchanges": ["1.1"]})),
+            "Done.",
+        )(shown)
+
+    tools = ["ask_agent", "wait_for_agent", "merge_results"]
+    talk, puppets = talk_of(
+        tmp_path, {"dev": acting, "rev": slow}, dev={"tools": tools, "run": {"max_turns": 9}}
+    )
+    talk.send("@dev go")
+    asked, in_vain, fetched, merged = [event.result for event in talk.of("tool_finished")]
+    late = "rev did not answer in 0.01 s; exchange 1.1 goes on: wait_for_agent gets the answer."
+    assert asked == (
+        late if wait else "accepted: exchange 1.1 with rev takes place after your reply"
+    )
+    assert (in_vain, fetched) == (late, "Rename it.")
+    assert merged == "Exchange 1.1:\n@dev:\n> ok?\n@rev:\n> Rename it."
+    assert len(talk.of("exchange_timed_out")) == (1 if wait else 0)
+    assert ends(talk) == [("done", 1, True)]
+    puppets.answers["dev"] = scripted(
+        asks(("wait_for_agent", {"exchange": "1.1"}), ("wait_for_agent", {"exchange": "7.1"})),
+        "Done.",
+    )
+    talk.send("@dev again")
+    later = [(event.status, event.result) for event in talk.of("tool_finished")[-2:]]
+    assert sorted(later) == [("error", "you began no exchange 7.1"), ("ok", "Rename it.")]
+
+
+def test_a_replay_repeats_a_wait_that_was_in_vain(tmp_path: Path) -> None:
+    """In a replay, the answer is there at once: the recording says that it came too late."""
+    program = Program(tmp_path)
+    slow = "import sys, time; sys.stdin.read(); time.sleep(1); print('It is fine.')"
+    program.agent("rev", adapter={"type": "cli", "command": [sys.executable, "-c", slow]})
+    asks_rev = {"ask": {"agent": "rev", "message": "ok?", "wait_s": 0.05}, "say": "Rev: ${result}"}
+    program.agent("dev", {"when": {"mentioned_by": "rev"}, "say": "<done/>"}, asks_rev)
+    program.scenario(
+        "scenario: Late\nsteps:\n"
+        "  - send: '@dev go'\n"
+        "    expect:\n"
+        "      exchanges: [{timed_out: true, end: done, announced: true}]\n"
+        "      replies: {dev: {last: [{contains: goes on}]}}\n",
+        "late",
+    )
+    recorded = program.run("run", "--record")
+    assert recorded.code == 0, recorded.stdout
+    replayed = program.run("run", "--replay", "--json")
+    assert replayed.code == 0, replayed.stdout
+    assert json.loads(replayed.stdout)["drift"] == []
+
+
+def test_a_chain_that_is_cancelled_ends_the_work_that_nobody_waits_for(tmp_path: Path) -> None:
+    async def rev(_: AgentInput) -> str:
+        await asyncio.sleep(600)
+        return "never"
+
+    stop = stopping(lambda: talk, ControlRequest(act="cancel", by="maya"), waits=True)
+
+    async def dev(shown: AgentInput) -> str:
+        again = any(message.id == "again" for message in shown.messages)
+        return str(await stop(shown)) if again else block(options="wait=0.01")
+
+    talk, puppets = talk_of(tmp_path, {"dev": dev, "rev": rev})
+    assert talk.send("@dev go").end == "cancelled"
+    assert (ends(talk), puppets.ended) == ([("error", 0, False)], ["dev", "rev"])
+    assert talk.events[-1].type == "chain_finished"
+
+
+def test_an_agent_that_still_answers_is_called_for_its_reply_afterwards(tmp_path: Path) -> None:
+    """In phase B, it is due while it answers a question that nobody waits for: one at a time."""
+    busy = 0
+
+    async def rev(shown: AgentInput) -> str:
+        nonlocal busy
+        busy += 1
+        assert busy == 1
+        await until(lambda: talk.of("reply_finished"))
+        await asyncio.sleep(0.05)
+        busy -= 1
+        return reviewer(shown) if is_aside(shown) else "My reply."
+
+    rev_keys = {"response": {"keywords": ["go"], "threshold": 0.1}}
+    talk, _ = talk_of(
+        tmp_path,
+        {"dev": asker(block(options="wait=0.01")), "rev": rev},
+        config={"selection": "relevance"},
+        rev=rev_keys,
+    )
+    talk.send("@dev go")
+    assert ("rev", "success") in talk.outcomes()
+    assert ends(talk) == [("done", 1, True)]
+    assert len(talk.of("exchange_timed_out")) == 1
+
+
+def test_an_urgent_question_is_answered_between_the_calls_of_tools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent at work answers it after its running call, is reminded of it, and goes on."""
+    talk, puppets = urgent_talk(tmp_path, monkeypatch, "wait=30 turns=0 priority=high")
+    talk.send("@dev @rev go")
+    answered = place_of(talk, "agent_ended", within="b1.s1")
+    assert answered < place_of(talk, "reply_finished", agent="rev")
+    assert reply_of(talk, "dev") == "Done."
+    assert reply_of(talk, "rev") == "My work is done."
+    asked, answer = (event.message.content for event in talk.of("message") if event.exchange)
+    assert (asked, answer) == ("Stop?", "No, I go on.")
+    before, after = (shown for shown in puppets.inputs["rev"] if not is_aside(shown))
+    assert before.steps == []
+    assert after.steps[-1].results[0].text == "worked"
+    assert after.steps[-1].notice == (
+        "While you worked, @dev asked you:\n> Stop?\nYou answered:\n> No, I go on."
+    )
+    assert talk.last("exchange_started").priority == "high"
+
+
+@pytest.mark.parametrize("options", ["wait=30 turns=0", "turns=0", "turns=0 priority=high"])
+def test_questions_to_an_agent_at_work_by_their_priority(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str
+) -> None:
+    """A question that is not waited for is urgent, too; all others wait for the reply's end."""
+    talk, _ = urgent_talk(tmp_path, monkeypatch, options)
+    talk.send("@dev @rev go")
+    is_between = place_of(talk, "agent_ended", within="b1.s1") < place_of(
+        talk, "reply_finished", agent="rev"
+    )
+    assert is_between == ("priority" in options)
+    assert ends(talk) == [("limit", 1, False)]
+
+
+def place_of(talk: Talk, kind: str, **of: str) -> int:
+    """The place of an event in the session, by its fields."""
+    found = next(one for one in talk.of(kind) if of.items() <= one.model_dump().items())
+    return talk.events.index(found)
+
+
+def urgent_talk(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, options: str
+) -> tuple[Talk, Puppets]:
+    """A team in which dev asks rev something while a tool of rev runs."""
+
+    async def work(_: Mapping[str, Any]) -> str:
+        await begun(talk, 1)
+        await asyncio.sleep(0.05)
+        return "worked"
+
+    def rev(shown: AgentInput) -> AgentOutput | str:
+        if is_aside(shown):
+            return "No, I go on."
+        return scripted(asks((TWICE, {"n": 1})), "My work is done.")(shown)
+
+    async def dev(shown: AgentInput) -> str:
+        await until(lambda: talk.of("tool_requested"))
+        return asker(block(text="Stop?", options=options))(shown)
+
+    offer(monkeypatch, FakeTool(TWICE, work))
+    config = {"exchange": {"max_turns": 0, "announce": False}}
+    talk, puppets = talk_of(folder, {"dev": dev, "rev": rev}, config=config, rev={"tools": [TWICE]})
+    return talk, puppets
+
+
+def test_an_urgent_question_goes_on_after_a_kill_at_any_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(name: str) -> Talk:
+        (tmp_path / name).mkdir()
+        return urgent_talk(tmp_path / name, monkeypatch, "wait=30 turns=0 priority=high")[0]
+
+    check_every_cut(make, "@dev @rev go")
+
+
+def test_a_wait_that_is_over_goes_on_after_a_kill_at_any_event(tmp_path: Path) -> None:
+    def make(name: str) -> Talk:
+        (tmp_path / name).mkdir()
+
+        async def rev(shown: AgentInput) -> str:
+            await until(lambda: talk.of("reply_finished"))
+            return reviewer(shown)
+
+        dev = asker(block(options="wait=0.01"))
+        talk, _ = talk_of(tmp_path / name, {"dev": dev, "rev": rev, "ops": "Fine."})
+        return talk
+
+    check_every_cut(make, "@dev go")
+
+
+def without_usage(talk: Talk) -> list[dict[str, Any]]:
+    """The canonical form of a session, without what its calls used."""
+    left_out = ("usage", "session_usage", "input_tokens", "input_hash")
+    return [
+        {name: value for name, value in record.items() if name not in left_out}
+        for record in form_of(talk)
+    ]
+
+
+def check_every_cut(make: Callable[[str], Talk], content: str) -> None:
+    """Cut a session short after each event: resumed, it has the same canonical form.
+
+    Only its usage may differ: a call that is made again is shown the conversation as it is then.
+    """
+    whole = make("whole")
+    whole.send(content)
+    expected = without_usage(whole)
+    lines = whole.transcript.read_bytes().splitlines(keepends=True)
+    for count in range(2, len(lines)):
+        cut = make(f"cut{count}")
+        cut.transcript.parent.mkdir(parents=True)
+        cut.transcript.write_bytes(b"".join(lines[:count]))
+        cut.events += [event for event in map(events.parse, cut.records()) if event]
+        cut.resume()
+        assert without_usage(cut) == expected, (count, json.loads(lines[count - 1])["type"])
 
 
 def test_an_agent_that_fails_ends_the_exchange(tmp_path: Path) -> None:

@@ -351,6 +351,7 @@ def hostile_control_events() -> Iterable[dict[str, Any]]:
     yield {"type": "budget", "by": HOSTILE, "tokens": 9}
     asked = {"exchange": HOSTILE, "reply": 1, "requester": HOSTILE, "target": HOSTILE}
     yield {"type": "exchange_started", **asked, "mode": "wait", "max_turns": 5}
+    yield {"type": "exchange_timed_out", **asked, "wait_s": 5}
     yield {"type": "exchange_finished", **asked, "end": "error", "reason": HOSTILE}
     yield sent(HOSTILE, exchange=HOSTILE, message={"shown_to": [HOSTILE]})
     yield sent(HOSTILE, exchange=HOSTILE)

@@ -144,12 +144,14 @@ class ScriptedQuestion(BaseModel):
     agent: str = Field(min_length=1)
     message: str = Field(min_length=1)
     wait_s: float = Field(default=0, ge=0, allow_inf_nan=False)
+    priority: Literal["normal", "high"] = "normal"
 
     @property
     def block(self) -> str:
         """The question as a block in a text."""
         wait = f" wait={self.wait_s:g}" if self.wait_s else ""
-        return f"```ask @{self.agent}{wait}\n{self.message}\n```"
+        priority = " priority=high" if self.priority == "high" else ""
+        return f"```ask @{self.agent}{wait}{priority}\n{self.message}\n```"
 
     @property
     def tool_call(self) -> ToolCall:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from arena_cli.transcript import reader
 from arena_cli.transcript.acting_events import AgentEnded
 from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.events import Event, MessageEvent
-from arena_cli.transcript.exchange_events import ExchangeFinished, ExchangeStarted
+from arena_cli.transcript.exchange_events import ExchangeFinished, ExchangeStarted, ExchangeTimedOut
 from arena_cli.transcript.revisions import Revisions
 
 STEP = ".s"
@@ -44,6 +44,7 @@ class Exchange:
     started: ExchangeStarted
     messages: list[MessageEvent] = field(default_factory=list)
     announcement: MessageEvent | None = None
+    timed_out: ExchangeTimedOut | None = None
     finished: ExchangeFinished | None = None
     ends: dict[str, AgentEnded] = field(default_factory=dict)
 
@@ -62,6 +63,11 @@ class Exchange:
         """True if one of the two has said that there is nothing more to say."""
         ends = [end for within, end in self.ends.items() if within != f"{self.call}{SAY}"]
         return any(_is_last_word(end) for end in ends)
+
+    @property
+    def is_settled(self) -> bool:
+        """True if the agent that asked has its result: an answer, or that there is none."""
+        return self.finished is not None or bool(self.answers) or self.is_done
 
     def find_speaker(self, step: int) -> str:
         """Return the agent whose message that is: the target's are odd."""
@@ -86,6 +92,8 @@ def read_exchange(name: str, events: Iterable[Event]) -> Exchange | None:
         match event:
             case ExchangeStarted(exchange=number) if number == name:
                 exchange = Exchange(event)
+            case ExchangeTimedOut(exchange=number) if number == name and exchange:
+                exchange.timed_out = event
             case ExchangeFinished(exchange=number) if number == name and exchange:
                 exchange.finished = event
             case MessageEvent(exchange=number) if number == name and exchange:
@@ -129,17 +137,17 @@ def list_open(events: Sequence[Event]) -> list[Exchange]:
     return [exchange for exchange in found if exchange.finished is None]
 
 
-def find_by_key(
-    transcript: Path, requester: str, key: str, revisions: Revisions | None
+def find_newest(
+    transcript: Path, fits: Callable[[ExchangeStarted], bool], revisions: Revisions | None
 ) -> Exchange | None:
-    """Return the newest exchange in a transcript that an agent began with this key."""
-    types = {"exchange_started", "exchange_finished", "message"}
+    """Return the newest exchange in a transcript that fits; None if there is none."""
+    types = {"exchange_started", "exchange_timed_out", "exchange_finished", "message"}
     later: list[Event] = []
     for event in reader.newest_first(transcript, transcript.stat().st_size, types):
         if isinstance(event, bytes) or (revisions and revisions.is_skipped(event.seq)):
             continue
         later.append(event)
-        if isinstance(event, ExchangeStarted) and (event.requester, event.key) == (requester, key):
+        if isinstance(event, ExchangeStarted) and fits(event):
             return read_exchange(event.exchange, reversed(later))
     return None
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from arena_cli.protocol import ASK_AGAIN, ASK_ANSWER, EXCHANGE, ShownMessage
+from arena_cli.transcript.exchange_events import ExchangePriority
 from arena_cli.util.language import translate_message
 from arena_cli.workspace.models import Language
 
@@ -24,6 +25,10 @@ _BLOCK = re.compile(
 )
 
 
+_OPTIONS = ("wait", "turns", "key", "priority")
+_PRIORITIES: Mapping[str, ExchangePriority] = {"normal": "normal", "high": "high"}
+
+
 class Ask(NamedTuple):
     """What an agent asks: the agent, the text, and how long it waits (0: it does not)."""
 
@@ -32,6 +37,7 @@ class Ask(NamedTuple):
     wait_s: float = 0
     max_turns: int | None = None
     key: str = ""
+    priority: ExchangePriority = "normal"
 
 
 def read_blocks(text: str) -> tuple[str, list[tuple[Ask | None, str]]]:
@@ -49,8 +55,9 @@ def _read_block(head: str, text: str) -> tuple[Ask | None, str]:
     values: dict[str, str] = {}
     for option in options:
         name, sign, value = option.partition("=")
-        if not sign or name not in ("wait", "turns", "key") or not value or name in values:
-            return None, f"`{option}` is no option of `ask {agent}`: there are wait, turns and key"
+        if not sign or name not in _OPTIONS or not value or name in values:
+            known = "wait, turns, key and priority"
+            return None, f"`{option}` is no option of `ask {agent}`: there are {known}"
         values[name] = value
     try:
         wait_s = float(values.get("wait", "0").removesuffix("s"))
@@ -62,7 +69,10 @@ def _read_block(head: str, text: str) -> tuple[Ask | None, str]:
             None,
             f"`ask {head.strip()}`: wait is 0 to {LONGEST_WAIT_S} seconds, turns at least 0",
         )
-    return Ask(agent, text.strip(), wait_s, turns, values.get("key", "")), ""
+    priority = _PRIORITIES.get(values.get("priority", "normal"))
+    if priority is None:
+        return None, f"`ask {head.strip()}`: priority is normal or high"
+    return Ask(agent, text.strip(), wait_s, turns, values.get("key", ""), priority), ""
 
 
 def cut_done(text: str) -> tuple[str, bool]:
@@ -182,3 +192,40 @@ def describe_accepted(exchange: str, target: str, language: Language) -> str:
     if language == "zh":
         return f"已接受：与 {target} 的交流 {exchange} 会在你的回复之后进行。"
     return f"accepted: exchange {exchange} with {target} takes place after your reply"
+
+
+def describe_late(
+    exchange: str, target: str, wait_s: float, language: Language, *, may_fetch: bool
+) -> str:
+    """Return the message for an agent that no longer waits; the work on the answer goes on."""
+    if language == "zh":
+        later = (
+            "用 wait_for_agent 可以取回回答" if may_fetch else "之后的回答会在你下次被调用时显示"
+        )
+        return f"{target} 在 {wait_s:g} 秒内没有回答；交流 {exchange} 仍在进行：{later}。"
+    later = "you will see the answer when you are called next"
+    if may_fetch:
+        later = "wait_for_agent gets the answer"
+    return f"{target} did not answer in {wait_s:g} s; exchange {exchange} goes on: {later}."
+
+
+def describe_left(target: str, language: Language) -> str:
+    """Return the message for an agent about an exchange of a turn that was stopped."""
+    if language == "zh":
+        return f"{target} 没有回答：那一轮已经停止。"
+    return f"{target} has not answered: the turn was stopped."
+
+
+def describe_interruption(requester: str, question: str, answer: str, language: Language) -> str:
+    """Return what reminds an agent at work of an urgent question, and of what it answered."""
+    texts = (_quote(question), _quote(answer))
+    if language == "zh":
+        return "在你工作期间，@{} 直接问了你：\n{}\n你已经回答：\n{}".format(requester, *texts)
+    return "While you worked, @{} asked you:\n{}\nYou answered:\n{}".format(requester, *texts)
+
+
+def describe_talk(exchange: str, texts: Sequence[tuple[str, str]], language: Language) -> str:
+    """Return the messages of an exchange, each with its author."""
+    lines = [f"@{author}:\n{_quote(text)}" for author, text in texts]
+    heading = f"交流 {exchange}：" if language == "zh" else f"Exchange {exchange}:"
+    return "\n".join([heading, *lines])

@@ -7,36 +7,34 @@ of an exchange is in the events of its turn: after a crash it continues from the
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, suppress
-from dataclasses import replace
+from collections.abc import Callable, Collection, Coroutine, Iterator
+from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any
 
 from arena_cli.adapters.base import find_tool_way
 from arena_cli.adapters.runtime import Answer, Heard
-from arena_cli.context import hashing, tokens
-from arena_cli.engine import call, exchange_texts, plan
+from arena_cli.engine import call, exchange_results, exchange_texts
 from arena_cli.engine.answers import resolve_calls
+from arena_cli.engine.exchange_calls import make_loop, plan_step
+from arena_cli.engine.exchange_queue import ExchangeQueue
+from arena_cli.engine.exchange_refusals import DEEPEST, find_problem, find_target
 from arena_cli.engine.exchange_state import (
     SAY,
     STEP,
     Exchange,
     Told,
-    find_by_key,
+    find_newest,
     has_declined,
     list_open,
     list_turn_events,
     read_exchange,
-    show_to,
 )
 from arena_cli.engine.exchange_texts import Ask
+from arena_cli.engine.exchange_works import Held, Work, Works
 from arena_cli.engine.plan import Planned, Room
-from arena_cli.engine.served_asides import open_aside
-from arena_cli.engine.side_calls import ASIDE
-from arena_cli.engine.subagents import SubLoop, make_output
-from arena_cli.engine.toolbox import Toolbox
-from arena_cli.errors import AgentError, AgentUnavailable, DiskRefused
+from arena_cli.engine.subagents import make_output
+from arena_cli.errors import AgentError, DiskRefused
 from arena_cli.protocol import AgentOutput, Message, ShownMessage
 from arena_cli.transcript.acting_events import AgentEnded
 from arena_cli.transcript.conversation import Turn
@@ -46,16 +44,12 @@ from arena_cli.transcript.exchange_events import (
     ExchangeFinished,
     ExchangeMode,
     ExchangeStarted,
+    ExchangeTimedOut,
 )
 from arena_cli.util.clock import format_timestamp
+from arena_cli.util.language import translate_message
 from arena_cli.workspace.exchange import ExchangeRules
-from arena_cli.workspace.mentions import resolve_mentions
-from arena_cli.workspace.models import Member, normalize_id
-
-DEEPEST = 2
-"""An agent that is asked may ask another one, which may ask no agent in turn."""
-
-_POLL_S = 0.02
+from arena_cli.workspace.models import Member
 
 
 class _Stopped(Exception):
@@ -65,14 +59,15 @@ class _Stopped(Exception):
 class Exchanges:
     """The exchanges of a session's open turn.
 
-    `_waits` are the pairs of agents of which one waits for the other; `_queues` those that wait for
-    an agent, by its id, in order of arrival.
+    `_works` are the first answers that agents work on. `_late` are, by reply, the exchanges whose
+    agent has given up waiting, and has not been told the result.
     """
 
     def __init__(self, room: Room) -> None:
         self._room = room
-        self._waits: list[tuple[str, str]] = []
-        self._queues: dict[str, deque[object]] = {}
+        self._queue = ExchangeQueue(self._is_replying)
+        self._works = Works()
+        self._late: dict[int, list[str]] = {}
 
     async def ask(self, requester: Member, asked: Ask, number: str, planned: Planned) -> Told:
         """Ask an agent directly, in the reply `planned`; return its answer if it is waited for.
@@ -88,11 +83,13 @@ class Exchanges:
         if exchange.finished is None and not exchange.messages:
             exchange = self._put(requester, asked, exchange)
         if exchange.finished is not None or exchange.answers or exchange.is_done:
-            return self._tell(exchange)
-        if exchange.started.mode == "wait":
-            await self._wait(exchange, asked.wait_s, planned)
-            exchange = self._get(name)
-        return self._tell(exchange)
+            return self.tell(exchange)
+        if exchange.timed_out is not None or self._interrupts(exchange):
+            self._begin_work(exchange)
+        elif exchange.started.mode == "wait":
+            in_time = await self.wait(exchange, asked.wait_s, planned)
+            return self.tell(self._get(name)) if in_time else self._give_up(exchange, asked.wait_s)
+        return self.tell(exchange)
 
     async def take_blocks(
         self, member: Member, text: str, planned: Planned, prefix: str = ""
@@ -110,26 +107,120 @@ class Exchanges:
             number = self._number_block(asked, planned, prefix)
             outcome = await self.ask(member, asked, number, planned)
             if not outcome.is_open:
-                told.append(
-                    exchange_texts.describe_outcome(
-                        asked.agent, outcome.exchange, outcome.text, self._room.language
-                    )
+                told.append(exchange_results.describe(asked.agent, outcome, self._room))
+        return rest, [*told, *self._take_late(planned.reply)] if told else []
+
+    def find_own(self, requester: str, name: str) -> Exchange | None:
+        """Return an exchange of the session that this agent began, None if there is none."""
+        exchange = self._find(name) or self._find_earlier(
+            lambda started: (started.exchange, started.requester) == (name, requester)
+        )
+        return exchange if exchange and exchange.started.requester == requester else None
+
+    async def fetch(self, exchange: Exchange, wait_s: float, planned: Planned) -> Told:
+        """Return the answer in an exchange, for which its agent waits if it is not there yet."""
+        name, target = exchange.started.exchange, exchange.started.target
+        if exchange.is_settled or not self._has(exchange):
+            return self.tell(exchange)
+        if self._queue.closes_ring(exchange.started.requester, target):
+            problem = f"{target} waits for you already: it would be a ring"
+            return Told(name, translate_message(problem, self._room.language), is_refused=True)
+        in_time = await self.wait(exchange, wait_s, planned)
+        return (
+            self.tell(self._get(name))
+            if in_time
+            else exchange_results.tell_late(exchange, wait_s, self._room)
+        )
+
+    # The work that goes on while nobody waits.
+
+    async def wait_until_free(self, agents: tuple[str, ...]) -> None:
+        """Wait until none of these agents answers a question, so that it can reply."""
+        await self._queue.wait_until_free(agents)
+
+    async def let_in(self, agent: str) -> None:
+        """Let an agent that works answer the urgent questions that wait."""
+        await self._queue.let_in(agent)
+
+    def describe_interruptions(self, agent: str, shown: Collection[str]) -> str:
+        """Return what an agent was asked during its work; "" if nothing that is not `shown`."""
+        return exchange_results.describe_interruptions(
+            agent, [*self._list_events()], shown, self._room.language
+        )
+
+    async def pause(self) -> None:
+        """Wait until the agents have answered that are being asked. Raises DiskRefused."""
+        self._works.hold()
+        await self._works.settle()
+
+    async def end(self, problem: str = "") -> None:
+        """End the work that goes on; a `problem` ends its exchanges, too."""
+        ended = await self._works.end_all()
+        for exchange in map(self._get, ended if problem else ()):
+            if exchange.finished is None:
+                self._finish(exchange, "error", problem)
+
+    def _begin_work(self, exchange: Exchange) -> Work:
+        """Return the work on the first answer, which begins if it has not."""
+        is_timed_out = exchange.timed_out is not None
+        return self._works.begin(
+            exchange.started.exchange, partial(self._step, exchange, 1), is_timed_out=is_timed_out
+        )
+
+    def _interrupts(self, exchange: Exchange) -> bool:
+        """Return True if the question need not wait until the reply of the target has ended."""
+        started = exchange.started
+        member = self._room.scene.team.member(started.target)
+        return (
+            (started.priority, started.mode) == ("high", "notify")
+            and member is not None
+            and member.profile.acts
+            and find_tool_way(member.profile) == "loop"
+            and self._is_replying(started.target)
+        )
+
+    def _give_up(self, exchange: Exchange, wait_s: float) -> Told:
+        """Write that the agent that asked no longer waits, and return what it is told."""
+        started = exchange.started
+        self._room.journal.write(
+            ExchangeTimedOut,
+            exchange=started.exchange,
+            reply=started.reply,
+            requester=started.requester,
+            target=started.target,
+            wait_s=wait_s,
+        )
+        if work := self._works.find(started.exchange):
+            work.give_up()
+        self._late.setdefault(started.reply, []).append(started.exchange)
+        return exchange_results.tell_late(exchange, wait_s, self._room)
+
+    def _take_late(self, reply: int) -> Iterator[str]:
+        """Yield, once, what has come since an agent gave up waiting for it in this reply."""
+        for name in [*self._late.get(reply, ())]:
+            exchange = self._get(name)
+            if exchange.is_settled:
+                self._late[reply].remove(name)
+                yield exchange_results.describe(
+                    exchange.started.target, self.tell(exchange), self._room
                 )
-        return rest, told
+
+    # The turn's end.
 
     async def finish_open(self) -> None:
         """Carry on the exchanges of the turn until each has ended, or the chain is stopped."""
+        await self._works.settle()
         while not self._is_stopping() and (waiting := list_open([*self._list_events()])):
             for exchange in waiting:
                 if self._is_stopping():
                     return
-                await self._carry_on(exchange)
+                await self._carry_on(self._get(exchange.started.exchange))
 
     # Beginning.
 
     def _begin(self, requester: Member, asked: Ask, name: str, reply: int) -> Exchange:
         """Write that an exchange begins."""
-        target = self._find_target(asked)
+        target = find_target(self._room, asked.agent)
         rules = self._rules
         most = rules.max_turns if asked.max_turns is None else asked.max_turns
         mode: ExchangeMode = "wait" if asked.wait_s > 0 else "notify"
@@ -142,66 +233,18 @@ class Exchanges:
             mode=mode,
             max_turns=min(most, rules.max_turns),
             key=asked.key,
+            priority=asked.priority,
         )
         return Exchange(started)
 
     def _put(self, requester: Member, asked: Ask, exchange: Exchange) -> Exchange:
         """Write the question, or that it is refused."""
         name, target = exchange.started.exchange, exchange.started.target
-        if problem := self._find_problem(requester, target, asked, name):
+        if problem := find_problem(self._room, self._queue, requester, target, asked.message, name):
             self._finish(exchange, "refused", problem)
         else:
             self._say(exchange, requester, 0, asked.message.strip())
         return self._get(name)
-
-    def _find_target(self, asked: Ask) -> str:
-        """Return the id of the agent that is asked, or the name if no agent has it."""
-        room = self._room
-        chain = room.scene.fold.open
-        opener = chain.opening.message.author_id if chain else ""
-        found = resolve_mentions([asked.agent], room.roster, author="", opener=opener).ids
-        return found[0] if len(found) == 1 else asked.agent.strip().lstrip("@")[:80]
-
-    def _find_problem(self, requester: Member, target: str, asked: Ask, name: str) -> str:
-        """Return why no agent can be asked, "" if the target can be."""
-        team = self._room.scene.team
-        if not asked.message.strip():
-            return "the question is empty"
-        if target == requester.id:
-            return "an agent cannot ask itself"
-        if team.member(target) is not None:
-            return self._find_refusal(requester, target, name)
-        chain = self._room.scene.fold.open
-        people = {human.id for human in team.humans}
-        if chain is not None:
-            people.add(chain.opening.message.author_id)
-        others = ", ".join(member.id for member in team.members if member.id != requester.id)
-        what = "is a person: mention it in your reply"
-        if target not in people:
-            what = "is not in your team"
-        return f"{target} {what}; you may ask: {others or 'nobody'}"
-
-    def _find_refusal(self, requester: Member, target: str, name: str) -> str:
-        """Return why a member may not be asked now, "" if it may."""
-        profile = requester.profile
-        allowed = profile.may_mention if profile.may_ask is None else profile.may_ask
-        control = self._room.control.find(self._room)
-        unavailable = control.unavailable() if control else {}
-        if allowed is not None and target not in map(normalize_id, allowed):
-            return f"you may not ask {target} (may_ask)"
-        if name.count(STEP) >= DEEPEST:
-            return "you are asked by an agent that is asked itself: answer without asking on"
-        if self._closes_ring(requester.id, target):
-            return f"{target} waits for you already: it would be a ring"
-        return f"{target} is {unavailable[target]}" if target in unavailable else ""
-
-    def _closes_ring(self, requester: str, target: str) -> bool:
-        """Return True if the target waits, over others or not, for the one that asks."""
-        reached, new = set[str](), {target}
-        while new:
-            reached |= new
-            new = {to for who, to in self._waits if who in new} - reached
-        return requester in reached
 
     def _number_block(self, asked: Ask, planned: Planned, prefix: str) -> str:
         """Return the number of a block: that of the same one of an attempt that was cut short."""
@@ -212,41 +255,55 @@ class Exchanges:
             if exchange is None:
                 return number
             same = [event.message.content for event in exchange.messages[:1]]
-            has_target = exchange.started.target == self._find_target(asked)
+            has_target = exchange.started.target == find_target(self._room, asked.agent)
             if has_target and same in ([], [self._room.runtime.redactor.text(asked.message)]):
                 return number
 
     def _find_by_key(self, requester: str, key: str) -> Told | None:
         """Return the result of an earlier question of the agent with this key, in this session."""
+        exchange = self._find_earlier(
+            lambda started: (started.requester, started.key) == (requester, key)
+        )
+        return self.tell(exchange) if exchange else None
+
+    def _find_earlier(self, fits: Callable[[ExchangeStarted], bool]) -> Exchange | None:
+        """Return the newest exchange of the session that fits; None if there is none."""
         path = getattr(self._room.journal.log, "path", None)
         if path is None or not path.exists():
             return None
-        exchange = find_by_key(path, requester, key, self._room.scene.fold.revisions)
-        return self._tell(exchange) if exchange else None
+        return find_newest(path, fits, self._room.scene.fold.revisions)
 
     # The course of an exchange.
 
-    async def _wait(self, exchange: Exchange, wait_s: float, planned: Planned) -> None:
-        """Wait for the first answer, outside of the time limit of the reply."""
+    async def wait(self, exchange: Exchange, wait_s: float, planned: Planned) -> bool:
+        """Wait for the first answer, outside of the time limit of the reply.
+
+        Return False if the time is over before; the work on it goes on.
+        """
         started = exchange.started
-        edge = (started.requester, started.target)
         clock = asyncio.get_running_loop().time
         began = clock()
-        self._waits.append(edge)
+        work = self._begin_work(exchange)
         try:
-            async with asyncio.timeout(wait_s):
-                await self._step(exchange, 1)
-        except TimeoutError:
-            self._finish(self._get(started.exchange), "timeout", f"no answer in {wait_s:g} s")
+            with self._queue.waiting(started.requester, started.target):
+                is_over = await work.wait(wait_s)
         except asyncio.CancelledError:
-            by = self._room.control.cancelled.get(planned.agent)
-            if by:
-                with suppress(DiskRefused):
-                    self._finish(self._get(started.exchange), "error", f"cancelled by {by}")
+            if by := self._room.control.cancelled.get(planned.agent):
+                await self._cancel(started.exchange, f"cancelled by {by}")
             raise
         finally:
-            self._waits.remove(edge)
             planned.waited_s += clock() - began
+        if is_over:
+            await self._works.join(started.exchange)
+        return is_over
+
+    async def _cancel(self, name: str, problem: str) -> None:
+        """End the work on an exchange, and the exchange itself."""
+        await self._works.end(name)
+        exchange = self._get(name)
+        if exchange.finished is None:
+            with suppress(DiskRefused):
+                self._finish(exchange, "error", problem)
 
     async def _carry_on(self, exchange: Exchange) -> None:
         """Let the two answer each other until one is done, then tell the group."""
@@ -259,7 +316,11 @@ class Exchanges:
                 return
             if len(exchange.answers) > exchange.started.max_turns:
                 break
-            await self._step(exchange, len(exchange.messages))
+            if exchange.answers:
+                await self._step(exchange, len(exchange.messages))
+            else:
+                self._begin_work(exchange)
+                await self._works.join(name)
             exchange = self._get(name)
         if exchange.finished is not None:
             return
@@ -282,16 +343,22 @@ class Exchanges:
             exchange.started.max_turns + 1,
             self._room.language,
         )
-        end = await self._call(exchange, speaker, f"{exchange.call}{STEP}{step}", note)
+        try:
+            end = await self._call(exchange, speaker, f"{exchange.call}{STEP}{step}", note)
+        except Held:
+            return
         if end is None or end.mode != "goal":
             if end is None or not has_declined(end):
                 reason = make_output(end).text if end else f"{speaker.id} was stopped by a person"
                 self._finish(self._get(exchange.started.exchange), "error", reason)
             return
-        text, _ = exchange_texts.cut_done(make_output(end).text)
+        text, is_done = exchange_texts.cut_done(make_output(end).text)
         text, _ = exchange_texts.read_blocks(text)
         if text.strip():
             self._say(exchange, speaker, step, text.strip())
+        elif not is_done:
+            problem = f"{speaker.id} only asked others, and answered nothing"
+            self._finish(self._get(exchange.started.exchange), "error", problem)
 
     async def _announce(self, exchange: Exchange) -> bool:
         """Let the agent that was asked tell the group; return True if it did."""
@@ -326,7 +393,7 @@ class Exchanges:
     ) -> AgentOutput | None:
         """Return an announcement as the team's rules let it pass; None if they do not."""
         control = self._room.control.current
-        planned = self._plan(exchange, member, "")
+        planned = plan_step(self._room, exchange, member, "")
         review = control.begin_review(planned) if control else None
         if review is None or not output.content:
             return output
@@ -346,21 +413,27 @@ class Exchanges:
 
         An agent that asks somebody else by a block is called again with the answer.
         """
-        room = self._room
+        room, started = self._room, exchange.started
         with suppress(_Stopped):
-            async with self._reserved(member.id):
+            async with self._queue.reserved(member.id, is_urgent=started.priority == "high"):
+                work = self._works.find(started.exchange)
+                is_awaited = work is None or work.waiting or not self._is_stopping()
+                if work is not None and (work.is_held or not is_awaited):
+                    raise Held
                 told: list[ShownMessage] = []
                 for count in range(1, call.MOST_ASKED + 1):
                     place = within if count == 1 else f"{within}.r{count}"
                     end = exchange.ends.get(place)
                     if end is None or end.mode == "aborted":
-                        planned = self._plan(exchange, member, note, told)
-                        running = self._run(member, place, planned)
+                        planned = plan_step(self._room, exchange, member, note, told)
+                        running = self._run(member, place, planned, work)
                         end = await self._guarded(member.id, running)
+                        if work is not None:
+                            await work.keep_late(partial(self._is_replying, started.requester))
                     text = make_output(end).text if end.mode == "goal" else ""
                     if exchange_texts.MARK not in text or count == call.MOST_ASKED:
                         return self._close(end, within)
-                    planned = self._plan(exchange, member, note, told)
+                    planned = plan_step(self._room, exchange, member, note, told)
                     rest, new = await self.take_blocks(member, text, planned, f"{place}.")
                     if not new:
                         return self._close(end, within)
@@ -370,31 +443,22 @@ class Exchanges:
     def _close(self, end: AgentEnded, within: str) -> AgentEnded:
         return end.model_copy(update={"within": within})
 
-    async def _run(self, member: Member, within: str, planned: Planned) -> AgentEnded:
+    async def _run(
+        self, member: Member, within: str, planned: Planned, work: Work | None
+    ) -> AgentEnded:
         """Call an agent with its tools, within the bounds of the lane and of the budget."""
         room = self._room
         heard = Heard(room.runtime.redactor, lambda _: None)
+        if work is not None:
+            work.hear(heard)
         agent_input = planned.input
         with ExitStack() as held:
             # Those that are asked within an exchange must not wait for its place.
             if room.draw_nested_place is not None and within.count(STEP) < DEEPEST:
                 place = held.enter_context(room.draw_nested_place(member.id))
                 await call.wait_for_place(place, planned, room)
-            loop = await self._make_loop(member, planned, heard, within)
+            loop = await make_loop(room, member, planned, heard, within)
             return await loop.run_to_end(agent_input)
-
-    async def _make_loop(
-        self, member: Member, planned: Planned, heard: Heard, within: str
-    ) -> SubLoop:
-        room = self._room
-        toolbox = Toolbox(())
-        way = find_tool_way(member.profile) if member.profile.acts else None
-        if way == "mcp":
-            return await open_aside(member, room, planned, heard, within=within)
-        if way == "loop":
-            with suppress(AgentUnavailable):  # it can still answer
-                toolbox = await room.tools.get(room).open(member)
-        return SubLoop(member, room, planned, heard, toolbox, within=within)
 
     async def _guarded(self, agent: str, work: Coroutine[Any, Any, AgentEnded]) -> AgentEnded:
         """Await a call that a person may end as a reply of that agent. Raises _Stopped."""
@@ -419,63 +483,9 @@ class Exchanges:
                 del control.running[agent]
                 control.cancelled.pop(agent, None)
 
-    @asynccontextmanager
-    async def _reserved(self, agent: str) -> AsyncIterator[None]:
-        """Wait until an agent is free: first come, first served."""
-        queue = self._queues.setdefault(agent, deque())
-        ticket = object()
-        queue.append(ticket)
-        try:
-            while True:
-                if queue[0] is ticket and not self._is_replying(agent):
-                    break
-                await asyncio.sleep(_POLL_S)
-            yield
-        finally:
-            queue.remove(ticket)
-
     def _is_replying(self, agent: str) -> bool:
         reply = self._turn.replies.get(agent)
         return reply is not None and reply.is_running
-
-    def _plan(
-        self, exchange: Exchange, member: Member, note: str, told: Sequence[ShownMessage] = ()
-    ) -> Planned:
-        """Plan the call of one of the two: the conversation, their messages, what is asked."""
-        room, started = self._room, exchange.started
-        chain = room.scene.fold.open
-        assert chain is not None
-        planned = plan.plan(member.id, "A", chain, room.scene)
-        other = started.requester if member.id == started.target else started.target
-        shown = {message.id for message in planned.input.messages}
-        private = [
-            show_to(event.message, member.id)
-            for event in exchange.messages
-            if event.message.id not in shown
-        ]
-        notes = [exchange_texts.make_note(note, self._now()), *told] if note else []
-        heard = [
-            event.message.id for event in exchange.messages if event.message.author_id == other
-        ]
-        changed = planned.input.model_copy(
-            update={
-                "turn_id": ASIDE,
-                "messages": [*planned.input.messages, *private, *notes],
-                "trigger": [*heard[-1:], *(message.id for message in notes)],
-                "invocation": "must_reply",
-                "mentioned_by": [other],
-                "own_session": None,
-                "deadline_s": plan.limit_s(member, room.scene.team),
-            }
-        )
-        agent_input = changed.model_copy(update={"input_hash": hashing.input_digest(changed)})
-        added = sum(tokens.estimate(message.content) for message in (*private, *notes))
-        return replace(
-            planned,
-            reply=started.reply,
-            input=agent_input,
-            input_tokens=planned.input_tokens + added,
-        )
 
     def _now(self) -> str:
         return format_timestamp(self._room.clock.now())
@@ -532,22 +542,13 @@ class Exchanges:
             reason=reason,
         )
 
-    def _tell(self, exchange: Exchange) -> Told:
+    def tell(self, exchange: Exchange) -> Told:
         """Return the present result for the agent that asked."""
-        started, finished = exchange.started, exchange.finished
-        name, language = started.exchange, self._room.language
-        if exchange.answers:
-            return Told(name, exchange.answers[0].message.content)
-        if finished is not None and finished.end in ("refused", "error", "timeout"):
-            text = exchange_texts.describe_failure(
-                finished.end, started.target, finished.reason, language
-            )
-            return Told(name, text, is_refused=True)
-        if exchange.is_done or finished is not None:
-            return Told(name, exchange_texts.describe_nothing(started.target, language))
-        return Told(
-            name, exchange_texts.describe_accepted(name, started.target, language), is_open=True
-        )
+        return exchange_results.tell(exchange, self._room, is_of_turn=self._has(exchange))
+
+    def _has(self, exchange: Exchange) -> bool:
+        """Return True if an exchange is one of the open turn."""
+        return self._find(exchange.started.exchange) is not None
 
     @property
     def _rules(self) -> ExchangeRules:

@@ -128,7 +128,10 @@ class Engine:
         Raises DiskRefused.
         """
         with self._watching():
-            return await self._run()
+            try:
+                return await self._run()
+            finally:
+                await self._end_exchanges()
 
     async def _run(self) -> ChainFinished | ChainPaused:
         team, journal = self._room.scene.team, self._room.journal
@@ -150,12 +153,24 @@ class Engine:
                     await self._watched(act())
                 case rules.Pause() as step:
                     if not await self._ask_person(step, chain):
-                        return pause_chain(step, journal)
+                        return await self._pause(step)
                 case rules.FinishChain(end, awaits):
                     if end != "cancelled":
                         await after_turn.before_end(self._room)
+                    await self._end_exchanges("the chain was cancelled")
                     return finish_chain(end, awaits, journal)
         raise ValueError("no chain is open")
+
+    async def _pause(self, step: rules.Pause) -> ChainPaused:
+        """Pause the chain, when the agents have answered that are being asked."""
+        if (exchanges := self._room.tools.exchanges) is not None:
+            await self._watched(exchanges.pause())
+        return pause_chain(step, self._room.journal)
+
+    async def _end_exchanges(self, problem: str = "") -> None:
+        """End what agents still work on for others, and with a `problem` its exchanges."""
+        if (exchanges := self._room.tools.exchanges) is not None:
+            await exchanges.end(problem)
 
     async def _finish_turn(self, step: rules.FinishTurn, chain: Chain) -> None:
         """Finish a turn, or only its exchanges: these may change who is due."""
@@ -309,6 +324,8 @@ class Engine:
     async def _call(self, phase: Phase, agents: tuple[str, ...], chain: Chain) -> None:
         """Call the agents of a phase concurrently; write each reply as it arrives."""
         await self._recall(phase, agents, chain)
+        if (exchanges := self._room.tools.exchanges) is not None:
+            await self._watched(exchanges.wait_until_free(agents))
         planned = []
         budget = self._room.control.budget
         control = self._room.control.current

@@ -187,6 +187,11 @@ class ToolsHolder:
         self._shop: ToolShop | None = None
         self._exchanges: Exchanges | None = None
 
+    @property
+    def exchanges(self) -> Exchanges | None:
+        """What agents have asked each other in this process; None if nothing yet."""
+        return self._exchanges
+
     def get_exchanges(self, room: Room) -> Exchanges:
         """Return what agents of a session ask each other."""
         if self._exchanges is None:

@@ -132,6 +132,7 @@ class ToolLoop:
         Raises AgentError, OutOfBudget, DiskRefused.
         """
         while acting.output is None:
+            await self._let_in(acting)
             self._check_limits(acting)
             answer = await self._ask(agent_input, acting)
             if answer is None:
@@ -151,6 +152,24 @@ class ToolLoop:
             if acting.output is None:
                 self._admit()
         return await self._hand_in(acting.output[0])
+
+    async def _let_in(self, acting: Acting) -> None:
+        """Let the agent answer urgent questions first, outside of the time of its reply."""
+        exchanges = self._room.tools.exchanges
+        if exchanges is None or self._within or not acting.steps:
+            return
+        began = self._room.clock.monotonic()
+        await exchanges.let_in(self._member.id)
+        self._planned.waited_s += self._room.clock.monotonic() - began
+
+    def _remind(self) -> str:
+        """Return what the model is reminded of: its goals, and what it was asked meanwhile."""
+        reminder, exchanges = self._toolbox.reminder(), self._room.tools.exchanges
+        if exchanges is None or self._within:
+            return reminder
+        shown = {message.id for message in self._planned.input.messages}
+        asked = exchanges.describe_interruptions(self._member.id, shown)
+        return f"{reminder}\n\n{asked}".strip()
 
     def _check_limits(self, acting: Acting) -> None:
         """Begin the last turn if a limit is reached."""
@@ -192,7 +211,7 @@ class ToolLoop:
         fitting = tool_steps.fit_steps(
             agent_input, specs, acting.steps, self._member, self._room, is_squeezed=squeezed
         )
-        steps = tool_steps.remind(fitting, self._toolbox.reminder())
+        steps = tool_steps.remind(fitting, self._remind())
         return tool_steps.add_tools(agent_input, specs, steps)
 
     async def _ask(self, agent_input: AgentInput, acting: Acting) -> Answer | None:

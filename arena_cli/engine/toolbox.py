@@ -13,13 +13,14 @@ from typing import Any
 from arena_cli.adapters.base import find_tool_way
 from arena_cli.engine.plan import Room
 from arena_cli.errors import AgentUnavailable
-from arena_cli.protocol import ASK_AGENT, TASK_LIST, TASK_UPDATE, PermissionRequest, ToolSpec
+from arena_cli.protocol import TASK_LIST, TASK_UPDATE, PermissionRequest, ToolSpec
 from arena_cli.tools import base
 from arena_cli.tools.base import COMPLETE_TASK, Tool, ToolOutput, ToolScope
 from arena_cli.workspace.acting import InlineTool, OutputSpec
 from arena_cli.workspace.models import AGENT_TOOL, Member
 from arena_cli.workspace.tool_entries import (
     ARENA_TOOLS,
+    EXCHANGE_TOOLS,
     FILE_TOOLS,
     PYTHON,
     RUN_COMMAND,
@@ -128,7 +129,7 @@ def _find_kind(entry: str | InlineTool) -> str:
         return "agent"
     if entry in (*FILE_TOOLS, RUN_COMMAND):
         return "folder"
-    if entry == ASK_AGENT:
+    if entry in EXCHANGE_TOOLS:
         return "ask"
     if entry in (TASK_LIST, TASK_UPDATE):
         return "task"

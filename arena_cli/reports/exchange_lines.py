@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from arena_cli.reports.lines import INDENT, Line, Span, Who, Words, line
+from arena_cli.reports.lines import BETWEEN, INDENT, Line, Span, Who, Words, line
 from arena_cli.transcript.events import Event
-from arena_cli.transcript.exchange_events import ExchangeFinished, ExchangeStarted
+from arena_cli.transcript.exchange_events import ExchangeFinished, ExchangeStarted, ExchangeTimedOut
 from arena_cli.util.text import escape_line
 
 
@@ -22,7 +22,18 @@ def _render_start(event: ExchangeStarted, say: Words, who: Who) -> Line:
         who=who(event.requester),
         other=who(event.target),
     )
-    return line(INDENT, Span("┌ ", "rule"), spans, hang=4)
+    urgent = [BETWEEN, Span(say("priority high"), "warned")] if event.priority == "high" else []
+    return line(INDENT, Span("┌ ", "rule"), spans, urgent, hang=4)
+
+
+def _render_time_out(event: ExchangeTimedOut, say: Words, who: Who) -> Line:
+    spans = say.spans(
+        "{who} waited {seconds} s in vain; exchange {number} goes on",
+        who=who(event.requester),
+        seconds=f"{event.wait_s:g}",
+        number=escape_line(event.exchange),
+    )
+    return line(INDENT, Span("│ ", "rule"), spans, hang=4)
 
 
 def _render_end(event: ExchangeFinished, say: Words, _: Who) -> Line:
@@ -41,5 +52,6 @@ _FAILED = ("timeout", "error", "refused")
 
 RENDERERS: Mapping[type[Event], Callable[[Any, Words, Who], Line]] = {
     ExchangeStarted: _render_start,
+    ExchangeTimedOut: _render_time_out,
     ExchangeFinished: _render_end,
 }

@@ -14,6 +14,7 @@ from arena_cli.protocol import Position
 from arena_cli.transcript.events import SideEvent, order_in_exchange
 
 ExchangeMode = Literal["wait", "notify"]
+ExchangePriority = Literal["normal", "high"]
 ExchangeEnd = Literal["done", "limit", "timeout", "error", "refused"]
 
 
@@ -29,18 +30,34 @@ class ExchangeEvent(SideEvent):
 class ExchangeStarted(ExchangeEvent):
     """An agent asks another one directly; in the mode `wait` its reply waits for the answer.
 
-    After the first answer follow at most `max_turns` further messages.
+    After the first answer follow at most `max_turns` further messages. An agent with tools that
+    works is asked after its running calls if the `priority` is high.
     """
 
     type: Literal["exchange_started"] = "exchange_started"
     mode: ExchangeMode
     max_turns: int
     key: str = Field(default="", exclude_if=lambda key: not key)
+    priority: ExchangePriority = Field(
+        default="normal", exclude_if=lambda priority: priority == "normal"
+    )
 
     @property
     def order_in_reply(self) -> str:
         """The start comes before the question."""
         return f"{order_in_exchange(self.exchange)} 1 "
+
+
+class ExchangeTimedOut(ExchangeEvent):
+    """The agent that asked waited for `wait_s` seconds; the exchange goes on without it."""
+
+    type: Literal["exchange_timed_out"] = "exchange_timed_out"
+    wait_s: float
+
+    @property
+    def order_in_reply(self) -> str:
+        """It comes right after the start: a replay learns of it only with the answer."""
+        return f"{order_in_exchange(self.exchange)} 2 "
 
 
 class ExchangeFinished(ExchangeEvent):

@@ -15,7 +15,13 @@ from pydantic import ValidationError
 
 from arena_cli import errors
 from arena_cli.errors import Fault
-from arena_cli.protocol import ASK_AGENT, TASK_LIST, TASK_UPDATE
+from arena_cli.protocol import (
+    ASK_AGENT,
+    MERGE_RESULTS,
+    TASK_LIST,
+    TASK_UPDATE,
+    WAIT_FOR_AGENT,
+)
 from arena_cli.util import files
 from arena_cli.workspace import control, models
 from arena_cli.workspace.acting import InlineTool, McpServer
@@ -27,6 +33,7 @@ from arena_cli.yamlio.nodes import Loc
 
 FILE_TOOLS = ("read_file", "write_file", "edit_file", "delete_file", "list_files", "find")
 RUN_COMMAND = "run_command"
+EXCHANGE_TOOLS = (ASK_AGENT, WAIT_FOR_AGENT, MERGE_RESULTS)
 ARENA_TOOLS = (
     "search_notes",
     "search_history",
@@ -36,7 +43,7 @@ ARENA_TOOLS = (
     "check_patterns",
     "request_approval",
     "goals",
-    ASK_AGENT,
+    *EXCHANGE_TOOLS,
     TASK_LIST,
     TASK_UPDATE,
 )

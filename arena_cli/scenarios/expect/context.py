@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from arena_cli.scenarios.expect.snapshots import Snapshots
     from arena_cli.transcript.acting_events import AgentEnded, ToolFinished, ToolRequested
     from arena_cli.transcript.control_events import ChainPaused, RuleBroken, Supervised
-    from arena_cli.transcript.exchange_events import ExchangeFinished, ExchangeStarted
+    from arena_cli.transcript.exchange_events import (
+        ExchangeFinished,
+        ExchangeStarted,
+        ExchangeTimedOut,
+    )
     from arena_cli.transcript.flow_events import StepFinished
     from arena_cli.transcript.task_events import TaskBoard
 
@@ -252,6 +256,15 @@ class CheckContext:
                 ends[end.exchange] = end
         ordered = sorted(started.values(), key=lambda event: (event.reply, event.order_in_reply))
         return [(event, ends.get(event.exchange)) for event in ordered]
+
+    @cached_property
+    def timed_out_exchanges(self) -> set[str]:
+        """The numbers of the exchanges whose agent gave up waiting."""
+        return {
+            cast("ExchangeTimedOut", event).exchange
+            for event in self._side_events
+            if event.type == "exchange_timed_out"
+        }
 
     @cached_property
     def flow_steps(self) -> dict[str, StepFinished]:

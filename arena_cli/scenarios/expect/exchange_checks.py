@@ -11,6 +11,8 @@ from arena_cli.scenarios.expect.context import CheckContext
 from arena_cli.scenarios.expect.model import ExchangeRow
 from arena_cli.scenarios.expect.text_checks import Check, Verdict
 
+_USUAL = {"priority": "normal", "timed_out": False}
+
 
 def check_exchanges(expected: Sequence[ExchangeRow]) -> Iterator[Check]:
     """Yield the checks on the exchanges: their number, and a row each, in order."""
@@ -26,6 +28,8 @@ def list_exchanges(conversation: CheckContext) -> list[dict[str, Any]]:
             "requester": started.requester,
             "target": started.target,
             "mode": started.mode,
+            "priority": started.priority,
+            "timed_out": started.exchange in conversation.timed_out_exchanges,
             "turns": ended.turns if ended else 0,
             "end": ended.end if ended else "open",
             "announced": bool(ended and ended.announced),
@@ -54,7 +58,10 @@ def _is_met(row: ExchangeRow, index: int, conversation: CheckContext) -> Verdict
 
 
 def _describe_all(rows: Sequence[Mapping[str, Any]]) -> str:
-    return "\n".join(map(_describe, rows)) or "no exchange"
+    shown = [
+        {name: value for name, value in row.items() if _USUAL.get(name) != value} for row in rows
+    ]
+    return "\n".join(map(_describe, shown)) or "no exchange"
 
 
 def _describe(row: Mapping[str, Any]) -> str:
@@ -62,6 +69,7 @@ def _describe(row: Mapping[str, Any]) -> str:
 
 
 def _describe_fact(name: str, value: Any) -> str:
-    if name == "announced":
-        return name if value else f"not {name}"
+    if name in ("announced", "timed_out"):
+        fact = name.replace("_", " ")
+        return fact if value else f"not {fact}"
     return f"{name} {amounts.describe_limit(value) if name == 'turns' else value}"

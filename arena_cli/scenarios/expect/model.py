@@ -429,11 +429,16 @@ class ReactionRow(Row):
 
 
 class ExchangeRow(Row):
-    """A direct conversation of two agents: `turns` are the answers, `end` is how it ended."""
+    """A direct conversation of two agents: `turns` are the answers, `end` is how it ended.
+
+    It is `timed_out` if the agent that asked gave up waiting before the first answer.
+    """
 
     requester: AgentId = ""
     target: AgentId = ""
     mode: Literal["wait", "notify"] = "wait"
+    priority: Literal["normal", "high"] = "normal"
+    timed_out: bool = False
     turns: Count = 0
     end: Literal["done", "limit", "timeout", "error", "refused", "open"] = "done"
     announced: bool = False

@@ -23,6 +23,7 @@ from arena_cli.engine.side_calls import ASIDE
 from arena_cli.errors import AgentError, AgentOverloaded, AgentRefused, AgentUnavailable
 from arena_cli.protocol import (
     HANDED_IN,
+    LATE,
     SERVED,
     AgentInput,
     AgentOutput,
@@ -55,7 +56,7 @@ from arena_cli.workspace.models import Member
 DEADLINE = "deadline"
 
 # What of a call's metadata the session goes by later.
-_NOTED = ("scripted", "model", "input_counted", "prompt_cut", HANDED_IN, SERVED, FALLBACK)
+_NOTED = ("scripted", "model", "input_counted", "prompt_cut", HANDED_IN, SERVED, FALLBACK, LATE)
 _THINKING = "thinking"
 _REFUSED = "refused_actions"
 PERMITS = "permits"
