@@ -1106,6 +1106,61 @@ def test_calls_of_tools_are_promoted_with_their_results(tmp_path: Path) -> None:
     assert len(results[0]) == 3
 
 
+def test_reactions_replies_and_kinds_are_promoted(tmp_path: Path) -> None:
+    """Those of people as steps, those of agents with their answers; a replay shows the same."""
+    program = reacting(tmp_path)
+    program.run("react", "s", last_id(program, "dev"), "👍", "--from", "maya").check()
+    answered = ("--reply-to", last_id(program, "ops"), "--kind", "task")
+    program.run("send", "-s", "s", "--from", "maya", *answered, "@dev what is plan B?").check()
+    program.run("send", "-s", "s", "@dev and then?").check()
+    done = program.run("promote", "s")
+    assert done.code == 0, done.stdout
+    path = tmp_path / "scenarios" / "s.yaml"
+    _, reaction, plan, _ = yaml.safe_load(path.read_text("utf-8"))["steps"]
+    assert reaction == {"react": {"agent": "dev", "emoji": "👍"}, "from": "maya"}
+    assert (plan["reply_to"], plan["kind"]) == ("ops", "task")
+    assert plan["expect"]["reactions"] == [{"by": "dev", "reaction": "🎉", "to": "ops"}]
+    assert program.run("run", "s", "--replay").code == 0
+
+
+def test_a_reaction_to_an_older_message_is_past(tmp_path: Path) -> None:
+    program = reacting(tmp_path)
+    first = last_id(program, "dev")
+    program.run("send", "-s", "s", "@dev and then?").check()
+    program.run("react", "s", first, "👍").check()
+    program.run("send", "-s", "s", "@dev what is plan B?").check()
+    told = program.run("promote", "s")
+    reason = "a person answered a message that is not the last of its author"
+    assert reason in " ".join(told.stderr.split())
+    steps = yaml.safe_load((tmp_path / "scenarios" / "s.yaml").read_text("utf-8"))["steps"]
+    assert [step["send"] for step in steps] == ["@dev what is plan B?"]
+
+
+def reacting(folder: Path) -> Program:
+    """A session `s` of agents that react and answer each other."""
+    program = Program(folder)
+    cheers = [{"type": "reaction", "data": {"reaction": "🎉", "to": "@ops"}}]
+    program.agent(
+        "dev",
+        {"when": {"contains": "plan B"}, "say": "Release 811.", "structured": cheers},
+        {
+            "when": {"contains": "and then"},
+            "output": {"content": "A break.", "kind": "task", "reply_to": "@ops"},
+        },
+        {"say": "It is deployed."},
+    )
+    program.agent("ops", {"say": "I watch.", "structured": [{"type": "reaction", "data": "✅"}]})
+    program.team(humans=["maya"], selection="none")
+    program.run("send", "-s", "s", "--from", "maya", "@dev @ops deploy it").check()
+    return program
+
+
+def last_id(program: Program, author: str) -> str:
+    """The id of the last message of somebody in session `s`."""
+    messages = [record["message"] for record in program.records() if record.get("message")]
+    return [str(one["id"]) for one in messages if one["author_id"] == author][-1]
+
+
 def test_an_output_that_was_handed_in_is_promoted(tmp_path: Path) -> None:
     last = [{"tool": "complete_task", "arguments": {"report": {"sum": 3}}}]
     output = {"name": "report", "schema": {"type": "object", "required": ["sum"]}}

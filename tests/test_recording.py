@@ -14,6 +14,7 @@ import yaml
 from fasteners import InterProcessLock
 from product import (
     AgentError,
+    AgentInput,
     AgentOutput,
     AgentOverloaded,
     AgentProtocolError,
@@ -25,6 +26,7 @@ from product import (
     Permission,
     PermissionRequest,
     Redactor,
+    ShownMessage,
     recorder,
 )
 from program import Done, Program, has_open, until
@@ -127,6 +129,52 @@ def test_a_replay_touches_no_agent(program: Program) -> None:
     assert not (program.folder / "started").exists()
     (told,) = result(done)["scenarios"]
     assert (told["mode"], told["status"], told["drift"]) == ("replay", "passed", [])
+
+
+def test_a_replay_keeps_what_an_answer_refers_to(tmp_path: Path) -> None:
+    """Its kind, its reaction, and the message that it answers, which has another id by then."""
+    program = Program(tmp_path)
+    answer = {"content": "Mine.", "kind": "task", "reply_to": "@ops"}
+    program.agent("dev", {"when": {"contains": "whose"}, "output": answer}, {"say": "It is up."})
+    program.program("ops", "read", "say", "I watch it.")
+    program.scenario(
+        "scenario: x\nsteps:\n"
+        "  - send: '@dev @ops deploy it'\n"
+        "  - react: {agent: ops, emoji: 👍}\n"
+        "  - send: '@dev whose is it?'\n"
+        "    reply_to: ops\n"
+        "  - send: '@ops do you see it?'\n"
+        "    expect: {shown: {ops: [{contains: 're: m'}, {contains: '@ops: \"I watch it'}]}}\n",
+        "x",
+    )
+    recorded = program.run("run", "--record")
+    assert recorded.code == 0, recorded.stdout
+    text = recording(program, "x").read_text(encoding="utf-8")
+    assert '"kind":"task","reply_to":"@ops"' in text
+    done = program.run("run", "--replay", "--json")
+    assert (done.code, result(done)["drift"]) == (0, []), done.stdout
+
+
+@pytest.mark.parametrize(("answered", "kept"), [("m3", "ops"), ("m2", "m2"), ("@ops", "@ops")])
+def test_an_answer_names_the_author_of_the_last_message_that_it_answers(
+    answered: str, kept: str
+) -> None:
+    """The id of an older message stays: no name would find it."""
+    shown = [
+        ShownMessage(
+            id=f"m{number}",
+            author_id=author,
+            author_name=author,
+            content="x",
+            timestamp="",
+            author_type="agent",
+            role="user",
+        )
+        for number, author in ((1, "dev"), (2, "ops"), (3, "ops"))
+    ]
+    shown_input = AgentInput.model_construct(messages=shown)
+    answer = Answer(AgentOutput(content="y", reply_to=answered), declined=False)
+    assert recorder.name_answered(answer, shown_input).output.reply_to == kept
 
 
 def test_in_ci_what_has_a_recording_is_replayed(program: Program) -> None:

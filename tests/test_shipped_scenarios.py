@@ -297,6 +297,9 @@ CHANGES = [
     Change("ask-a-colleague", AUDITOR, "file: {type: string", "file: {type: number", "tool[1]"),
     Change("review-exchange", OWN, "may_ask: [reviewer]", "may_ask: [release]", "exchanges[0]"),
     Change("review-exchange", OWN, "cutting. @release", "cutting.", "must"),
+    Change(
+        "announcement-with-reactions", OWN, "{agent: comms, e", "{agent: dev, e", "reactions[0]"
+    ),
     Change("late-answer", OWN, "wait_s: 0.05", "wait_s: 60", "exchanges[0]"),
     Change("late-answer", OWN, "I fail over to db-3.", "<done/>", "shown.comms.all[1].contains"),
     Change("nightly-report", FLOW, "total > 20", "total > 2", "flow.shops[1].alarm.status"),

@@ -171,6 +171,7 @@ def unknown(
     `waiting` are the places and names of saved values that the file uses; `profiles` are those of
     the agents, and of agents that they may call as tools.
     """
+    people = {"", USER.id, *(human.id for human in team.humans)}
     for index, step in enumerate(file.steps):
         loc: Loc = ("steps", index)
         yield from _in_expect(step.expect, (*loc, "expect"), team)
@@ -183,6 +184,8 @@ def unknown(
                 yield from _agent(named.agent, (*loc, key, "agent"), team)
         if step.task is not None and step.task.agent:
             yield from _agent(step.task.agent, (*loc, "task", *step.task.agent_loc), team)
+        if step.react is not None and step.react.agent not in people:
+            yield from _agent(step.react.agent, (*loc, "react", "agent"), team)
         for name, saved in step.save.items():
             yield from _agent(saved.agent, (*loc, "save", name, "from"), team)
     yield from _in_expect(file.expect, ("expect",), team)

@@ -24,6 +24,7 @@ from arena_cli.errors import DiskRefused, Fault, FileFaults, UsageError
 from arena_cli.notes import markdown
 from arena_cli.notes.listing import SUFFIX
 from arena_cli.notes.model import Note
+from arena_cli.protocol import MessageKind
 from arena_cli.scenarios import variables
 from arena_cli.scenarios.expect import text_checks
 from arena_cli.scenarios.expect.model import Expect
@@ -52,6 +53,7 @@ StepKind = Literal[
     "reject",
     "choose",
     "resume",
+    "react",
     "flow",
     "task",
     "work",
@@ -153,6 +155,20 @@ class ChosenOption(FileShape):
     because: str = ""
 
 
+class Reacted(FileShape):
+    """A person's reaction to a message: that of an id, or the last one that `agent` wrote."""
+
+    message: str = ""
+    agent: str = ""
+    emoji: Literal["👍", "👎", "✅", "❓", "🎉"]
+
+    @model_validator(mode="after")
+    def _is_to_one(self) -> Reacted:
+        if bool(self.message) == bool(self.agent):
+            raise ValueError("`react` needs one of message and agent: to which message it is")
+        return self
+
+
 class AfterReply(FileShape):
     """The agent's reply after which a person steers or pauses the chain: its n-th in the step."""
 
@@ -175,15 +191,16 @@ class Step(FileShape):
     (`approve`, `reject`, `choose`) or `resume`; a `flow` from a file; what a person does to a
     `task`, or the team's `work` on tasks. While a chain runs, a person may `steer` or `pause` it:
     before any agent is called, or `after` a reply. A `key` that was used before in its session
-    calls no agent: the step is judged by the earlier chain.
+    calls no agent: the step is judged by the earlier chain. A message may answer another one
+    (`reply_to`), or a person may `react` to it: by its id, or the last one of its author.
     """
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [kind]} for kind in KINDS]})
 
     not_built: ClassVar[frozenset[str]] = read_keys(
-        "agent container each feedback group http id inputs kind max needs on_failure "
-        "output parallel priority python reflect repeat reply_to retries shell simulate sql thread "
-        "timeout_s until when"
+        "agent container each feedback group http id inputs max needs on_failure output "
+        "parallel priority python reflect repeat retries shell simulate sql thread timeout_s until "
+        "when"
     )
 
     step: str = ""
@@ -195,6 +212,7 @@ class Step(FileShape):
     reject: DecidedRequest | None = None
     choose: ChosenOption | None = None
     resume: Literal[True] | None = None
+    react: Reacted | None = None
     flow: Annotated[str, Field(min_length=1)] | PlayedFlow | None = None
     task: TaskStep | None = None
     work: Literal[True] | WorkStep | None = None
@@ -204,6 +222,8 @@ class Step(FileShape):
     session: Name | None = None
     attach: list[str] = Field(default_factory=list)
     key: str | None = None
+    reply_to: Annotated[str, Field(min_length=1)] | None = None
+    message_kind: MessageKind = Field(default="chat", alias="kind")
     author: str | None = Field(default=None, alias="from")
     save: dict[Name, Saved] = Field(default_factory=dict)
     on_fail: Literal["stop", "continue"] = "stop"
@@ -225,7 +245,7 @@ class Step(FileShape):
         if not kinds:
             raise ValueError(
                 "a step needs one of send, say, system, check, approve, reject, choose, resume, "
-                "flow, task, work"
+                "react, flow, task, work"
             )
         if len(kinds) > 1:
             both = " and ".join(f"`{kind}`" for kind in kinds)
@@ -237,12 +257,14 @@ class Step(FileShape):
 
     def _check_keys(self, kind: str) -> None:
         """Raise ValueError if a key does not belong to this kind of step."""
-        keys = {"from" if key == "author" else key for key in self.model_fields_set}
-        if kind != "send" and "attach" in keys:
-            raise ValueError(f"`attach` goes with `send` only, not with `{kind}`")
-        if kind != "send" and "key" in keys:
-            raise ValueError(f"`key` goes with `send` only, not with `{kind}`")
-        allowed = {"flow": ["expect"], "task": ["from", "expect"]}.get(kind, [])
+        names = {"author": "from", "message_kind": "kind"}
+        keys = {names.get(key, key) for key in self.model_fields_set}
+        for key in ("attach", "key", "reply_to", "kind"):
+            if kind != "send" and key in keys:
+                raise ValueError(f"`{key}` goes with `send` only, not with `{kind}`")
+        allowed = {"flow": ("expect",), "react": ("from",), "task": ("from", "expect")}.get(
+            kind, ()
+        )
         wrong = [f"`{key}`" for key in _ONLY_RUNNING if key in keys and key not in allowed]
         if wrong and kind not in RUNNING:
             raise ValueError(
@@ -584,7 +606,8 @@ def sent_of(step: Step, team: Team, path: Path, reader: Reader) -> Sent:
     if isinstance(content, FromFile):
         content = outgoing.read_text_file(locate_file(content.file, path, reader))
     files = [locate_file(name, path, reader) for name in step.attach]
-    return outgoing.outgoing(team, content, author=step.author, files=files, key=step.key)
+    sent = outgoing.outgoing(team, content, author=step.author, files=files, key=step.key)
+    return sent._replace(kind=step.message_kind, reply_to=step.reply_to)
 
 
 def locate_file(name: str, path: Path, reader: Reader) -> Path:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from arena_cli.adapters.base import SessionConfig
 from arena_cli.errors import ArenaError, DiskRefused, UsageError
 from arena_cli.protocol import Usage
+from arena_cli.scenarios import message_steps
 from arena_cli.scenarios.control_steps import (
     PlayedChain,
     PlayedStep,
@@ -366,11 +367,13 @@ class Playing:
                 await play_tasks(self._scenario.step_with(index, self._saved), session)
             else:
                 sent = self._scenario.sent[index]
-                if sent is None and step.kind != "check":
+                if sent is None and step.kind not in ("check", "react"):
                     sent = self._scenario.sent_with(index, self._saved)
-                if isinstance(sent, Outgoing) and (earlier := session.find_repeated(sent)):
-                    return await self._judge_repeated(index, earlier)
-                await _play(sent, session)
+                if isinstance(sent, Outgoing):
+                    sent = message_steps.resolve_reply(sent, session)
+                    if earlier := session.find_repeated(sent):
+                        return await self._judge_repeated(index, earlier)
+                await _play(step, sent, session)
             if self._take.refusal:
                 return self._result(index, "error", error=self._take.refusal, events=events)
             if unable is not None:
@@ -583,8 +586,10 @@ def _remove(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-async def _play(sent: Sent, session: Session) -> None:
-    if isinstance(sent, Outgoing):
+async def _play(step: Step, sent: Sent, session: Session) -> None:
+    if step.react is not None:
+        message_steps.react(step, session)
+    elif isinstance(sent, Outgoing):
         await session.send(sent)
     elif isinstance(sent, Planted):
         session.plant(sent)

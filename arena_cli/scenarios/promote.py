@@ -27,10 +27,18 @@ from arena_cli.protocol import (
     Message,
     Permission,
     PermissionRequest,
+    StructuredContent,
     TextDelta,
 )
 from arena_cli.scenarios import given, loader, promoted_control, promoted_tools, select
-from arena_cli.scenarios.promoted_file import Piece, SessionPart, Writer, WrittenFiles, select_part
+from arena_cli.scenarios.message_steps import find_answered, list_messages
+from arena_cli.scenarios.promoted_file import (
+    Piece,
+    SessionPart,
+    Writer,
+    WrittenFiles,
+    select_part,
+)
 from arena_cli.scenarios.recording import file, recorder
 from arena_cli.scenarios.recording.model import CallKey
 from arena_cli.scenarios.recording.recorder import FAILURE, OUTPUT, PERMITS, Tape, TapedCall
@@ -411,7 +419,8 @@ class Taper:
         if chain is not None:
             heard.permits = _list_permits(chain, done.reply)
         if done.status in ("success", "declined"):
-            answer = Answer(self._output(done, opener), declined=done.status == "declined")
+            output = self._output(done, opener, planned)
+            answer = Answer(output, declined=done.status == "declined")
             outcome = {OUTPUT: recorder.output(answer, heard)}
         else:
             outcome = {FAILURE: recorder.failure(_error(done), heard)}
@@ -424,7 +433,7 @@ class Taper:
             came=outcome,
         )
 
-    def _output(self, done: ReplyFinished, opener: str) -> AgentOutput:
+    def _output(self, done: ReplyFinished, opener: str, planned: Planned) -> AgentOutput:
         usage = None if done.usage is None or done.usage.estimated else done.usage
         message = done.message
         if message is None:
@@ -432,7 +441,9 @@ class Taper:
         return AgentOutput(
             content=message.content,
             next_mentions=list(dict.fromkeys(self._added(done, message, opener))),
-            structured=message.structured,
+            structured=[*message.structured, *_list_reactions(message)],
+            kind=message.kind,
+            reply_to=self._find_answered(message, planned),
             attachments=[
                 self._attached(attachment, message.id, message.author_id)
                 for attachment in message.attachments
@@ -464,6 +475,15 @@ class Taper:
             yield from (name for name in message.mentions if name not in known_ids)
             yield from (name for name in done.unresolved if name not in mentioned.unresolved)
 
+    def _find_answered(self, message: Message, planned: Planned) -> str | None:
+        """Return what an answer named as the message that it refers to; None if nothing."""
+        if name := message.metadata.get("reply_to"):
+            return str(name)
+        if not message.quoted or message.reply_to == planned.reply_to:
+            return None
+        answered = find_answered(message, list_messages(self._taken.every))
+        return answered or message.reply_to
+
     def _attached(self, attachment: Attachment, message_id: str, author: str) -> Attachment:
         with_data = given.with_content(attachment, message_id, (self._stored.folder, self._root))
         if with_data.data is None:
@@ -473,6 +493,12 @@ class Taper:
                 f"it was at {escape_line(attachment.path or '')}, and is part of the recording",
             )
         return with_data
+
+
+def _list_reactions(message: Message) -> list[StructuredContent]:
+    """Return the reactions of an answer as its agent gave them, also those that are not known."""
+    given = [*message.reactions, *message.metadata.get("reactions", ())]
+    return [StructuredContent(type="reaction", data={"reaction": emoji}) for emoji in given]
 
 
 def _planted(message: Message) -> MessageEvent:

@@ -12,7 +12,9 @@ from arena_cli.protocol import Attachment, Message
 from arena_cli.scenarios import given
 from arena_cli.scenarios.expect.context import CheckContext
 from arena_cli.scenarios.expect.control_checks import list_approvals
+from arena_cli.scenarios.expect.message_checks import list_reactions
 from arena_cli.scenarios.given import messages, summary, with_content
+from arena_cli.scenarios.message_steps import find_answered, list_messages
 from arena_cli.scenarios.promoted_control import (
     ChainStep,
     NoStepError,
@@ -215,6 +217,10 @@ class Writer:
         if piece.part and piece.part.key:
             return {**write_step(piece.part), "expect": dict(_expected(piece, self._root))}
         escaped = escape_template(message.content)
+        if message.reactions and not piece.chain:
+            reacted = {"agent": self._find_answered(message), "emoji": message.reactions[0]}
+            by = {} if message.author_id == USER.id else {"from": message.author_id}
+            return {"react": reacted, **by}
         if not piece.chain:
             if message.author_type == "system":
                 return {"system": escaped}
@@ -222,6 +228,10 @@ class Writer:
         step: dict[str, Any] = {"send": escaped}
         if message.author_id != USER.id:
             step["from"] = message.author_id
+        if message.kind != "chat":
+            step["kind"] = message.kind
+        if message.reply_to:
+            step["reply_to"] = self._find_answered(message)
         if message.attachments:
             step["attach"] = [
                 self._attached(attachment, message.id) for attachment in message.attachments
@@ -230,6 +240,10 @@ class Writer:
             step |= piece.part.stepping_in
         step["expect"] = dict(_expected(piece, self._root))
         return step
+
+    def _find_answered(self, message: Message) -> str:
+        """Return the author of the message that this one answers, whose last one it is."""
+        return find_answered(message, list_messages(self._taken.every)) or ""
 
     def _attached(self, attachment: Attachment, message_id: str) -> str:
         """Add the file that a message carried, under its original name, and return its path."""
@@ -294,7 +308,9 @@ def _expected(piece: Piece, root: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _expected_acts(talk: CheckContext) -> Iterator[tuple[str, Any]]:
-    """Yield the requests for approval, the calls of tools that succeeded, and how agents ended."""
+    """Yield the reactions, requests for approval, calls of tools and ends of agents."""
+    if reactions := list_reactions(talk):
+        yield "reactions", reactions
     if requests := list_approvals(talk):
         yield "approvals", [_drop_empty(row) for row in requests]
     calls = [call for call in talk.used_tools if call.status == "ok"]
@@ -376,13 +392,14 @@ class Piece(NamedTuple):
 class SessionPart:
     """The part of a session that is promoted, and the events of the past before it.
 
-    `session` lists the participants; `before` are the past events when the `pieces` begin. `notes`
-    are remarks on unexpected properties of the session.
+    `session` lists the participants; `before` are the past events when the `pieces` begin, `every`
+    are all events. `notes` are remarks on unexpected properties of the session.
     """
 
     session: SessionEvent
     before: list[Event]
     pieces: list[Piece]
+    every: list[Event]
     notes: list[str] = field(default_factory=list)
 
 
@@ -423,7 +440,7 @@ def select_part(stored: Stored, until: int | None) -> SessionPart:
             f"it was played by the scenario `{title}`, whose profiles and rules are ignored"
         )
     before = [event for event in events if event.seq <= cut]
-    return SessionPart(session, before, [*_split(pieces)], notes)
+    return SessionPart(session, before, [*_split(pieces)], events, notes)
 
 
 def _refuse_tasks(events: Iterable[Event], name: str) -> None:
@@ -500,7 +517,7 @@ def _pieces(events: Iterable[Event]) -> list[Piece]:
     for item in read_conversation(events).items:
         if isinstance(item, Chain):
             pieces += [Piece(item.opening, item)] if item.first else []
-        elif isinstance(item, MessageEvent) and item.planted:
+        elif isinstance(item, MessageEvent) and (item.planted or item.message.reactions):
             pieces.append(Piece(item, None))
     return pieces
 
@@ -509,10 +526,13 @@ def _cut(events: Sequence[Event], pieces: Sequence[Piece]) -> tuple[SessionEvent
     """Return the members, the event before the first played, and the reason for no earlier one."""
     sessions = [event for event in events if isinstance(event, SessionEvent)]
     cut, reason = 0, ""
+    messages = [*list_messages(events)]
     for piece in pieces:
         last = piece.events[-1].seq
         if piece.chain and piece.end in ("", "interrupted"):
             cut, reason = last, "its last chain was interrupted, which no scenario can play"
+        elif piece.opening.message.reply_to and not find_answered(piece.opening.message, messages):
+            cut, reason = last, "a person answered a message that is not the last of its author"
         elif not piece.chain and not _is_step(piece.opening):
             cut, reason = last, "a message was planted that no step can plant"
         elif piece.chain and (why := _find_unplayable(piece.chain)):
@@ -530,6 +550,8 @@ def _cut(events: Sequence[Event], pieces: Sequence[Piece]) -> tuple[SessionEvent
 
 def _find_unplayable(chain: Chain) -> str:
     """Return what a person did in a chain that no step can play; empty if there is nothing."""
+    if any(isinstance(event, MessageEvent) and _is_reaction(event) for event in chain.events):
+        return "a person reacted to a message while it ran"
     if chain.control is None:
         return ""
     try:
@@ -568,9 +590,16 @@ def _notes_from_elsewhere(pieces: Sequence[Piece]) -> list[str]:
     return [note for note in dict.fromkeys(shown_notes) if note not in own_notes]
 
 
+def _is_reaction(event: MessageEvent) -> bool:
+    """Return True for a person's reaction."""
+    return bool(event.message.reactions) and event.message.author_type == "human"
+
+
 def _is_step(planted: MessageEvent) -> bool:
     """Return True if a `say` or a `system` step can plant it."""
     message = planted.message
+    if _is_reaction(planted):
+        return True
     own_kind = "system" if message.author_type == "system" else "chat"
     carries = message.attachments or message.structured or message.kind != own_kind
     return message.author_type != "human" and not carries

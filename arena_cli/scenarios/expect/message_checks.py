@@ -20,7 +20,7 @@ def reactions(expected: Sequence[ReactionRow]) -> Iterator[Check]:
         yield Check((index,), functools.partial(_is_made, row, expected[:index]))
 
 
-def _list_reactions(conversation: CheckContext) -> list[dict[str, str]]:
+def list_reactions(conversation: CheckContext) -> list[dict[str, str]]:
     """Return the reactions in order: who reacted, how, and the author of that message."""
     rows = []
     for event in conversation.conversation.said():
@@ -33,7 +33,7 @@ def _list_reactions(conversation: CheckContext) -> list[dict[str, str]]:
 
 
 def _are_as_many(count: int, conversation: CheckContext) -> Verdict:
-    actual = _list_reactions(conversation)
+    actual = list_reactions(conversation)
     expected = f"{count} reaction{'s' if count != 1 else ''}" if count else "no reaction"
     return Verdict(len(actual) == count, expected, _describe_all(actual))
 
@@ -42,7 +42,7 @@ def _is_made(
     row: ReactionRow, earlier: Sequence[ReactionRow], conversation: CheckContext
 ) -> Verdict:
     """Check that more reactions meet the row than there are equal rows before it."""
-    actual = _list_reactions(conversation)
+    actual = list_reactions(conversation)
     fields = row.model_dump(include=row.model_fields_set)
     matches = [made for made in actual if all(made[name] == fields[name] for name in fields)]
     holds = len(matches) > sum(other == row for other in earlier)

@@ -68,7 +68,8 @@ class TapeMiddleware:
         except asyncio.CancelledError:  # its time ran out; nobody keeps what was interrupted
             call.came = {recorder.FAILURE: recorder.failure(None, heard)}
             raise
-        call.came = {recorder.OUTPUT: recorder.output(answer, heard, thinking=member.profile.acts)}
+        named = recorder.name_answered(answer, request.input)
+        call.came = {recorder.OUTPUT: recorder.output(named, heard, thinking=member.profile.acts)}
         return answer
 
     async def call_tool(self, request: ToolRequest, call_next: ToolNext) -> ToolAnswer:

@@ -83,6 +83,10 @@ def output(answer: Answer, heard: Heard, *, thinking: bool = False) -> dict[str,
         fields["next_mentions"] = list(agent_output.next_mentions)
     if agent_output.structured:
         fields["structured"] = [item.model_dump(mode="json") for item in agent_output.structured]
+    if agent_output.kind != "chat":
+        fields["kind"] = agent_output.kind
+    if agent_output.reply_to:
+        fields["reply_to"] = agent_output.reply_to
     if agent_output.attachments:
         fields["attachments"] = [dump_attachment(item) for item in agent_output.attachments]
     if agent_output.tool_calls:
@@ -95,6 +99,19 @@ def output(answer: Answer, heard: Heard, *, thinking: bool = False) -> dict[str,
         fields["usage"] = _usage(agent_output.usage)
     asked = {**_refused(heard), **_permits(heard)}
     return {**fields, **asked, **_noted({**heard.notes, **agent_output.metadata})}
+
+
+def name_answered(answer: Answer, input: AgentInput) -> Answer:
+    """Return an answer that names the author of the message that it answers, not its id.
+
+    In a replay, messages have other ids. One that is not the last of its author keeps its id.
+    """
+    written = {message.author_id: message.id for message in input.messages if message.content}
+    for author, last in written.items():
+        if last == answer.output.reply_to:
+            output = answer.output.model_copy(update={"reply_to": author})
+            return answer._replace(output=output)
+    return answer
 
 
 def failure(error: AgentError | None, heard: Heard) -> dict[str, Any]:
@@ -178,6 +195,7 @@ def answered(record: Mapping[str, Any], heard: Heard) -> Answer:
         fields["structured"] = [
             StructuredContent.model_validate(item) for item in record["structured"]
         ]
+    fields |= {key: str(record[key]) for key in ("kind", "reply_to") if key in record}
     if "attachments" in record:
         attachments = map(encode_data, record["attachments"])
         fields["attachments"] = [

@@ -209,7 +209,7 @@ def _scenario_steps(scenario: Scenario, ignoring: Ignoring) -> list[StepMessage]
             message = StepMessage(step.session, sent.author.id, ignoring.text(sent.content))
         elif sent is not None:
             message = StepMessage(step.session, sent.author_id, ignoring.text(sent.content))
-        elif step.kind == "check":
+        elif step.kind in ("check", "react"):
             message = StepMessage(step.session, None, None)
         elif step.task is not None:
             message = StepMessage(step.session, None, step.task.described)
