@@ -62,16 +62,18 @@ def test_a_key_is_that_of_one_session(program: Program) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "now"),
+    ("words", "then", "now"),
     [
-        (["deploy that"], 'user, "deploy that"'),
-        (["--to", "dev", "deploy it"], 'user, "deploy it"'),
-        (["--from", "maya", "deploy it"], 'maya, "deploy it"'),
-        (["--attach", "plan.txt", "deploy it"], 'user, "deploy it" + plan.txt'),
+        (["deploy that"], "", 'user, "deploy that"'),
+        (["--to", "dev", "deploy it"], " (to nobody)", 'user, "deploy it" (to dev)'),
+        (["--kind", "task", "deploy it"], " (kind chat)", 'user, "deploy it" (kind task)'),
+        (["--reply-to", "m2", "deploy it"], " (no reply)", 'user, "deploy it" (reply to m2)'),
+        (["--from", "maya", "deploy it"], "", 'maya, "deploy it"'),
+        (["--attach", "plan.txt", "deploy it"], "", 'user, "deploy it" + plan.txt'),
     ],
 )
 def test_a_key_of_another_message_is_an_error_that_shows_both(
-    program: Program, words: list[str], now: str
+    program: Program, words: list[str], then: str, now: str
 ) -> None:
     program.team(humans=["maya"])
     program.file("plan.txt", "first this, then that")
@@ -80,7 +82,7 @@ def test_a_key_of_another_message_is_an_error_that_shows_both(
     program.run(*KEYED, *words).check(
         code=2,
         stderr="arena: key deploy-1 was used in this session for another message: m2 of user, "
-        f'"deploy it"; now: {now}\n  Use another key, or send the same message.\n',
+        f'"deploy it"{then}; now: {now}\n  Use another key, or send the same message.\n',
     )
     assert program.raw() == before
 
@@ -92,7 +94,9 @@ def test_attachments_of_a_key_are_compared_by_their_content(program: Program) ->
     program.run(*words).check()
     assert len(program.finished()) == 1
     program.file("plan.txt", "first that")
-    assert "was used in this session for another message" in program.run(*words).stderr
+    told = " ".join(program.run(*words).stderr.split())
+    assert "was used in this session for another message" in told
+    assert told.count("+ plan.txt (files with sha256 ") == 2
 
 
 def test_the_exit_code_of_a_key_is_that_of_its_chain(tmp_path: Path) -> None:

@@ -221,19 +221,47 @@ def find_repeated(sent: Outgoing, journal: Journal, *, roster: Roster) -> list[E
         sent.attachments, earlier.id, session=path.parent, workspace=path.parents[2]
     )
     mentions = list(dict.fromkeys((*sent.to, *mentioned)))
-    repeated = (sent.content, author, sent.kind, sent.reply_to, mentions, _hashes(attached))
-    original = (
+    repeated = _Facts(sent.content, author, sent.kind, sent.reply_to, mentions, _hashes(attached))
+    original = _Facts(
         *(earlier.content, earlier.author_id, earlier.kind, earlier.reply_to),
         *(earlier.mentions, _hashes(earlier.attachments)),
     )
     if repeated != original:
         raise UsageError(
             f"key {escape_line(sent.key)} was used in this session for another message: "
-            f"{earlier.id} of {earlier.author_id}, {_quote(earlier.content, earlier.attachments)}; "
-            f"now: {author}, {_quote(sent.content, attached)}",
+            f"{earlier.id} of {earlier.author_id}, {_quote(earlier.content, earlier.attachments)}"
+            f"{_tell_facts(original, repeated)}; "
+            f"now: {author}, {_quote(sent.content, attached)}{_tell_facts(repeated, original)}",
             "Use another key, or send the same message.",
         )
     return queries.read_chain(path, opening.chain)
+
+
+class _Facts(NamedTuple):
+    """What makes a message the same as another one."""
+
+    content: str
+    author: str
+    kind: str
+    reply_to: str | None
+    mentions: list[str]
+    attached: list[tuple[str, str | None]]
+
+
+def _tell_facts(facts: _Facts, other: _Facts) -> str:
+    """Return what else distinguishes a message from the other one, for an error."""
+    told = []
+    if facts.kind != other.kind:
+        told.append(f"kind {facts.kind}")
+    if facts.reply_to != other.reply_to:
+        told.append(f"reply to {escape_line(facts.reply_to)}" if facts.reply_to else "no reply")
+    if facts.mentions != other.mentions:
+        told.append(f"to {' '.join(map(escape_line, facts.mentions)) or 'nobody'}")
+    names, other_names = ([name for name, _ in each.attached] for each in (facts, other))
+    if names == other_names and facts.attached != other.attached:
+        hashes = ((sha256 or "unknown")[:8] for _, sha256 in facts.attached)
+        told.append(f"files with sha256 {' '.join(hashes)}")
+    return f" ({', '.join(told)})" if told else ""
 
 
 def _hashes(attachments: Iterable[Attachment]) -> list[tuple[str, str | None]]:
