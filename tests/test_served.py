@@ -87,6 +87,22 @@ def test_a_program_asks_another_agent(caller: Caller) -> None:
     assert (ended["requester"], ended["target"], ended["end"]) == ("coder", "tester", "limit")
 
 
+def test_a_program_fetches_an_answer_later(caller: Caller) -> None:
+    tools = ["ask_agent", "wait_for_agent", "merge_results"]
+    program = caller.team(tools=tools, exchange={"max_turns": 0, "announce": False})
+    ask = ["ask_agent", {"agent": "tester", "message": "Is it tested?"}]
+    wait = ["wait_for_agent", {"exchange": "1.1", "timeout_s": 60}]
+    merge = ["merge_results", {"exchanges": ["1.1", "1.9"]}]
+    caller.plan([[ask], [wait], [merge], "It says so."])
+    assert program.run("send", "-s", "s", "@coder is it tested?").code == 0
+    asked = "accepted: exchange 1.1 with tester takes place after your reply"
+    assert caller.called() == [
+        ("ask_agent", False, asked),
+        ("wait_for_agent", False, "I test."),
+        ("merge_results", True, "you began no exchange 1.9"),
+    ]
+
+
 def test_a_program_that_is_asked_calls_its_tools(caller: Caller) -> None:
     replies = ["```ask @coder wait=60\nWho is here?\n```", "It says: ${result}"]
     caller.program.agent("boss", adapter={"type": "scripted", "replies": replies})
