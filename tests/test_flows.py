@@ -561,6 +561,107 @@ def test_a_container_whose_time_is_over_is_removed(program: Program) -> None:
     assert calls[-1].startswith("rm --force arena-")
 
 
+def test_rules_restrict_the_steps_that_run(program: Program) -> None:
+    program.file(
+        "rules.py",
+        """
+def check(decision):
+    assert decision["kind"] == "step" and decision["step_kind"] == "shell", decision
+    return "no dog" if "dog" in decision["work"]["shell"] else None
+""",
+    )
+    rules = [
+        {"id": "safe_nodes", "name": "only safe nodes", "step_kinds": ["shell", "http"]},
+        {"id": "no_rm", "on": "step", "priority": 1, "forbid": {"contains": "rm -rf"}},
+        {"id": "dogs", "python": "rules.py:check", "on": "step", "when": {"step": "shell"}},
+    ]
+    steps = [
+        {"id": "cat", "shell": echo("cat")},
+        {
+            "id": "rm",
+            "shell": echo("rm", "-rf", "${steps.cat.output.stdout}"),
+            "on_failure": "skip",
+        },
+        {"id": "dog", "shell": echo("${steps.cat.status}", "dog"), "on_failure": "skip"},
+        {
+            "id": "block",
+            "needs": ["rm", "dog"],
+            "group": [{"id": "talk", "agent": "writer", "message": "hi"}],
+        },
+    ]
+    write(program, *steps, rules=rules)
+    outcome = result(program, code=3)
+    assert outcome["steps"]["cat"]["status"] == "success"
+    assert outcome["steps"]["rm"]["error"].startswith("refused by rule no_rm: ")
+    assert outcome["steps"]["dog"]["error"] == "refused by rule dogs: no dog"
+    problem = "refused by rule safe_nodes: only steps of these kinds run: shell, http"
+    assert outcome["failed"]["block.talk"] == problem
+    ended = {event["step"]: event for event in events(program, "step_finished")}
+    talk = ended["block.talk"]
+    assert (talk["error_code"], talk["retryable"], talk["attempts"]) == ("rule", False, 1)
+    decisions = {event["step"]: event for event in events(program, "decision")}
+    assert decisions["cat"]["allowed"]
+    assert decisions["cat"]["kind"] == "step"
+    assert decisions["cat"]["rules"] == ["no_rm", "safe_nodes", "dogs"]
+    assert not decisions["rm"]["allowed"]
+    assert [event["rule"] for event in events(program, "rule_broken")] == [
+        "no_rm",
+        "dogs",
+        "safe_nodes",
+    ]
+    assert len({event["decision"] for event in events(program, "decision")}) == 4
+    shown = program.run("show", "s").stdout
+    assert "refused by rule safe_nodes" in shown
+    assert "decisions: 4, 3 rejected (75 %)" in program.run("status", "s").stdout
+
+
+def test_rules_of_the_team_hold_for_its_flows_and_of_a_file_for_inner_ones(
+    program: Program,
+) -> None:
+    program.file(
+        "arena.yaml",
+        dump_yaml({"defaults": {"config": {"rules": [{"id": "t", "step_kinds": "shell"}]}}}),
+    )
+    python = {"id": "add", "python": "work.py:later", "inputs": {"items": [1]}}
+    write(program, {**python, "on_failure": "skip"}, {"id": "hi", "shell": echo("hi")})
+    outcome = result(program)
+    assert outcome["steps"]["add"]["error"].startswith("refused by rule t: ")
+    program.file("arena.yaml", "{}")
+    inner = [{"id": "a", "shell": echo("a")}, {"id": "b", **python}]
+    inner[1]["id"] = "b"
+    write(program, *inner, name="inner.yaml", rules=[{"id": "i", "step_kinds": "shell"}])
+    outer = {"id": "in", "flow": "inner.yaml", "on_failure": "skip"}
+    write(program, python, outer, rules=[{"id": "o", "step_kinds": ["python", "shell"]}])
+    done = program.run("flow", "run", "flow.yaml", "--session", "two", "--json", "--quiet")
+    outcome = json.loads(done.stdout)
+    assert outcome["steps"]["add"]["status"] == "success"
+    assert "in.b: refused by rule i" in outcome["steps"]["in"]["error"]
+    looked = [event for event in program.records("two") if event["type"] == "decision"]
+    assert {event["step"]: event["rules"] for event in looked} == {
+        "add": ["o"],
+        "in.a": ["o", "i"],
+        "in.b": ["o", "i"],
+    }
+
+
+def test_rules_of_a_flow_that_are_none(program: Program) -> None:
+    rules = [
+        {"id": "a", "max_chars": 3},
+        {"id": "b", "step_kinds": ["shel"]},
+        {"id": "c", "on": "step", "require": {"contain": "x"}},
+        {"id": "d", "on": "step", "python": "none.py:check"},
+    ]
+    write(program, {"id": "hi", "shell": echo("hi")}, rules=rules)
+    assert any("rules[1].step_kinds" in line and "shell" in line for line in check(program))
+    write(program, {"id": "hi", "shell": echo("hi")}, rules=[rules[0], *rules[2:]])
+    lines = check(program)
+    assert [line.split(": ")[1] for line in lines] == [
+        "rules[0]",
+        "rules[1].require.contain",
+        "rules[2].python",
+    ]
+
+
 def test_an_agent_that_waits_for_approval_pauses_the_flow(program: Program) -> None:
     request = {"action": "execute_command", "detail": "git push"}
     program.agent("boss", {"request": request, "say": "pushed"})

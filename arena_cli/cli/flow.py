@@ -14,7 +14,8 @@ from arena_cli.cli import agent_run, command_line, common, trust
 from arena_cli.errors import SessionBusy, UsageError
 from arena_cli.flows import contacts, drawing, loader
 from arena_cli.flows.calls import AgentCalls
-from arena_cli.flows.runner import FlowResult, FlowRun, StepLog, read_log
+from arena_cli.flows.outcomes import FlowResult, StepLog, read_log
+from arena_cli.flows.runner import FlowRun
 from arena_cli.reports.lines import user_words
 from arena_cli.session import session as sessions
 from arena_cli.session import store

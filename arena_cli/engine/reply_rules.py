@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from arena_cli.adapters.runtime import Answer, Heard
@@ -22,14 +23,15 @@ from arena_cli.notes.model import Draft
 from arena_cli.protocol import AgentInput, AgentOutput, ShownMessage, Usage
 from arena_cli.transcript.control_events import Decision, RuleBroken
 from arena_cli.util.clock import format_timestamp
-from arena_cli.util.redaction import REDACTED
+from arena_cli.util.redaction import REDACTED, Redactor
 from arena_cli.util.text import cut_text, iter_texts
 from arena_cli.workspace import control
 from arena_cli.workspace.control import RuleKind, RuleSpec
-from arena_cli.workspace.mentions import parse_mentions, resolve_mentions
+from arena_cli.workspace.mentions import Roster, parse_mentions, resolve_mentions
 
 if TYPE_CHECKING:
     from arena_cli.adapters.user_function import UserFunction
+    from arena_cli.transcript.state import Fold
 
 LONGEST_REFUSED = 4_000
 """The characters of a refused reply that its agent, and the transcript, are shown."""
@@ -67,16 +69,27 @@ class _RuleFailed(Exception):
     """A rule gave no verdict; the message has the reason."""
 
 
-class _LoadedRule:
-    """A rule with its checks built; `function` returns a function of the user by its target."""
+class LoadedRule:
+    """A rule with its checks built, whose files are below `root`.
 
-    def __init__(self, rule: RuleSpec, room: Room, function: Callable[[str], UserFunction]) -> None:
+    `function` returns a function of the user by its target. A rule that no agent breaks has no
+    `roster`.
+    """
+
+    def __init__(
+        self,
+        rule: RuleSpec,
+        root: Path,
+        redactor: Redactor,
+        function: Callable[[str], UserFunction],
+        roster: Roster | None = None,
+    ) -> None:
         self.rule = rule
         self.id = rule.key
-        self._room = room
+        self._roster = roster
+        self._redactor = redactor
         self._function = function
         checks = control.import_text_checks()
-        root = room.workspace
         raw = [rule.checks, {"not": rule.forbid} if rule.forbid else None]
         self._checks = [checks.build_check(keys, root) for keys in raw if keys]
         condition = rule.when.text_checks if rule.when else {}
@@ -97,6 +110,8 @@ class _LoadedRule:
         if when.agent is not None and decision["agent"] not in when.agent:
             return False
         if when.mentions is not None and not {*when.mentions} & {*decision.get("mentions", ())}:
+            return False
+        if when.step is not None and decision.get("step_kind") not in when.step:
             return False
         names = when.tool
         if names is not None and not any(
@@ -128,7 +143,7 @@ class _LoadedRule:
             raise _RuleFailed(
                 f"{self.rule.correct} returned {answer!r:.80}, expected a text or None"
             )
-        return self._room.runtime.redactor.text(answer)
+        return self._redactor.text(answer)
 
     def _check(self, check: Callable[[str], str], decision: Mapping[str, Any]) -> str:
         try:
@@ -147,19 +162,22 @@ class _LoadedRule:
             others = [name for name in decision["mentions"] if name not in (allowed or ())]
             if allowed is not None and others:
                 return f"{decision['agent']} may call only {', '.join(allowed) or 'no agent'}"
+        if rule.step_kinds is not None and decision["step_kind"] not in rule.step_kinds:
+            return f"only steps of these kinds run: {', '.join(rule.step_kinds)}"
         return ""
 
     def _has_secret(self, decision: Mapping[str, Any], shown: str) -> bool:
         """Return True if text was redacted in a line that the agent was not shown."""
-        redact = self._room.runtime.redactor.text
+        redact = self._redactor.text
         lines = [line for _, text in iter_texts(decision) for line in redact(text).splitlines()]
         return any(REDACTED in line and line.strip() not in shown for line in lines)
 
     def _calls_all(self, decision: Mapping[str, Any], text: str) -> bool:
-        room = self._room
-        parsed = parse_mentions(text, room.roster, author="", opener="")
+        if self._roster is None:
+            return False
+        parsed = parse_mentions(text, self._roster, author="", opener="")
         named = resolve_mentions(
-            decision.get("next_mentions", ()), room.roster, author="", opener=""
+            decision.get("next_mentions", ()), self._roster, author="", opener=""
         )
         return bool(parsed.by_all_only or named.by_all_only)
 
@@ -170,7 +188,7 @@ class _LoadedRule:
         if answer is False:
             return f"{target} returned False"
         if isinstance(answer, str) and answer.strip():
-            return self._room.runtime.redactor.text(answer)
+            return self._redactor.text(answer)
         raise _RuleFailed(f"{target} returned {answer!r:.80}, expected True, None or an error text")
 
     async def _call(self, target: str, decision: Mapping[str, Any]) -> Any:
@@ -178,7 +196,33 @@ class _LoadedRule:
         try:
             return await self._function(target).call(json.dumps(decision, default=str))
         except functions.FunctionFailed as error:
-            raise _RuleFailed(self._room.runtime.redactor.text(str(error))) from error
+            raise _RuleFailed(self._redactor.text(str(error))) from error
+
+
+async def look(
+    rules: Iterable[LoadedRule], decision: Mapping[str, Any], shown: str = ""
+) -> Findings:
+    """Check a decision by rules; `shown` is what its agent was shown."""
+    looked: list[str] = []
+    broken: list[BrokenRule] = []
+    for rule in rules:
+        try:
+            if not rule.applies(decision):
+                continue
+            looked.append(rule.id)
+            error = await rule.find_error(decision, shown)
+        except _RuleFailed as failure:
+            looked += [rule.id] if rule.id not in looked else []
+            broken.append(BrokenRule(rule.id, cut_text(str(failure), LONGEST_ERROR), failed=True))
+        else:
+            broken += [BrokenRule(rule.id, error)] if error else []
+    return Findings(looked, broken)
+
+
+def count_decisions(fold: Fold) -> int:
+    """Return the number of decisions of a session that rules or a supervisor looked at."""
+    state = fold.control
+    return sum(total for total, _ in state.decisions.values()) if state else 0
 
 
 class Rulebook:
@@ -186,40 +230,16 @@ class Rulebook:
 
     def __init__(self, room: Room) -> None:
         self._room = room
-        self._by_place: dict[tuple[RuleKind, str], list[_LoadedRule]] = {}
+        self._by_place: dict[tuple[RuleKind, str], list[LoadedRule]] = {}
         self._functions: dict[str, UserFunction] = {}
 
-    def of(self, kind: RuleKind, agent: str) -> list[_LoadedRule]:
+    def of(self, kind: RuleKind, agent: str) -> list[LoadedRule]:
         """Return the rules on an agent's decisions of a kind, those of low priority first."""
         if (kind, agent) not in self._by_place:
             self._by_place[kind, agent] = [
                 rule for rule in self._loaded(agent) if rule.rule.kind == kind
             ]
         return self._by_place[kind, agent]
-
-    async def look(
-        self,
-        rules: Iterable[_LoadedRule],
-        decision: Mapping[str, Any],
-        shown: str = "",
-    ) -> Findings:
-        """Check a decision by rules."""
-        looked: list[str] = []
-        broken: list[BrokenRule] = []
-        for rule in rules:
-            try:
-                if not rule.applies(decision):
-                    continue
-                looked.append(rule.id)
-                error = await rule.find_error(decision, shown)
-            except _RuleFailed as failure:
-                looked += [rule.id] if rule.id not in looked else []
-                broken.append(
-                    BrokenRule(rule.id, cut_text(str(failure), LONGEST_ERROR), failed=True)
-                )
-            else:
-                broken += [BrokenRule(rule.id, error)] if error else []
-        return Findings(looked, broken)
 
     async def check_act(
         self,
@@ -234,7 +254,7 @@ class Rulebook:
         It is written down, unless it is already.
         """
         agent = decision["agent"]
-        findings = await self.look(self.of(kind, agent), {"kind": kind, **decision})
+        findings = await look(self.of(kind, agent), {"kind": kind, **decision})
         if findings.looked and not is_written:
             self.record_decision(kind, agent, reply, findings)
             for broken in findings.broken:
@@ -249,11 +269,9 @@ class Rulebook:
         findings: Findings,
     ) -> None:
         """Write a decision that rules looked at."""
-        journal, state = self._room.journal, self._room.scene.fold.control
-        number = 1 + sum(total for total, _ in state.decisions.values()) if state else 1
-        journal.write(
+        self._room.journal.write(
             Decision,
-            decision=number,
+            decision=count_decisions(self._room.scene.fold) + 1,
             kind=kind,
             by=agent,
             allowed=not findings.broken,
@@ -277,17 +295,19 @@ class Rulebook:
         for function in self._functions.values():
             await function.stop()
 
-    def _loaded(self, agent: str) -> list[_LoadedRule]:
+    def _loaded(self, agent: str) -> list[LoadedRule]:
         member = self._room.scene.team.member(agent)
         rules = [*self._team_rules, *(map(self._load, member.profile.rules) if member else ())]
         return sorted(rules, key=lambda loaded: loaded.rule.priority)
 
     @cached_property
-    def _team_rules(self) -> list[_LoadedRule]:
+    def _team_rules(self) -> list[LoadedRule]:
         return [self._load(rule) for rule in self._room.scene.team.config.rules]
 
-    def _load(self, rule: RuleSpec) -> _LoadedRule:
-        return _LoadedRule(rule, self._room, self._function)
+    def _load(self, rule: RuleSpec) -> LoadedRule:
+        room = self._room
+        redactor = room.runtime.redactor
+        return LoadedRule(rule, room.workspace, redactor, self._function, room.roster)
 
     def _function(self, target: str) -> UserFunction:
         if target not in self._functions:
@@ -321,7 +341,7 @@ class Review:
         self._repaired, self._mentions, self.refused = [], [], {}
         rules = self._book.of("reply", self._planned.agent)
         output, failed = await self._repair(answer.output, rules)
-        findings = await self._book.look(rules, self._describe(output), _shown(self._planned.input))
+        findings = await look(rules, self._describe(output), _shown(self._planned.input))
         if failed:
             findings = Findings(findings.looked, [*failed, *findings.broken])
         if not findings.broken:
@@ -356,7 +376,7 @@ class Review:
             self._book.record_broken(last, agent, reply, corrected=has_reply)
 
     async def _repair(
-        self, output: AgentOutput, rules: Sequence[_LoadedRule]
+        self, output: AgentOutput, rules: Sequence[LoadedRule]
     ) -> tuple[AgentOutput, list[BrokenRule]]:
         """Return the output as functions of rules repair it, and the rules that failed to."""
         failed: list[BrokenRule] = []
@@ -395,7 +415,7 @@ class Review:
         looked: list[str] = []
         for name in calls.next_mentions:
             decision = {**self._describe(output), "kind": "mention", "mentions": [name]}
-            findings = await self._book.look(rules, decision)
+            findings = await look(rules, decision)
             looked += findings.looked
             if findings.broken:
                 self.refused[name] = findings.reason

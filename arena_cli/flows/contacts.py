@@ -51,11 +51,15 @@ def list_settings(flow: Flow) -> list[dict[str, Any]]:
 
 
 def find_contacts(flow: Flow) -> list[Contact]:
-    """Return the programs, functions, images and hosts of a flow's own steps."""
+    """Return the programs, functions, images and hosts of a flow's own steps and its rules."""
+    functions = [name for f in _list_flows(flow) for rule in f.rules for name in rule.functions]
+    endpoints: list[tuple[Endpoint, Sequence[str]]] = [
+        (Endpoint("function", name), [EVERYTHING]) for name in dict.fromkeys(functions)
+    ]
+    endpoints += [found for step in flow.walk() for found in _find_endpoints(step.spec)]
     return [
         Contact(endpoint, frozenset(variables), (f"flow {flow.name}",))
-        for step in flow.walk()
-        for endpoint, variables in _find_endpoints(step.spec)
+        for endpoint, variables in endpoints
     ]
 
 

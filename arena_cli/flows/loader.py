@@ -6,7 +6,7 @@ import ast
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,8 +15,11 @@ from arena_cli.flows import values
 from arena_cli.flows.model import FlowFile, StepSpec
 from arena_cli.util import files
 from arena_cli.util.text import list_placeholders
+from arena_cli.workspace import rule_files
+from arena_cli.workspace.control import RuleSpec
 from arena_cli.workspace.inputs import INPUT_NAME, fits_type, is_required, require_inputs
 from arena_cli.workspace.models import AGENT_TOOL, Team, normalize_id
+from arena_cli.workspace.rule_files import RULES
 from arena_cli.workspace.workspace import Workspace
 from arena_cli.yamlio import loader
 from arena_cli.yamlio.loader import Document, Fragment
@@ -56,13 +59,15 @@ class FlowStep:
 class Flow:
     """A flow that can run: its file as the user sees it, and its steps, each after its needs.
 
-    `team` gets the messages of a `send` that names none; None: that of the workspace.
+    `team` gets the messages of a `send` that names none; None: that of the workspace. `rules` are
+    those on its steps.
     """
 
     file: FlowFile
     name: str
     steps: tuple[FlowStep, ...] = field(default=())
     team: Team | None = None
+    rules: tuple[RuleSpec, ...] = ()
 
     def walk(self) -> Iterator[FlowStep]:
         """Yield all steps, with those of blocks and of other flows."""
@@ -89,7 +94,16 @@ def load(path: Path, workspace: Workspace, team: Team | None = None) -> Flow:
     flow = reading.read(path, _shown_name(path, workspace.root), ())
     if reading.faults or flow is None:
         raise FileFaults(reading.faults)
-    return flow
+    return replace(flow, rules=(*_list_team_rules(workspace, team), *flow.rules))
+
+
+def _list_team_rules(workspace: Workspace, team: Team | None) -> list[RuleSpec]:
+    """Return the rules on steps of the team to which a flow's messages go."""
+    has_members = any(agent.profile.member for agent in workspace.loaded.values())
+    if team is None and workspace.file.team is None and not has_members:
+        return []  # there is no team
+    team = team or workspace.team(workspace.file.team)
+    return [rule for rule in team.config.rules if rule.kind == "step"]
 
 
 def load_for_step(path: Path, inputs: Mapping[str, Any], workspace: Workspace, team: Team) -> Flow:
@@ -140,9 +154,29 @@ class _FlowReading:
         before = len(self.faults)
         checking = _FileChecks(self, document, file, (*callers, resolved))
         steps = checking.check()
-        flow = Flow(file, name, steps, self.team) if len(self.faults) == before else None
+        rules = self._read_rules(file, document)
+        is_valid = len(self.faults) == before
+        flow = Flow(file, name, steps, self.team, rules) if is_valid else None
         self._flows[resolved] = flow
         return flow
+
+    def _read_rules(self, file: FlowFile, document: Document) -> tuple[RuleSpec, ...]:
+        """Return the rules of a file with those of the files that it names; add all errors."""
+        workspace = self.workspace
+        rules, faults = rule_files.resolve_rules(
+            file.rules,
+            Fragment(document, ()),
+            workspace.root,
+            anywhere=workspace.anywhere,
+            agents=workspace.loaded,
+        )
+        for index, rule in enumerate(file.rules):
+            if rule.file is None and rule.kind != "step":
+                hint = "write `on: step`; rules on replies belong to a team"
+                problem = f"a rule of a flow looks at steps, not at `{rule.kind}`"
+                faults.append(document.fault((RULES, index), problem, hint))
+        self.faults += faults
+        return tuple(rule for rule in rules if rule.kind == "step")
 
 
 class _FileChecks:

@@ -8,12 +8,12 @@ from typing import Any, Literal, get_args
 from pydantic import Field, model_validator
 
 from arena_cli.workspace.acting import InputSpec
+from arena_cli.workspace.control import RuleEntry, StepKind
 from arena_cli.workspace.file_shape import FileShape
 from arena_cli.yamlio.nodes import Loc
 
-LeafKind = Literal["send", "agent", "python", "shell", "http", "sql", "container"]
 BlockKind = Literal["group", "each", "repeat", "choose", "flow"]
-LEAF_KINDS: tuple[LeafKind, ...] = get_args(LeafKind)
+LEAF_KINDS: tuple[StepKind, ...] = get_args(StepKind)
 KINDS: tuple[str, ...] = (*LEAF_KINDS, *get_args(BlockKind))
 
 OnFailure = Literal["retry", "skip", "abort"]
@@ -179,11 +179,15 @@ _OWNERS: Mapping[str, tuple[str, ...]] = {
 
 
 class FlowFile(FileShape):
-    """A flow: its title, its inputs, and its steps; at most `parallel` of them run at once."""
+    """A flow: its title, its inputs, and its steps; at most `parallel` of them run at once.
+
+    `rules` are those on its steps, and on those of the flows that it names.
+    """
 
     flow: str = Field(min_length=1)
     description: str = ""
     inputs: dict[str, InputSpec] = {}
     parallel: int = Field(default=16, gt=0, le=1000)
+    rules: list[RuleEntry] = []
     steps: list[StepSpec] = Field(min_length=1)
     reflect: Reflect | None = None

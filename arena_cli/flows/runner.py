@@ -11,21 +11,23 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
 from arena_cli.adapters.base import SessionConfig
 from arena_cli.errors import ArenaError
-from arena_cli.flows import calls, values
+from arena_cli.flows import calls, reflection, values
 from arena_cli.flows.calls import AgentCalls, ChainWaits
+from arena_cli.flows.filling import fill_step
 from arena_cli.flows.loader import Flow, FlowStep
 from arena_cli.flows.model import LEAF_KINDS, Reflect, StepSpec
+from arena_cli.flows.outcomes import FlowResult, StepLog, StepOutcome
+from arena_cli.flows.step_rules import FLOW, StepRules
 from arena_cli.flows.work import MOST_BYTES, StepFailed, Work
 from arena_cli.session import store
-from arena_cli.transcript.events import Event
 from arena_cli.transcript.flow_events import (
     FlowFinished,
     FlowStarted,
@@ -37,91 +39,24 @@ from arena_cli.transcript.flow_events import (
 from arena_cli.transcript.log import Journal
 from arena_cli.util.redaction import Redactor
 from arena_cli.util.text import clean_value
+from arena_cli.workspace.control import RuleSpec
 from arena_cli.workspace.inputs import check_inputs, describe_missing
 from arena_cli.yamlio.schema_errors import explain_first
 
-OutcomeStatus = Literal["success", "failed", "skipped", "cancelled", "waiting"]
-
 _LONGEST_NAME, _LONGEST_KEY = 64, 40
-_SHOWN_OUTPUT = 2000
-
-
-class StepOutcome(NamedTuple):
-    """How a step ended; `is_new`: it was carried out now. `waiting`: it waits for a person."""
-
-    status: OutcomeStatus
-    output: Any = None
-    error: str | None = None
-    is_new: bool = True
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What other steps can refer to."""
-        return {"status": self.status, "output": self.output, "error": self.error}
 
 
 class FlowAborted(Exception):
     """A step failed, and ends its flow."""
 
 
-class StepLog(NamedTuple):
-    """What a session's events say of a flow: ends of steps, attempts, and open sessions."""
-
-    file: str
-    inputs: Mapping[str, Any]
-    finished: Mapping[str, StepFinished]
-    open_sessions: Mapping[str, str]
-    attempts: Mapping[str, int]
-    definitions: Mapping[str, str]
-    status: FlowStatus | None
-
-
-def read_log(events: Iterable[Event]) -> StepLog | None:
-    """Return what the events say of their last flow, None if there is none."""
-    log: StepLog | None = None
-    finished: dict[str, StepFinished] = {}
-    sessions: dict[str, str] = {}
-    attempts: dict[str, int] = {}
-    definitions: dict[str, str] = {}
-    for event in events:
-        if isinstance(event, FlowStarted):
-            if not event.resumed:
-                finished, sessions, attempts, definitions = {}, {}, {}, {}
-            facts = (finished, sessions, attempts, definitions)
-            log = StepLog(event.file, event.inputs, *facts, status=None)
-        elif isinstance(event, StepStarted):
-            attempts[event.step] = attempts.get(event.step, 0) + 1
-            finished.pop(event.step, None)
-            sessions[event.step] = event.session
-            definitions[event.step] = event.definition
-        elif isinstance(event, StepFinished):
-            finished[event.step] = event
-            definitions[event.step] = event.definition
-            if event.status != "cancelled":
-                sessions.pop(event.step, None)
-        elif isinstance(event, FlowFinished) and log is not None:
-            log = log._replace(status=event.status)
-    return log
-
-
-class FlowResult(NamedTuple):
-    """How a flow ended: its steps by id, and the `errors` of those that failed.
-
-    `waits` are the sessions that wait for a person.
-    """
-
-    status: FlowStatus
-    outcomes: Mapping[str, StepOutcome]
-    waits: Sequence[str]
-    errors: Mapping[str, str]
-
-
 @dataclass
 class _ListScope:
-    """Where a list of steps runs: the prefix of its steps, and the values they refer to."""
+    """Where a list of steps runs: their prefix, the values they refer to, and their rules."""
 
     prefix: str
     values: Mapping[str, Any]
+    rules: Sequence[RuleSpec] = ()
     outcomes: dict[str, StepOutcome] = field(default_factory=dict)
 
     def all_values(self) -> dict[str, Any]:
@@ -131,7 +66,10 @@ class _ListScope:
 
 
 class FlowRun:
-    """A run of a flow in a session, whose events are written to its journal."""
+    """A run of a flow in a session, whose events are written to its journal.
+
+    `by` is the agent that wrote the flow, if one did.
+    """
 
     def __init__(
         self,
@@ -143,6 +81,7 @@ class FlowRun:
         session: str,
         redactor: Redactor,
         earlier: StepLog | None = None,
+        by: str = FLOW,
     ) -> None:
         self._flow = flow
         self._journal = journal
@@ -157,6 +96,7 @@ class FlowRun:
         self._is_resumed = earlier is not None
         self._places = asyncio.Semaphore(flow.file.parallel)
         self._work = Work(config)
+        self._rules = StepRules(config, journal, redactor, by=by)
         self._failed: dict[str, str] = {}
         self._waits: list[str] = []
 
@@ -179,6 +119,7 @@ class FlowRun:
                 result = await self._run_once(inputs)
         finally:
             await self._work.stop()
+            await self._rules.stop()
         self._journal.write(
             FlowFinished, status=result.status, failed=list(result.errors), waits=result.waits
         )
@@ -186,7 +127,7 @@ class FlowRun:
 
     async def _run_once(self, inputs: Mapping[str, Any]) -> FlowResult:
         self._failed, self._waits = {}, []
-        scope = _ListScope("", {"inputs": inputs})
+        scope = _ListScope("", {"inputs": inputs}, self._flow.rules)
         is_aborted = False
         try:
             await self._run_list(self._flow.steps, scope)
@@ -255,9 +196,9 @@ class FlowRun:
         session = self.find_session_name("reflect")
         fields: dict[str, Any] = {"by": reflect.agent, "session": session}
         try:
-            message = _describe_run(self._flow, result)
+            message = reflection.make_request(self._flow, result)
             answer = calls.read_json(await self._agents.ask(reflect.agent, message, {}, session))
-            event_fields = _read_assessment(answer)
+            event_fields = reflection.read_assessment(answer)
             self._journal.write(Reflected, **fields, **self._redactor.value(event_fields))
         except (StepFailed, ArenaError, ValueError, ChainWaits) as error:
             problem = str(error)
@@ -372,20 +313,22 @@ class _Attempts:
             if not session:
                 session = self._run.find_session_name(self._key)
             self._start(session=session)
-            spec = self._fill()
+            spec = await self._fill()
             work = self._run._agents.send if spec.kind == "send" else self._run._agents.call
             return self._keep(await work(spec, session))
         self._start()
-        return self._keep(await self._run._work.run(self._fill()))
+        return self._keep(await self._run._work.run(await self._fill()))
 
-    def _fill(self) -> StepSpec:
-        """Return the step with its placeholders filled. Raises StepFailed or ValueMissing."""
-        data = self._spec.model_dump(exclude_unset=True, exclude={"steps", "group", "choose"})
-        filled = values.fill(data, self._scope.all_values(), self._run._config.environ)
-        try:
-            return StepSpec.model_validate(_as_texts(filled))
-        except ValidationError as error:
-            raise StepFailed(explain_first(error), "usage") from error
+    async def _fill(self) -> StepSpec:
+        """Return the step with its placeholders filled, if rules let it run.
+
+        Raises StepFailed or ValueMissing.
+        """
+        run, scope = self._run, self._scope
+        spec = fill_step(self._spec, scope.all_values(), run._config.environ)
+        if scope.rules:
+            await run._rules.check(scope.rules, self._key, spec)
+        return spec
 
     def _keep(self, output: Any) -> Any:
         """Return an output as the transcript holds it. Raises StepFailed if it is too large."""
@@ -411,7 +354,8 @@ class _Attempts:
                 problem = describe_missing("the flow", declared, checked.missing)
                 raise StepFailed("; ".join(checked.problems) or problem, "usage")
             given = {key: checked.values.get(key) for key in declared}
-            inner = _ListScope(f"{self._key}.", {"inputs": given})
+            rules = (*self._scope.rules, *self._step.flow.rules)
+            inner = _ListScope(f"{self._key}.", {"inputs": given}, rules)
             return await self._run_inner(self._step.flow.steps, inner)
         block: Sequence[FlowStep] = self._step.blocks[0] if spec.group is not None else ()
         if spec.choose is not None:
@@ -422,7 +366,7 @@ class _Attempts:
         return await self._run_inner(block, self._make_scope(f"{self._key}."))
 
     def _make_scope(self, prefix: str, **names: Any) -> _ListScope:
-        return _ListScope(prefix, {**self._scope.all_values(), **names})
+        return _ListScope(prefix, {**self._scope.all_values(), **names}, self._scope.rules)
 
     async def _run_inner(self, steps: Sequence[FlowStep], scope: _ListScope) -> dict[str, Any]:
         """Run a list of steps; return their outputs by id. Raises _StepWaits."""
@@ -529,72 +473,3 @@ def _first_error(errors: BaseExceptionGroup[Any]) -> BaseException:
 
     collect(errors)
     return min(flat, key=lambda error: isinstance(error, FlowAborted))
-
-
-def _as_texts(filled: dict[str, Any]) -> dict[str, Any]:
-    """Return a filled step with texts where its keys are texts: a placeholder keeps its type."""
-
-    def text(value: Any) -> Any:
-        if value is None or isinstance(value, str):
-            return value or ""
-        return json.dumps(value, ensure_ascii=False)
-
-    changed = dict(filled)
-    for key in ("send", "message", "stdin", "agent", "cwd"):
-        if key in changed:
-            changed[key] = text(changed[key])
-    if changed.get("shell") is not None:
-        changed["shell"] = [text(word) for word in changed["shell"]]
-    if changed.get("env") is not None:
-        changed["env"] = {key: text(value) for key, value in changed["env"].items()}
-    for name, keys in (("http", ("url",)), ("container", ("image",)), ("sql", ("database",))):
-        inner = changed.get(name)
-        if isinstance(inner, dict):
-            inner = {key: text(value) if key in keys else value for key, value in inner.items()}
-            for key in ("headers", "env"):
-                if isinstance(inner.get(key), dict):
-                    inner[key] = {head: text(value) for head, value in inner[key].items()}
-            if name == "container" and isinstance(inner.get("command"), list):
-                inner["command"] = [text(word) for word in inner["command"]]
-            changed[name] = inner
-    return changed
-
-
-def _describe_run(flow: Flow, result: FlowResult) -> str:
-    """Return the message to the agent that reflects."""
-    steps = {}
-    for key, outcome in result.outcomes.items():
-        facts: dict[str, Any] = {"status": outcome.status}
-        if outcome.output is not None:
-            facts["output"] = json.dumps(outcome.output, ensure_ascii=False)[:_SHOWN_OUTPUT]
-        steps[key] = facts
-    told = {
-        "flow": flow.file.flow,
-        "description": flow.file.description,
-        "status": result.status,
-        "steps": steps,
-        "errors": dict(result.errors),
-    }
-    return (
-        "A workflow has ended. Assess its result. Answer with one JSON object: "
-        '{"assessment": text, "should_retry": true or false (run the failed steps again), '
-        '"confidence": 0 to 1, "recommendations": [texts]}.\n\n'
-        f"{json.dumps(told, ensure_ascii=False, indent=2)}"
-    )
-
-
-def _read_assessment(answer: Any) -> dict[str, Any]:
-    """Return the fields of an assessment. Raises ValueError."""
-    if not isinstance(answer, dict) or not isinstance(answer.get("should_retry"), bool):
-        raise ValueError("it answered no JSON object with `should_retry`")
-    confidence = answer.get("confidence")
-    is_number = isinstance(confidence, (int, float)) and not isinstance(confidence, bool)
-    recommendations = answer.get("recommendations")
-    return {
-        "assessment": str(answer.get("assessment", "")),
-        "should_retry": answer["should_retry"],
-        "confidence": min(max(float(confidence or 0), 0.0), 1.0) if is_number else None,
-        "recommendations": [str(item) for item in recommendations]
-        if isinstance(recommendations, list)
-        else [],
-    }

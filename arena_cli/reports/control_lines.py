@@ -172,8 +172,8 @@ def _render_intent(event: IntentSorted, say: Words, who: Who) -> Line:
     return line(INDENT, spans, hang=4)
 
 
-_SHOWN_OTHERWISE = ("route", "reply", "tool", "note")
-"""The kinds of decisions whose refusal has lines of its own: each rule, or the fallback."""
+_SHOWN_OTHERWISE = ("route", "reply", "tool", "note", "step")
+"""The kinds of decisions whose refusal has lines of its own: each rule, the fallback, the step."""
 
 
 def _render_checked(event: Decision, say: Words, who: Who) -> Line | None:
@@ -184,7 +184,9 @@ def _render_checked(event: Decision, say: Words, who: Who) -> Line | None:
     return line(INDENT, say.spans(text, "failed", number=event.decision, **values))
 
 
-def _render_broken(event: RuleBroken, say: Words, who: Who) -> Line:
+def _render_broken(event: RuleBroken, say: Words, who: Who) -> Line | None:
+    if event.step:
+        return None  # the end of the step names the rule
     text = "{who} broke the rule {rule}: {error}"
     if event.corrected:
         text = "{who} broke the rule {rule}, corrected: {error}"

@@ -241,7 +241,8 @@ class IntentSorted(ControlEvent):
 class Decision(ControlEvent):
     """A decision of an agent that rules or a supervisor looked at: `rules` are their ids.
 
-    `reply` is the reply that it belongs to, if any.
+    `reply` is the reply that it belongs to, `step` the step of a flow that was about to run, if
+    any.
     """
 
     outlives_rewinds: ClassVar[bool] = True
@@ -253,6 +254,7 @@ class Decision(ControlEvent):
     allowed: bool
     rules: list[str] = []
     reply: Annotated[int, Position] = Field(default=0, exclude_if=lambda reply: not reply)
+    step: str = Field(default="", exclude_if=lambda step: not step)
 
     def change_fold(self, fold: Fold) -> None:
         """Count it."""
@@ -260,7 +262,7 @@ class Decision(ControlEvent):
 
 
 class RuleBroken(ControlEvent):
-    """A reply, an action or a note of an agent broke a rule.
+    """A reply, an action or a note of an agent broke a rule, or a `step` of a flow did.
 
     `corrected`: the reply took effect without it, as its agent or a function corrected it, or
     without the call that the rule refused.
@@ -272,6 +274,7 @@ class RuleBroken(ControlEvent):
     rule: str
     error: Annotated[str, Derived]
     corrected: bool = False
+    step: str = Field(default="", exclude_if=lambda step: not step)
 
 
 class BreakerChanged(ControlEvent):

@@ -279,12 +279,15 @@ class SimpleAnswers(FileShape):
     min_confidence: float = Field(default=0.8, ge=0, le=1)
 
 
-RuleKind = Literal["reply", "mention", "tool", "note", "task"]
+RuleKind = Literal["reply", "mention", "tool", "note", "task", "step"]
 """What a rule looks at: a reply, one call of a colleague, an action, a note of an agent, a task
-that it adds or changes."""
+that it adds or changes, a step of a flow."""
+
+StepKind = Literal["send", "agent", "python", "shell", "http", "sql", "container"]
+"""The kinds of steps that do work; the others have steps in them."""
 
 RULES_BY_NAME = ("no_secrets", "no_mass_mention")
-_BUILT_IN = (*RULES_BY_NAME, "calls_only", "json_schema", "max_chars", "language")
+_BUILT_IN = (*RULES_BY_NAME, "calls_only", "step_kinds", "json_schema", "max_chars", "language")
 _OWN = ("require", "forbid", "python", "correct")
 _NOT_OF_FILE = frozenset({"id", "name", "priority", "on", "when", "error", *_BUILT_IN, *_OWN})
 
@@ -312,18 +315,25 @@ Names = Annotated[
     BeforeValidator(_as_list, json_schema_input_type=str | list[str]),
     Field(min_length=1),
 ]
+StepKinds = Annotated[
+    list[StepKind],
+    BeforeValidator(_as_list, json_schema_input_type=StepKind | list[StepKind]),
+    Field(min_length=1),
+]
 
 
 class RuleCondition(FileShape):
     """The condition of a rule: all given keys must hold.
 
     `agent` are the ids of those that decide, `mentions` of those that a reply calls, `tool` the
-    names of actions; one of each list is enough. The others are checks on the text.
+    names of actions, `step` the kinds of steps; one of each list is enough. The others are checks
+    on the text.
     """
 
     agent: Names | None = _left_out()
     mentions: Names | None = _left_out()
     tool: Names | None = _left_out()
+    step: StepKinds | None = _left_out()
     contains: Names | None = _left_out()
     not_contains: Names | None = _left_out()
     regex: str | None = _left_out()
@@ -345,7 +355,7 @@ class RuleSpec(FileShape):
     own; without an `id` it has that key's name. `file` is a file of more rules.
     """
 
-    not_built: ClassVar[frozenset[str]] = frozenset({"on: plan", "on: step"})
+    not_built: ClassVar[frozenset[str]] = frozenset({"on: plan"})
 
     id: str = ""
     name: str = Field(default="", exclude_if=lambda name: not name)
@@ -360,6 +370,7 @@ class RuleSpec(FileShape):
     no_secrets: Literal[True] | None = _left_out()
     no_mass_mention: Literal[True] | None = _left_out()
     calls_only: dict[str, list[str]] | None = _left_out()
+    step_kinds: StepKinds | None = _left_out()
     json_schema: str | dict[str, Any] | None = _left_out()
     max_chars: int | None = Field(default=None, ge=1, exclude_if=lambda most: most is None)
     language: str | None = _left_out()
@@ -375,6 +386,12 @@ class RuleSpec(FileShape):
         self._check_keys(given)
         if self.calls_only is not None and self.on not in (None, "mention"):
             raise ValueError("`calls_only` looks at mentions; leave `on` out")
+        if self.when is not None and self.when.step is not None and self.kind != "step":
+            raise ValueError("`when: {step: ...}` belongs to a rule with `on: step`")
+        if self.step_kinds is not None and self.on not in (None, "step"):
+            raise ValueError("`step_kinds` looks at steps; leave `on` out")
+        if self.no_secrets and self.kind == "step":
+            raise ValueError("`no_secrets` does not look at steps, which may be given secrets")
         if self.no_mass_mention and self.kind != "reply":
             raise ValueError("`no_mass_mention` looks at replies; leave `on` out")
         if self.correct is not None and self.kind != "reply":
@@ -396,7 +413,8 @@ class RuleSpec(FileShape):
     @property
     def kind(self) -> RuleKind:
         """What it looks at; replies unless `on` says otherwise."""
-        return self.on or ("reply" if self.calls_only is None else "mention")
+        implied: RuleKind = "step" if self.step_kinds is not None else "reply"
+        return self.on or (implied if self.calls_only is None else "mention")
 
     @property
     def key(self) -> str:

@@ -1,0 +1,83 @@
+"""How flows and their steps end, and what a transcript says of those that ran."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from arena_cli.transcript.events import Event
+from arena_cli.transcript.flow_events import (
+    FlowFinished,
+    FlowStarted,
+    FlowStatus,
+    StepFinished,
+    StepStarted,
+)
+
+OutcomeStatus = Literal["success", "failed", "skipped", "cancelled", "waiting"]
+
+
+class StepOutcome(NamedTuple):
+    """How a step ended; `is_new`: it was carried out now. `waiting`: it waits for a person."""
+
+    status: OutcomeStatus
+    output: Any = None
+    error: str | None = None
+    is_new: bool = True
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What other steps can refer to."""
+        return {"status": self.status, "output": self.output, "error": self.error}
+
+
+class StepLog(NamedTuple):
+    """What a session's events say of a flow: ends of steps, attempts, and open sessions."""
+
+    file: str
+    inputs: Mapping[str, Any]
+    finished: Mapping[str, StepFinished]
+    open_sessions: Mapping[str, str]
+    attempts: Mapping[str, int]
+    definitions: Mapping[str, str]
+    status: FlowStatus | None
+
+
+def read_log(events: Iterable[Event]) -> StepLog | None:
+    """Return what the events say of their last flow, None if there is none."""
+    log: StepLog | None = None
+    finished: dict[str, StepFinished] = {}
+    sessions: dict[str, str] = {}
+    attempts: dict[str, int] = {}
+    definitions: dict[str, str] = {}
+    for event in events:
+        if isinstance(event, FlowStarted):
+            if not event.resumed:
+                finished, sessions, attempts, definitions = {}, {}, {}, {}
+            facts = (finished, sessions, attempts, definitions)
+            log = StepLog(event.file, event.inputs, *facts, status=None)
+        elif isinstance(event, StepStarted):
+            attempts[event.step] = attempts.get(event.step, 0) + 1
+            finished.pop(event.step, None)
+            sessions[event.step] = event.session
+            definitions[event.step] = event.definition
+        elif isinstance(event, StepFinished):
+            finished[event.step] = event
+            definitions[event.step] = event.definition
+            if event.status != "cancelled":
+                sessions.pop(event.step, None)
+        elif isinstance(event, FlowFinished) and log is not None:
+            log = log._replace(status=event.status)
+    return log
+
+
+class FlowResult(NamedTuple):
+    """How a flow ended: its steps by id, and the `errors` of those that failed.
+
+    `waits` are the sessions that wait for a person.
+    """
+
+    status: FlowStatus
+    outcomes: Mapping[str, StepOutcome]
+    waits: Sequence[str]
+    errors: Mapping[str, str]
