@@ -494,21 +494,42 @@ def test_a_flow_that_was_ended_leaves_no_process_and_goes_on(
     assert (program.folder / "log.txt").read_text().splitlines() == ["first", "last"]
 
 
-def test_a_session_is_listed_by_its_flow_and_resume_names_the_command(program: Program) -> None:
+def test_a_session_is_listed_by_its_flow_and_resume_continues_it(program: Program) -> None:
     write(program, {"id": "a", "shell": ["no-such-program"]})
     assert run(program).code == 3
     (row,) = json.loads(program.run("sessions", "--json").stdout)
     assert (row["end"], row["first"]) == ("failed", "Test")
     done = program.run("resume", "s")
-    assert done.code == 2
-    assert "`arena flow run flow.yaml --session s --resume` continues it" in done.stderr
+    assert done.code == 3
+    assert "  a failed (" in done.stderr
+    done = program.run("resume", "s", "--budget", "+10tokens")
+    assert (done.code, "has no budget" in done.stderr) == (2, True)
     write(program, {"id": "a", "shell": echo("fine")})
-    assert run(program, "--resume").code == 0
+    done = program.run("resume", "s", "--json")
+    assert (done.code, json.loads(done.stdout)["status"], done.stderr) == (0, "success", "")
     assert " · success · " in program.run("sessions").stdout
     done = program.run("resume", "s")
     assert (done.code, "nothing to resume" in done.stderr) == (0, True)
     program.run("send", "-s", "s", "@writer hello").check(stdout=None)
     assert " · quiet · " in program.run("sessions").stdout
+
+
+def test_resume_continues_a_flow_without_agents_and_one_before_a_message(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.file("arena.yaml", "{}")
+    first = {"id": "a", "shell": echo("one")}
+    write(program, first, {"id": "b", "needs": ["a"], "shell": ["no-such-program"]})
+    assert run(program).code == 3
+    write(program, first, {"id": "b", "needs": ["a"], "shell": echo("two")})
+    done = program.run("resume", "s")
+    assert (done.code, "b success" in done.stderr, "a success" in done.stderr) == (0, True, False)
+    program.agent("writer", {"say": "You said: ${message}"})
+    write(program, {"id": "a", "shell": ["no-such-program"]})
+    assert run(program).code == 3
+    program.run("send", "-s", "s", "@writer hello").check(stdout=None)
+    write(program, {"id": "a", "shell": echo("fine")})
+    done = program.run("resume", "s")
+    assert (done.code, "a success" in done.stderr) == (0, True)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a program of a shell")

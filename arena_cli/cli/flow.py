@@ -151,15 +151,16 @@ def _read_flow(path: Path) -> StepLog | None:
     return read_log(event for line in reader.read_lines(path) for event in line.events)
 
 
-def refuse_unfinished(stored: Stored) -> None:
-    """Raise UsageError if the session has a flow to continue: no chain does that."""
-    log = _read_flow(stored.transcript)
-    if log is not None and log.status != "success":
-        name = escape_line(stored.name)
-        raise UsageError(
-            f"session {name} has no chain to resume, but a flow that has not succeeded",
-            f"`arena flow run {escape_line(log.file)} --session {name} --resume` continues it.",
-        )
+def resume_flow(loaded: Workspace, stored: Stored, *, as_json: bool, quiet: bool) -> bool:
+    """Continue the flow of a session; return False if it has none that has not succeeded."""
+    log = _read_earlier(loaded, stored.name)
+    if log is None or log.status == "success":
+        return False
+    flow = loader.load(loaded.root / log.file, loaded)
+    values = _find_resumed(log, flow, stored.name)
+    name, result = _Run(loaded, flow, is_shown=not (quiet or as_json)).run(stored.name, values, log)
+    _report(result, flow, name, as_json=as_json)
+    return True
 
 
 def _find_resumed(earlier: StepLog | None, flow: Flow, session: str) -> dict[str, Any]:

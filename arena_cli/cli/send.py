@@ -49,6 +49,7 @@ from arena_cli.reports.lines import user_words
 from arena_cli.session import outgoing, store
 from arena_cli.session.outgoing import Outgoing
 from arena_cli.session.session import Session, smallest_room
+from arena_cli.transcript import reader
 from arena_cli.transcript.events import ChainFinished
 from arena_cli.util import files
 from arena_cli.util.text import escape_line
@@ -290,6 +291,8 @@ def resume(
 ) -> None:
     """Continue a conversation that was cut short or paused; replies are not called again.
 
+    In the session of a flow, continue the flow: steps that have ended are not done again.
+
     With `--agent`, only let that agent, which was paused, take part again.
     """
     output = _one_output(as_json=as_json, quiet=quiet, deltas=deltas)
@@ -302,6 +305,12 @@ def resume(
     loaded = common.load_workspace(context)
     stored = _stored(loaded, session, go_on=session is None, must_exist=True)
     assert stored is not None
+    if reader.ends_with_flow(stored.transcript):
+        if allowed is not None:
+            hint = "Raise that of the session that waits; `arena sessions` lists it."
+            raise UsageError(f"the flow in session {stored.name} has no budget", hint)
+        _resume_flow(loaded, stored, as_json=as_json, quiet=quiet)
+        return
     members = common.find_team(loaded, stored)
     config = trust.live_place(loaded, _profiles(members), wait_s=wait)
     common.archive_old_sessions(loaded, config, [stored.name])
@@ -316,11 +325,17 @@ def resume(
         finished = common.run(chain, hint=_resume_hint(stored.name))
         notes = [] if as_json or quiet else opened.list_waiting_notes()
     if finished is None:
-        import_module("arena_cli.cli.flow").refuse_unfinished(stored)
-        common.warn(f"session {stored.name}: no chain was cut short, there is nothing to resume")
+        _resume_flow(loaded, stored, as_json=as_json, quiet=quiet)
         return
     pauses.report_notes(notes, stored.name)
     pauses.exit_by(finished, stored.name, opened.journal.fold, after_seq=after_seq)
+
+
+def _resume_flow(loaded: Workspace, stored: Stored, *, as_json: bool, quiet: bool) -> None:
+    """Continue the flow of a session without a chain to continue, if there is one."""
+    flows = import_module("arena_cli.cli.flow")
+    if not flows.resume_flow(loaded, stored, as_json=as_json, quiet=quiet):
+        common.warn(f"session {stored.name}: no chain was cut short, there is nothing to resume")
 
 
 def _report_unknown(

@@ -117,6 +117,15 @@ def newest_first(path: Path, end: int, types: Container[str]) -> Iterator[Event 
             yield raw
 
 
+def ends_with_flow(path: Path) -> bool:
+    """Return True if a flow ran in a session after its last message."""
+    for raw in backwards(path, path.stat().st_size) if path.is_file() else ():
+        kind = read_type(raw)
+        if kind in ("message", "reply_finished", "flow_started", "flow_finished"):
+            return kind.startswith("flow_")
+    return False
+
+
 _ATTACHED = b"/attachments/"
 
 
