@@ -24,6 +24,7 @@ EXCHANGE = "exchange"
 """The author of what arena tells an agent about its exchanges."""
 
 ASK_AGENT = "ask_agent"
+RUN_FLOW = "run_flow"
 """The tool by which an agent asks another one."""
 
 WAIT_FOR_AGENT, MERGE_RESULTS = "wait_for_agent", "merge_results"

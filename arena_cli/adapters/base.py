@@ -24,6 +24,7 @@ from arena_cli.workspace.agents import AdapterKinds
 from arena_cli.workspace.models import (
     AgentProfile,
     Durability,
+    LaneName,
     Lanes,
     Language,
     Member,
@@ -277,6 +278,18 @@ KINDS = AdapterKinds(settings_type=settings_type, list_kinds=list_kinds, implied
 
 
 @dataclass(frozen=True)
+class FlowHost:
+    """Where flows run that agents start: the workspace, and how their agents are called.
+
+    Calls pass through `middlewares`; `on_session` is called with the name of each session.
+    """
+
+    workspace: Any
+    middlewares: Sequence[Any] = ()
+    on_session: Callable[[str], None] = lambda _: None
+
+
+@dataclass(frozen=True)
 class SessionConfig:
     """The settings of a run's sessions: the workspace, how to write, which agents to call.
 
@@ -287,7 +300,8 @@ class SessionConfig:
     written. Unless it `connects`, no agent and no embedding server is called. It `takes_requests`
     if people may pause, steer or decide from another process. `ask_person` asks for approval at a
     terminal (`engine.approvals.AskPerson`). `find_agent` returns any agent of the workspace by its
-    id. `find_tools` returns the scripted tools that take the place of those of an entry of `tools`,
+    id. `flows` is where agents run flows, None if they cannot. Replies take a place in `lane`.
+    `find_tools` returns the scripted tools that take the place of those of an entry of `tools`,
     `place_workdir` the folder in which agents work instead of their `workdir`. `on_delta` is called
     with an agent's id and each piece of its text, redacted, as it grows, `on_problem` for notes
     that cannot be read, and for other problems of the memory, `on_progress` with the number of
@@ -314,6 +328,8 @@ class SessionConfig:
     takes_requests: bool = True
     ask_person: Callable[[Any], Awaitable[Any]] | None = None
     find_agent: Callable[[str], Member | None] = lambda _: None
+    flows: FlowHost | None = None
+    lane: LaneName = "main"
     find_tools: Callable[[Any], Sequence[Any]] = lambda _: ()
     place_workdir: Callable[[Path], Path] = lambda folder: folder
     on_delta: Callable[[str, str], None] | None = None

@@ -22,7 +22,7 @@ import typer
 
 from arena_cli import errors
 from arena_cli.adapters import base
-from arena_cli.adapters.base import SessionConfig
+from arena_cli.adapters.base import FlowHost, SessionConfig
 from arena_cli.cli import streams
 from arena_cli.cli.command_line import Command, complete_sessions
 from arena_cli.errors import ArenaError, Fault, FileFaults, UsageError
@@ -272,6 +272,7 @@ def make_config(loaded: Workspace, *, wait_s: float, connects: bool = False) -> 
         memory_judge=loaded.memory_judge,
         connects=connects,
         find_agent=loaded.find_agent,
+        flows=FlowHost(loaded),
         on_problem=lambda problem: warn(str(problem)),
         on_progress=report_indexing,
     )

@@ -156,7 +156,11 @@ def resume_flow(loaded: Workspace, stored: Stored, *, as_json: bool, quiet: bool
     log = _read_earlier(loaded, stored.name)
     if log is None or log.status == "success":
         return False
-    flow = loader.load(loaded.root / log.file, loaded)
+    caller = log.caller
+    team = loaded.team(caller.team) if caller and caller.team else None
+    flow = loader.load(loaded.root / log.file, loaded, team)
+    if caller is not None and caller.agent in loaded.profiles:
+        flow = loader.add_rules(flow, loaded.profiles[caller.agent])
     values = _find_resumed(log, flow, stored.name)
     name, result = _Run(loaded, flow, is_shown=not (quiet or as_json)).run(stored.name, values, log)
     _report(result, flow, name, as_json=as_json)
@@ -210,6 +214,7 @@ class _Run:
                 session=opened.name,
                 redactor=sessions.make_redactor(config, profiles, contacts.list_settings(flow)),
                 earlier=earlier,
+                caller=earlier.caller if earlier else None,
             )
             hint = f"`arena flow run {flow.name} --session {opened.name} --resume` continues."
             return opened.name, common.run(opened.last(run.run(values)), hint=hint)

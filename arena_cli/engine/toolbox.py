@@ -13,7 +13,7 @@ from typing import Any
 from arena_cli.adapters.base import find_tool_way
 from arena_cli.engine.plan import Room
 from arena_cli.errors import AgentUnavailable
-from arena_cli.protocol import TASK_LIST, TASK_UPDATE, PermissionRequest, ToolSpec
+from arena_cli.protocol import RUN_FLOW, TASK_LIST, TASK_UPDATE, PermissionRequest, ToolSpec
 from arena_cli.tools import base
 from arena_cli.tools.base import COMPLETE_TASK, Tool, ToolOutput, ToolScope
 from arena_cli.workspace.acting import InlineTool, OutputSpec
@@ -117,8 +117,9 @@ _SOURCES = {
     "server": ("mcp_tools", "ServerSource"),
     "ask": ("exchange_tools", "AskSource"),
     "task": ("task_tools", "TaskSource"),
+    "flow": ("arena_cli.flows.flow_tool", "FlowSource"),
 }
-"""The module and the class that make the tools of each kind of entry."""
+"""The module and the class that make the tools of each kind of entry; flows are a higher layer."""
 
 
 def _find_kind(entry: str | InlineTool) -> str:
@@ -129,10 +130,10 @@ def _find_kind(entry: str | InlineTool) -> str:
         return "agent"
     if entry in (*FILE_TOOLS, RUN_COMMAND):
         return "folder"
-    if entry in EXCHANGE_TOOLS:
-        return "ask"
     if entry in (TASK_LIST, TASK_UPDATE):
         return "task"
+    if entry in (*EXCHANGE_TOOLS, RUN_FLOW):
+        return "flow" if entry == RUN_FLOW else "ask"
     return "arena" if entry in ARENA_TOOLS else "server"
 
 
@@ -198,7 +199,8 @@ class ToolShop:
         kind = _find_kind(entry)
         if kind not in self._sources:
             module, name = _SOURCES[kind]
-            source = getattr(import_module(f"arena_cli.engine.{module}"), name)
+            path = module if "." in module else f"arena_cli.engine.{module}"
+            source = getattr(import_module(path), name)
             self._sources[kind] = source(self._room)
         return self._sources[kind]
 

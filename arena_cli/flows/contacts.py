@@ -28,13 +28,14 @@ def list_profiles(flow: Flow, workspace: Workspace) -> list[AgentProfile]:
         if step.spec.send is not None:
             members |= {m.id: m for m in loader.find_team(workspace, step.spec, flow.team).agents}
     names = [step.spec.agent for step in flow.walk() if step.spec.agent]
-    reflecting = [f.file.reflect.agent for f in _list_flows(flow) if f.file.reflect]
+    reflecting = [f.file.reflect.agent for f in list_flows(flow) if f.file.reflect]
     for name in (*names, *reflecting):
         members |= {m.id: m for m in loader.find_agent_team(workspace, name).agents}
     return [member.profile for member in members.values()]
 
 
-def _list_flows(flow: Flow) -> Iterator[Flow]:
+def list_flows(flow: Flow) -> Iterator[Flow]:
+    """Yield a flow, and those that it names."""
     yield flow
     for step in flow.walk():
         if step.flow is not None:
@@ -52,7 +53,7 @@ def list_settings(flow: Flow) -> list[dict[str, Any]]:
 
 def find_contacts(flow: Flow) -> list[Contact]:
     """Return the programs, functions, images and hosts of a flow's own steps and its rules."""
-    functions = [name for f in _list_flows(flow) for rule in f.rules for name in rule.functions]
+    functions = [name for f in list_flows(flow) for rule in f.rules for name in rule.functions]
     endpoints: list[tuple[Endpoint, Sequence[str]]] = [
         (Endpoint("function", name), [EVERYTHING]) for name in dict.fromkeys(functions)
     ]

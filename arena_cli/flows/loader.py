@@ -18,7 +18,7 @@ from arena_cli.util.text import list_placeholders
 from arena_cli.workspace import rule_files
 from arena_cli.workspace.control import RuleSpec
 from arena_cli.workspace.inputs import INPUT_NAME, fits_type, is_required, require_inputs
-from arena_cli.workspace.models import AGENT_TOOL, Team, normalize_id
+from arena_cli.workspace.models import AGENT_TOOL, AgentProfile, Team, normalize_id
 from arena_cli.workspace.rule_files import RULES
 from arena_cli.workspace.workspace import Workspace
 from arena_cli.yamlio import loader
@@ -90,11 +90,27 @@ def load(path: Path, workspace: Workspace, team: Team | None = None) -> Flow:
     """
     if not path.is_file():
         raise UsageError(f"there is no flow file {path}")
+    document = loader.load(path, _shown_name(path, workspace.root))
+    return _build(document, path, workspace, team)
+
+
+def load_text(text: str, name: str, workspace: Workspace, team: Team | None) -> Flow:
+    """Return the flow in a text, which errors call `name`. Raises FileFaults."""
+    return _build(loader.parse(text, name), workspace.root / name, workspace, team)
+
+
+def _build(document: Document, path: Path, workspace: Workspace, team: Team | None) -> Flow:
     reading = _FlowReading(workspace, team)
-    flow = reading.read(path, _shown_name(path, workspace.root), ())
+    flow = reading.read(path, document, ())
     if reading.faults or flow is None:
         raise FileFaults(reading.faults)
     return replace(flow, rules=(*_list_team_rules(workspace, team), *flow.rules))
+
+
+def add_rules(flow: Flow, profile: AgentProfile) -> Flow:
+    """Return a flow that an agent runs, with the agent's rules on steps."""
+    own = [rule for rule in profile.rules if rule.kind == "step"]
+    return replace(flow, rules=(*flow.rules, *own))
 
 
 def _list_team_rules(workspace: Workspace, team: Team | None) -> list[RuleSpec]:
@@ -140,12 +156,17 @@ class _FlowReading:
         self.is_available = values.is_available()
         self._flows: dict[Path, Flow | None] = {}
 
-    def read(self, path: Path, name: str, callers: Sequence[Path]) -> Flow | None:
+    def read_file(self, path: Path, callers: Sequence[Path]) -> Flow | None:
         """Return the flow in a file, None if it has an error."""
         resolved = path.resolve()
         if resolved in self._flows:
             return self._flows[resolved]
-        document = loader.load(path, name)
+        document = loader.load(path, _shown_name(path, self.workspace.root))
+        return self.read(path, document, callers)
+
+    def read(self, path: Path, document: Document, callers: Sequence[Path]) -> Flow | None:
+        """Return the flow in a document, None if it has an error."""
+        resolved = path.resolve()
         file, faults = loader.validate(document, FlowFile)
         self.faults += faults
         if file is None:
@@ -156,7 +177,7 @@ class _FlowReading:
         steps = checking.check()
         rules = self._read_rules(file, document)
         is_valid = len(self.faults) == before
-        flow = Flow(file, name, steps, self.team, rules) if is_valid else None
+        flow = Flow(file, document.name, steps, self.team, rules) if is_valid else None
         self._flows[resolved] = flow
         return flow
 
@@ -425,7 +446,7 @@ class _FileChecks:
             shown = [_shown_name(caller, root) for caller in (*self._callers, path.resolve())]
             self._add(place, f"the flows call each other in a circle: {' → '.join(shown)}")
         else:
-            flow = self._reading.read(path, _shown_name(path, root), self._callers)
+            flow = self._reading.read_file(path, self._callers)
             if flow is not None:
                 self._check_inputs(spec, loc, flow.file.inputs, f"the flow {name}")
             return flow

@@ -31,6 +31,14 @@ class StepOutcome(NamedTuple):
         return {"status": self.status, "output": self.output, "error": self.error}
 
 
+class Caller(NamedTuple):
+    """The agent that runs a flow, what tells its call from all others, and its team's name."""
+
+    agent: str
+    key: str
+    team: str = ""
+
+
 class StepLog(NamedTuple):
     """What a session's events say of a flow: ends of steps, attempts, and open sessions."""
 
@@ -41,6 +49,19 @@ class StepLog(NamedTuple):
     attempts: Mapping[str, int]
     definitions: Mapping[str, str]
     status: FlowStatus | None
+    caller: Caller | None = None
+
+    def make_result(self, steps: Iterable[str]) -> FlowResult:
+        """Return how the flow ended, with these of its steps."""
+        outcomes = {
+            key: StepOutcome(end.status, end.output, end.error, is_new=False)
+            for key in steps
+            if (end := self.finished.get(key)) is not None
+        }
+        errors = {
+            key: end.error or "" for key, end in self.finished.items() if end.status == "failed"
+        }
+        return FlowResult(self.status or "failed", outcomes, (), errors)
 
 
 def read_log(events: Iterable[Event]) -> StepLog | None:
@@ -55,7 +76,8 @@ def read_log(events: Iterable[Event]) -> StepLog | None:
             if not event.resumed:
                 finished, sessions, attempts, definitions = {}, {}, {}, {}
             facts = (finished, sessions, attempts, definitions)
-            log = StepLog(event.file, event.inputs, *facts, status=None)
+            caller = Caller(event.by, event.caller, event.team) if event.by else None
+            log = StepLog(event.file, event.inputs, *facts, status=None, caller=caller)
         elif isinstance(event, StepStarted):
             attempts[event.step] = attempts.get(event.step, 0) + 1
             finished.pop(event.step, None)

@@ -7,6 +7,7 @@ from typing import Any
 
 from arena_cli.flows.loader import Flow
 from arena_cli.flows.outcomes import FlowResult
+from arena_cli.util.text import cut_text
 
 SHOWN_OUTPUT = 2000
 """The characters of a step's output that an agent is told."""
@@ -18,7 +19,9 @@ def describe_run(flow: Flow, result: FlowResult) -> str:
     for key, outcome in result.outcomes.items():
         facts: dict[str, Any] = {"status": outcome.status}
         if outcome.output is not None:
-            facts["output"] = json.dumps(outcome.output, ensure_ascii=False)[:SHOWN_OUTPUT]
+            text = json.dumps(outcome.output, ensure_ascii=False)
+            is_short = len(text) <= SHOWN_OUTPUT
+            facts["output"] = outcome.output if is_short else cut_text(text, SHOWN_OUTPUT)
         steps[key] = facts
     told = {
         "flow": flow.file.flow,

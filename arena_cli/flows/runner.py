@@ -24,7 +24,7 @@ from arena_cli.flows.calls import AgentCalls, ChainWaits
 from arena_cli.flows.filling import fill_step
 from arena_cli.flows.loader import Flow, FlowStep
 from arena_cli.flows.model import LEAF_KINDS, Reflect, StepSpec
-from arena_cli.flows.outcomes import FlowResult, StepLog, StepOutcome
+from arena_cli.flows.outcomes import Caller, FlowResult, StepLog, StepOutcome
 from arena_cli.flows.step_rules import FLOW, StepRules
 from arena_cli.flows.work import MOST_BYTES, StepFailed, Work
 from arena_cli.session import store
@@ -68,7 +68,7 @@ class _ListScope:
 class FlowRun:
     """A run of a flow in a session, whose events are written to its journal.
 
-    `by` is the agent that wrote the flow, if one did.
+    `caller` is the agent that runs it, if one does.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class FlowRun:
         session: str,
         redactor: Redactor,
         earlier: StepLog | None = None,
-        by: str = FLOW,
+        caller: Caller | None = None,
     ) -> None:
         self._flow = flow
         self._journal = journal
@@ -94,20 +94,25 @@ class FlowRun:
         self._attempts = dict(earlier.attempts) if earlier else {}
         self._definitions = dict(earlier.definitions) if earlier else {}
         self._is_resumed = earlier is not None
+        self._caller = caller
         self._places = asyncio.Semaphore(flow.file.parallel)
         self._work = Work(config)
-        self._rules = StepRules(config, journal, redactor, by=by)
+        self._rules = StepRules(config, journal, redactor, by=caller.agent if caller else FLOW)
         self._failed: dict[str, str] = {}
         self._waits: list[str] = []
 
     async def run(self, inputs: Mapping[str, Any]) -> FlowResult:
         """Run all steps; return how the flow ended. Raises DiskRefused."""
+        caller = self._caller or Caller("", "")
         self._journal.write(
             FlowStarted,
             flow=self._flow.file.flow,
             file=self._flow.name,
             inputs=self._redactor.value(dict(inputs)),
             resumed=self._is_resumed,
+            by=caller.agent,
+            caller=caller.key,
+            team=caller.team,
         )
         try:
             result = await self._run_once(inputs)

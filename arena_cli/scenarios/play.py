@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
-from arena_cli.adapters.base import SessionConfig
+from arena_cli.adapters.base import FlowHost, SessionConfig
 from arena_cli.errors import ArenaError, DiskRefused, UsageError
 from arena_cli.protocol import Usage
 from arena_cli.scenarios import message_steps
@@ -106,6 +106,7 @@ class Playing:
             _as_played(config, scenario),
             find_tools=make_finder(scenario.file.tools, is_hasty=self._take.replays),
             place_workdir=self._place_workdir,
+            flows=FlowHost(scenario.workspace, self._take.guards, self._add_flow_session),
         )
         self._redactor = make_redactor(config)
         language = self._take.frame_language(config.language)
@@ -172,6 +173,9 @@ class Playing:
         self._save_snapshots()
         if self._keep == "none" or (self._keep == "failed" and self.status not in WRONG):
             self.discard()
+
+    def _add_flow_session(self, name: str) -> None:
+        self._flow_sessions.add(name)
 
     def discard(self) -> None:
         """Remove its sessions."""
@@ -397,7 +401,7 @@ class Playing:
             session,
             self._place,
             middlewares=[*self._watching.middlewares(), *self._take.middlewares(step.session)],
-            on_session=self._flow_sessions.add,
+            on_session=self._add_flow_session,
         )
         if self._take.refusal:
             return self._result(index, "error", error=self._take.refusal, events=events)

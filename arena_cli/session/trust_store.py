@@ -105,6 +105,8 @@ def _add_contacts_of(
         functions += tool_entries.list_functions(profile)
         if commands := tool_entries.describe_commands(profile):
             _add_contact(by_key, Endpoint("program", commands), (), profile.agent_id)
+        if flows := tool_entries.describe_flows(profile):
+            _add_contact(by_key, Endpoint("program", flows), (EVERYTHING,), profile.agent_id)
     for target in functions:
         _add_function(by_key, target, profile.agent_id)
 

@@ -17,13 +17,20 @@ FlowStatus = Literal["success", "failed", "paused"]
 
 
 class FlowStarted(SideEvent):
-    """A flow begins, or continues (`resumed`) after it was cut short or a person changed it."""
+    """A flow begins, or continues (`resumed`) after it was cut short or a person changed it.
+
+    `by` is the agent that runs it, `caller` the session, reply and time of its call, `team` its
+    team; they are empty for the flow of a person.
+    """
 
     type: Literal["flow_started"] = "flow_started"
     flow: str
     file: str
     inputs: dict[str, Any] = {}
     resumed: bool = Field(default=False, exclude_if=lambda resumed: not resumed)
+    by: str = Field(default="", exclude_if=lambda by: not by)
+    caller: Annotated[str, Volatile] = Field(default="", exclude_if=lambda caller: not caller)
+    team: str = Field(default="", exclude_if=lambda team: not team)
 
     @property
     def session_end(self) -> str:

@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
+from arena_cli.protocol import RUN_FLOW
 from arena_cli.workspace.file_shape import FileShape
 
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -129,6 +130,7 @@ APPROVAL_ACTIONS = ("execute_command", "modify_file", "external_api_call", "depl
 ActPattern = Annotated[str, AfterValidator(check_pattern)]
 """A pattern of a command or path."""
 
+_ASKED = (*APPROVAL_ACTIONS, RUN_FLOW)
 _PATHS = frozenset({"modify_file", "read_file"})
 _SEVERAL = re.compile(r"\d+ files: ")
 _APPROVAL_SETTINGS = frozenset({"default", "allow", "expires_s"})
@@ -137,9 +139,10 @@ _APPROVAL_SETTINGS = frozenset({"default", "allow", "expires_s"})
 class Approvals(FileShape):
     """What people approve: a policy by the name of the action, also for names of one's own.
 
-    `default` is the policy of every other name. `allow` are commands and paths that need no
-    approval: in a command, `*` is any text within a word, or by itself any words; in a path, `*` is
-    any part of a name and `**` any folders. A request expires after `expires_s` seconds.
+    `run_flow` is asked, too; `default` is the policy of every other name. `allow` are commands and
+    paths that need no approval: in a command, `*` is any text within a word, or by itself any
+    words; in a path, `*` is any part of a name and `**` any folders. A request expires after
+    `expires_s` seconds.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -158,7 +161,7 @@ class Approvals(FileShape):
         by_action: dict[str, ApprovalPolicy] = {
             name: policy for name, policy in self if name not in _APPROVAL_SETTINGS
         }
-        return by_action.get(action, self.default)
+        return by_action.get(action, "ask" if action == RUN_FLOW else self.default)
 
     def decide(self, action: str, detail: str) -> tuple[ApprovalPolicy, str]:
         """Return the policy for an act, and the setting that decides; `deny` beats `allow`.
@@ -171,7 +174,7 @@ class Approvals(FileShape):
             if pattern is not None:
                 return "allow", f"approvals.allow: {pattern}"
         is_named = action in self.model_fields_set or action in (self.__pydantic_extra__ or {})
-        name = action if is_named or action in APPROVAL_ACTIONS else "default"
+        name = action if is_named or action in _ASKED else "default"
         return policy, f"approvals.{name}: {policy}"
 
 

@@ -18,6 +18,7 @@ from arena_cli.errors import Fault
 from arena_cli.protocol import (
     ASK_AGENT,
     MERGE_RESULTS,
+    RUN_FLOW,
     TASK_LIST,
     TASK_UPDATE,
     WAIT_FOR_AGENT,
@@ -46,6 +47,7 @@ ARENA_TOOLS = (
     *EXCHANGE_TOOLS,
     TASK_LIST,
     TASK_UPDATE,
+    RUN_FLOW,
 )
 PYTHON = "python:"
 OWN_TOOLS = (*FILE_TOOLS, RUN_COMMAND, *ARENA_TOOLS)
@@ -188,6 +190,11 @@ def describe_commands(profile: AgentProfile) -> str:
         return ""
     shell = ", also by a shell" if profile.run is not None and profile.run.shell else ""
     return f"any command (run_command) in {profile.workdir}{shell}"
+
+
+def describe_flows(profile: AgentProfile) -> str:
+    """Return what an agent with `run_flow` may start; "" without it."""
+    return "any program, request and agent (run_flow)" if RUN_FLOW in profile.tools else ""
 
 
 def find_faults(

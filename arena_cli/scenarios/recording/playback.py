@@ -148,8 +148,13 @@ class Take:
     def middlewares(self, session: str | None, *, is_judge: bool = False) -> list[Middleware]:
         """Return the middlewares for the calls of a session, or for those of judges."""
         if self._guard:
-            return [self._guard]
+            return self.guards
         return [TapeMiddleware(self._tape, session, is_judge=is_judge)] if self._tape else []
+
+    @property
+    def guards(self) -> list[Middleware]:
+        """The middlewares for calls that no recording answers."""
+        return [self._guard] if self._guard else []
 
     @property
     def refusal(self) -> str | None:
