@@ -80,6 +80,7 @@ class Change(NamedTuple):
 OWN = ""  # the scenario's own file
 AUDITOR = "agents/auditor.yaml"
 FLOW = "scenarios/fixtures/nightly-report.yaml"
+SHOP = "scenarios/fixtures/shop_server.py"
 
 CHANGES = [
     Change(
@@ -303,7 +304,14 @@ CHANGES = [
     Change("late-answer", OWN, "wait_s: 0.05", "wait_s: 60", "exchanges[0]"),
     Change("late-answer", OWN, "I fail over to db-3.", "<done/>", "shown.comms.all[1].contains"),
     Change("nightly-report", FLOW, "total > 20", "total > 2", "flow.shops[1].alarm.status"),
-    Change("nightly-report", FLOW, "price: 40", "price: 41", "flow.totals.output"),
+    Change("nightly-report", SHOP, '"price": 40', '"price": 41', "flow.totals.output"),
+    Change(
+        "nightly-report",
+        FLOW,
+        "step_kinds: [python, http",
+        "step_kinds: [python",
+        "flow.orders.status",
+    ),
     Change("dying-server", OWN, "max_turns: 6", "max_turns: 2", "ended.librarian"),
     Change("greeting", OWN, "min_confidence: 0.8", "min_confidence: 0.99", "must"),
     Change("greeting", OWN, "enabled: true", "enabled: false", "outcome.dev"),
