@@ -799,7 +799,10 @@ def test_a_nightly_report_as_a_scenario(program: Program, server: Server) -> Non
     done = program.run("run", "nightly", "--record")
     assert done.code == 1
     assert "scenarios/nightly.yaml:8: flow.store.output[0]" in done.stdout
-    assert not (program.folder / "scenarios" / "recordings").exists()
+    program.file("scenarios/nightly.yaml", NIGHTLY.replace("TOTAL", "42"))
+    server.heard.clear()
+    assert program.run("run", "nightly", "--replay").code == 0
+    assert server.heard == []
 
 
 def test_a_flow_that_fails_fails_its_scenario(program: Program) -> None:

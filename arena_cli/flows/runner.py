@@ -11,8 +11,9 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from pydantic import ValidationError
@@ -65,6 +66,14 @@ class _ListScope:
         return {**self.values, "steps": {**self.values.get("steps", {}), **own}}
 
 
+Answer = Callable[[str, StepSpec, Callable[[], Awaitable[Any]]], Awaitable[Any]]
+"""Returns the output of an attempt at a step: what it is called with gives, or a record."""
+
+
+async def _carry_out(_: str, __: StepSpec, carry_out: Callable[[], Awaitable[Any]]) -> Any:
+    return await carry_out()
+
+
 class FlowRun:
     """A run of a flow in a session, whose events are written to its journal.
 
@@ -95,11 +104,16 @@ class FlowRun:
         self._definitions = dict(earlier.definitions) if earlier else {}
         self._is_resumed = earlier is not None
         self._caller = caller
+        self._answer: Answer = _carry_out
         self._places = asyncio.Semaphore(flow.file.parallel)
         self._work = Work(config)
         self._rules = StepRules(config, journal, redactor, by=caller.agent if caller else FLOW)
         self._failed: dict[str, str] = {}
         self._waits: list[str] = []
+
+    def answer_by(self, answer: Answer) -> None:
+        """Let a recording answer in place of the work of steps."""
+        self._answer = answer
 
     async def run(self, inputs: Mapping[str, Any]) -> FlowResult:
         """Run all steps; return how the flow ended. Raises DiskRefused."""
@@ -202,7 +216,9 @@ class FlowRun:
         fields: dict[str, Any] = {"by": reflect.agent, "session": session}
         try:
             message = reflection.make_request(self._flow, result)
-            answer = calls.read_json(await self._agents.ask(reflect.agent, message, {}, session))
+            spec = StepSpec(id="reflect", agent=reflect.agent, message=message)
+            ask = partial(self._agents.ask, reflect.agent, message, {}, session)
+            answer = calls.read_json(await self._answer("reflected", spec, ask))
             event_fields = reflection.read_assessment(answer)
             self._journal.write(Reflected, **fields, **self._redactor.value(event_fields))
         except (StepFailed, ArenaError, ValueError, ChainWaits) as error:
@@ -269,7 +285,8 @@ class _Attempts:
             except _StepWaits:
                 return StepOutcome("waiting")
             except StepFailed as failure:
-                if not failure.retryable or self._count >= self._spec.most_attempts:
+                is_over = failure.is_final or self._count >= self._spec.most_attempts
+                if is_over or not failure.retryable:
                     return self._fail(failure)
             self._run.forget_failures(self._key)
             await self._clock.sleep(self._spec.retry_delay_s)
@@ -320,9 +337,12 @@ class _Attempts:
             self._start(session=session)
             spec = await self._fill()
             work = self._run._agents.send if spec.kind == "send" else self._run._agents.call
-            return self._keep(await work(spec, session))
-        self._start()
-        return self._keep(await self._run._work.run(await self._fill()))
+            carry_out = partial(work, spec, session)
+        else:
+            self._start()
+            spec = await self._fill()
+            carry_out = partial(self._run._work.run, spec)
+        return self._keep(await self._run._answer(self._key, spec, carry_out))
 
     async def _fill(self) -> StepSpec:
         """Return the step with its placeholders filled, if rules let it run.
@@ -378,7 +398,7 @@ class _Attempts:
         outcomes = await self._run._run_list(steps, scope)
         if any(outcome.status == "waiting" for outcome in outcomes.values()):
             raise _StepWaits
-        return {key: outcome.output for key, outcome in outcomes.items()}
+        return {step.spec.id: outcomes[step.spec.id].output for step in steps}
 
     async def _run_each(self) -> list[Any]:
         items = values.fill(self._spec.each, self._scope.all_values(), self._run._config.environ)

@@ -41,12 +41,22 @@ _RETRYABLE_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 class StepFailed(Exception):
-    """An attempt failed; `code` is the class of the error, `output` what there is of an output."""
+    """An attempt failed; `code` is the class of the error, `output` what there is of an output.
+
+    After an attempt that `is_final` there is no other one: it is the last of a recording.
+    """
 
     def __init__(
-        self, problem: str, code: str, *, retryable: bool = False, output: Any = None
+        self,
+        problem: str,
+        code: str,
+        *,
+        retryable: bool = False,
+        output: Any = None,
+        is_final: bool = False,
     ) -> None:
         super().__init__(problem)
+        self.is_final = is_final
         self.code = code
         self.retryable = retryable
         self.output = output

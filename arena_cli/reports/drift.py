@@ -17,6 +17,7 @@ from arena_cli.scenarios import select
 from arena_cli.scenarios.result import (
     DRIFTED,
     DRIFTED_AND_NEW,
+    FLOW_STEP,
     TOOL,
     Cause,
     CheckResult,
@@ -99,6 +100,8 @@ def describe_drift(drift: Drift | Cause, say: Words) -> str:
         return f"{description}{say(': ')}{_values(drift, say)}" if _is_short(drift) else description
     match drift.kind:
         case "left_over" | "miss":
+            if drift.field.startswith(FLOW_STEP):
+                return _unmatched_step(drift, say)
             return _unmatched(drift, name, say)
         case "input":
             description = _input(drift.field, field, name, len(agents), say)
@@ -128,8 +131,18 @@ def _unmatched(drift: Drift | Cause, name: str, say: Words) -> str:
     return say("{who} is called, but no recorded answer is left for it", who=name)
 
 
+def _unmatched_step(drift: Drift | Cause, say: Words) -> str:
+    """Describe a step of a flow that only the recording has, or only the replay."""
+    text = "the flow runs its step {step}, but no recorded result is left for it"
+    if drift.kind == "left_over":
+        text = "the flow no longer runs its step {step}"
+    return say(text, step=escape_line(drift.field.removeprefix(FLOW_STEP)))
+
+
 def _input(name: str, field: str, owner: str, agents: int, say: Words) -> str:
     """Describe a changed input of agents, of a judge, or of the first agent of all."""
+    if name.startswith(FLOW_STEP):
+        return say("the step {step} of the flow has changed", step=field.removeprefix(FLOW_STEP))
     if name.startswith(TOOL):
         return _tool(*field.removeprefix(TOOL).partition(" ")[::2], owner, say)
     if owner and name == "rubric":

@@ -400,8 +400,9 @@ class Playing:
             index,
             session,
             self._place,
-            middlewares=[*self._watching.middlewares(), *self._take.middlewares(step.session)],
+            middlewares=[*self._watching.middlewares(), *self._take.guards],
             on_session=self._add_flow_session,
+            tape=self._take.tape,
         )
         if self._take.refusal:
             return self._result(index, "error", error=self._take.refusal, events=events)

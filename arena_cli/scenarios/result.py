@@ -85,6 +85,9 @@ class Failure(Shape):
 TOOL = "tool "
 """The beginning of the field of a difference that is about a tool, before its name."""
 
+FLOW_STEP = "flow step "
+"""The beginning of the field of a difference that is about a step of a flow, before its name."""
+
 
 class Drift(Shape):
     """A difference between a replay and its recording, in one scenario.
@@ -95,8 +98,9 @@ class Drift(Shape):
 
     `agent` is the affected agent, None for the team or the chain. `field` is the field that differs
     (`role_prompt`, `messages[3]`, `response.threshold`, `config.max_responders`, `must`; of a tool
-    `tool add`, `tool add arguments`, `tool add answer`); `before` and `after` are its texts. `step`
-    counts from 1, `turn` within the step's chain; None if the difference is in no step, or in all.
+    `tool add`, `tool add arguments`, `tool add answer`; `flow step ID`); `before` and `after` are
+    its texts. `step` counts from 1, `turn` within the step's chain; None if the difference is in no
+    step, or in all.
     `calls` is the number of calls of this scenario that it affects. `follows`: it follows from
     another difference in this scenario. `changed` is `file:line` of the change; empty if that is
     the step itself, or unknown. `is_followed`: a recorded step comes after this `miss`, so

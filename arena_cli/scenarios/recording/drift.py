@@ -13,7 +13,7 @@ from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
 from arena_cli.scenarios.expect import judge_checks
-from arena_cli.scenarios.recording import recorder, settings, steps, tool_calls
+from arena_cli.scenarios.recording import flow_calls, recorder, settings, steps, tool_calls
 from arena_cli.scenarios.recording.model import TOOLS, CaseRecord, Recorded
 from arena_cli.scenarios.recording.recorder import MARK, Ignoring, Tape, TapedCall
 from arena_cli.scenarios.recording.steps import MESSAGE, Fact
@@ -89,7 +89,9 @@ def find_drift(tape: Tape, members: Sequence[Member]) -> list[Drift]:
     new = _new_steps(tape)
     compared = _compared(case, tape, new | _silent_steps(case, tape))
     followers = [*_routing(compared), *_remembered(compared), *_misses(tape), *_left_over(tape)]
-    for drift, is_root in (*_inputs(case, tape), *tool_calls.list_drift(tape.tools)):
+    flow_drift = flow_calls.list_drift(tape.flow_steps, tape.was_played)
+    inner = (*_inputs(case, tape), *tool_calls.list_drift(tape.tools), *flow_drift)
+    for drift, is_root in inner:
         (roots if is_root else followers).append(drift)
     if roots or followers:
         inputs = [drift for drift in (*roots, *followers) if drift.kind == "input"]

@@ -12,6 +12,7 @@ sums, errors as text, and the fields of a reply's message that its output holds.
 `judge` line. A call of an agent that works for the team's memory, or that is called as a tool, is a
 `memory` line, before the event that reports its result; one of a supervisor is a `supervise` line.
 The end of a call of a tool has an `answer`: what it gave, as far as the event does not have it.
+That of a step of a flow has its `work`: what it did.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from arena_cli.adapters.runtime import Heard
 from arena_cli.errors import DiskRefused, Fault, FileFaults, UsageError
 from arena_cli.protocol import Derived, ShownMessage, Volatile
 from arena_cli.scenarios import select
-from arena_cli.scenarios.recording import model, recorder, settings
+from arena_cli.scenarios.recording import flow_calls, model, recorder, settings
 from arena_cli.scenarios.recording.model import (
     ASIDE,
     TOOLS,
@@ -287,6 +288,8 @@ class _RecordingReader:
             asked = self._asked[record["reply"], record["call"]]
             tool = (self._step, asked["agent"], asked["tool"], asked["arguments"], record)
             case.tools.append(RecordedTool(*tool))
+        elif flow_calls.WORK in record and kind in ("step_finished", flow_calls.REFLECTED):
+            case.flow_steps.append(flow_calls.read_step(self._step, record))
         elif kind in ASIDE or (kind == "reply_started" and "input" in record):
             case.calls.append(self._call(record, number, len(case.calls)))
             if kind not in ASIDE:
@@ -372,7 +375,7 @@ def _events(
     tape: Tape,
 ) -> Iterator[dict[str, Any]]:
     """Yield the events of a step; of the planted past, only the messages that agents were shown."""
-    for event in compare.ordered(stretch.events):
+    for event in flow_calls.order_lines(list(compare.ordered(stretch.events))):
         yield from _memory_calls(stretch, event, tape, ids)
         line = record(event, ids)
         if stretch.step == 0 and _is_unseen(event, shown_ids):
@@ -381,7 +384,8 @@ def _events(
             calls = by_reply.get((stretch.session, event.reply), [])
             yield from _attempts(line, calls, ids, tape)
         else:
-            yield line | tape.tools.find_answer(stretch.session, event)
+            line |= tape.tools.find_answer(stretch.session, event)
+            yield line | tape.flow_steps.find_work(stretch.session, event)
     yield from _memory_calls(stretch, None, tape, ids)
 
 

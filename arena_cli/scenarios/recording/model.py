@@ -77,13 +77,26 @@ class RecordedTool(NamedTuple):
     line: Mapping[str, Any]
 
 
+class RecordedStep(NamedTuple):
+    """A step of a flow of a case: the scenario's step, its own name, and what it did.
+
+    `line` is the event of its end, or of a reflection.
+    """
+
+    step: int | None
+    name: str
+    work: Mapping[str, Any]
+    line: Mapping[str, Any]
+
+
 @dataclass
 class CaseRecord:
     """A case of a scenario, or the scenario that has none.
 
     `lines` are its records in order, without those of agents (see `file`), each with its texts: a
     reply's text is in its message. `calls` are those of agents, of judges, and of agents that work
-    for the team's memory; `tools` are those of tools. `workspace` are the settings of the workspace
+    for the team's memory; `tools` are those of tools, `flow_steps` what
+    steps of flows did. `workspace` are the settings of the workspace
     and the scenario that affect the inputs of agents (`settings.record_workspace`); None if it has
     none yet.
     """
@@ -94,6 +107,7 @@ class CaseRecord:
     lines: list[dict[str, Any]] = field(default_factory=list)
     calls: list[Recorded] = field(default_factory=list)
     tools: list[RecordedTool] = field(default_factory=list)
+    flow_steps: list[RecordedStep] = field(default_factory=list)
 
     def unused(self) -> dict[CallKey, list[Recorded]]:
         """Return all calls by key, in order."""

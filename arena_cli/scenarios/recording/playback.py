@@ -152,6 +152,11 @@ class Take:
         return [TapeMiddleware(self._tape, session, is_judge=is_judge)] if self._tape else []
 
     @property
+    def tape(self) -> Tape | None:
+        """The recorder of what agents and steps of flows give, if there is one."""
+        return self._tape
+
+    @property
     def guards(self) -> list[Middleware]:
         """The middlewares for calls that no recording answers."""
         return [self._guard] if self._guard else []
@@ -227,7 +232,7 @@ class Take:
         if tape is None or (self._mode == "replay" and not tape.adds):
             return "nothing was recorded"
         misses = [call.missed for call in tape.calls]
-        misses += [call.is_missing for call in tape.tools.calls]
+        misses += [call.is_missing for call in (*tape.tools.calls, *tape.flow_steps.calls)]
         if any(misses):
             return "there are calls without a recorded answer"
         recorded = tape.recorded.steps() if tape.recorded else ()

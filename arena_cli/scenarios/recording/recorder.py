@@ -36,6 +36,7 @@ from arena_cli.protocol import (
     Usage,
 )
 from arena_cli.scenarios.recording import settings
+from arena_cli.scenarios.recording.flow_calls import TapedSteps
 from arena_cli.scenarios.recording.model import (
     TOOLS,
     CallKey,
@@ -439,6 +440,7 @@ class Tape:
     ) -> None:
         self.recorded = recorded
         self.tools = TapedTools(recorded, scripted)
+        self.flow_steps = TapedSteps(recorded)
         self.ignoring = Ignoring(ignore)
         self.calls: list[TapedCall] = []
         self.stretches: list[Stretch] = [Stretch(0, None, [], [], [])]
@@ -504,6 +506,7 @@ class Tape:
     def hear(self, session: str | None, event: Event) -> None:
         """Record an event that a session of the scenario has written."""
         self.stretches[-1].events.append(event)
+        self.flow_steps.hear(session, event)
         if isinstance(event, ReplyStarted):
             self._started[session, event.agent] = event
         elif isinstance(event, SideEvent) and event.agent_call:

@@ -15,6 +15,7 @@ from arena_cli.protocol import Derived, MessageRef, Position, Volatile
 from arena_cli.scenarios import task_steps
 from arena_cli.scenarios.model import CONTINUING, Scenario, Step
 from arena_cli.scenarios.recording import file
+from arena_cli.scenarios.recording.flow_calls import find_step
 from arena_cli.scenarios.recording.model import CaseRecord, Recording
 from arena_cli.scenarios.recording.recorder import Ignoring, Tape
 from arena_cli.session.outgoing import USER, Outgoing
@@ -76,7 +77,11 @@ def renumber(case: CaseRecord, scenario: Scenario, ignoring: Ignoring) -> CaseRe
         call._replace(key=call.key._replace(step=renamed.get(call.key.step or 0, call.key.step)))
         for call in case.calls
     ]
-    return replace(case, lines=lines, calls=calls)
+    flow_steps = [
+        record._replace(step=renamed.get(record.step or 0, record.step))
+        for record in case.flow_steps
+    ]
+    return replace(case, lines=lines, calls=calls, flow_steps=flow_steps)
 
 
 def has_common_step(recording: Recording, scenarios: Iterable[Scenario]) -> bool:
@@ -170,6 +175,8 @@ def _recorded_steps(case: CaseRecord, ignoring: Ignoring) -> dict[int, StepMessa
             number = line["step"]
             if number is not None:
                 steps[number] = StepMessage(line["session"], None, None)
+        elif number and line["type"] == "flow_started":
+            steps[number] = steps[number]._replace(text=f"flow {line['file']}")
         elif number and _is_sent(line) and steps[number].text in (None, _RESUMED):
             message = line["message"]
             text = ignoring.text(message["content"])
@@ -209,6 +216,8 @@ def _scenario_steps(scenario: Scenario, ignoring: Ignoring) -> list[StepMessage]
             message = StepMessage(step.session, sent.author.id, ignoring.text(sent.content))
         elif sent is not None:
             message = StepMessage(step.session, sent.author_id, ignoring.text(sent.content))
+        elif step.flow is not None:
+            message = StepMessage(step.session, None, f"flow {scenario.flows[index].name}")
         elif step.kind in ("check", "react"):
             message = StepMessage(step.session, None, None)
         elif step.task is not None:
@@ -240,8 +249,9 @@ MESSAGE = "message"
 SYSTEM = "system"
 
 _TEXTS = (MESSAGE, SYSTEM, "note")
-_NOT_COMPARED = frozenset({"context_usage"})
-"""Kinds of events that are estimates only."""
+_FLOW = ("flow_started", "step_started", "step_finished", "reflected", "flow_finished")
+_NOT_COMPARED = frozenset({"context_usage", *_FLOW})
+"""Kinds of events that are estimates only, or that are compared step by step (`flow_calls`)."""
 
 
 class Fact(NamedTuple):
@@ -303,7 +313,7 @@ def _facts(event: Event, turn: Turn | None) -> Iterator[tuple[str, str | None, s
     """Yield the facts of an event, each with the agent it is about; `turn` is its turn."""
     match event:
         case SideEvent():
-            if event.type not in _NOT_COMPARED:
+            if event.type not in _NOT_COMPARED and find_step(event) is None:
                 yield event.type, *_describe(event)
         case MessageEvent(message=message):
             is_notice = message.author_type == "system" and not event.planted

@@ -149,9 +149,7 @@ class RecordingStore:
         return self._wanted in ("update", "record")
 
     def mode_of(self, scenario: Scenario) -> Mode:
-        """Return the mode in which a scenario is played; flows are not recorded."""
-        if scenario.flows:
-            return "live"
+        """Return the mode in which a scenario is played."""
         recording = self._volume(scenario).before
         is_new = recording is None or _case(scenario) not in recording.cases
         if self._wanted == "record" or (self._wanted == "missing" and is_new):
