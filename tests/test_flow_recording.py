@@ -135,6 +135,17 @@ def test_a_replay_carries_out_no_step(program: Program) -> None:
     assert read_log(program) == []
 
 
+def test_a_replay_needs_no_trust_in_what_its_steps_start(program: Program) -> None:
+    record(program)
+    program.env["ARENA_TRUST"] = ""
+    done = program.run("run", "a", "--replay")
+    assert done.code == 0, done.stderr
+    done = program.run("run", "a", "--record")
+    assert done.code == 2
+    assert "run work.py:log" in done.stderr
+    assert read_log(program) == []
+
+
 def change(steps: list[dict[str, Any]], step: str, **keys: Any) -> list[dict[str, Any]]:
     return [{**each, **keys} if each["id"] == step else each for each in steps]
 

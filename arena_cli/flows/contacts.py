@@ -51,11 +51,16 @@ def list_settings(flow: Flow) -> list[dict[str, Any]]:
     ]
 
 
+def list_rule_functions(flow: Flow) -> list[str]:
+    """Return the functions of the user that rules of a flow call."""
+    functions = [name for f in list_flows(flow) for rule in f.rules for name in rule.functions]
+    return list(dict.fromkeys(functions))
+
+
 def find_contacts(flow: Flow) -> list[Contact]:
     """Return the programs, functions, images and hosts of a flow's own steps and its rules."""
-    functions = [name for f in list_flows(flow) for rule in f.rules for name in rule.functions]
     endpoints: list[tuple[Endpoint, Sequence[str]]] = [
-        (Endpoint("function", name), [EVERYTHING]) for name in dict.fromkeys(functions)
+        (Endpoint("function", name), [EVERYTHING]) for name in list_rule_functions(flow)
     ]
     endpoints += [found for step in flow.walk() for found in _find_endpoints(step.spec)]
     return [

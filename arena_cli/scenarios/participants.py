@@ -171,12 +171,14 @@ def list_contacts(
 ) -> list[Contact]:
     """Return the contacts of `live` scenarios, and the functions of `checked` ones.
 
-    These are in checks, and in rules of teams and agents, which a replay follows too.
+    These are in checks, and in rules of teams, agents and flows, which a replay follows too.
     """
     live, checked = list(live), list(checked)
     functions = dict.fromkeys(target for scenario in checked for target in _functions(scenario))
     rules = dict.fromkeys(
-        target for scenario in checked for target in scenario.team.list_rule_functions()
+        target
+        for scenario in checked
+        for target in (*scenario.team.list_rule_functions(), *_list_flow_rules(scenario))
     )
     return merge_contacts(
         find_contacts((), functions=functions, rules=rules),
@@ -187,14 +189,20 @@ def list_contacts(
             )
             for scenario in live
         ),
-        *_find_flow_contacts([*live, *checked], dotenv),
+        *_find_flow_contacts(live, dotenv),
     )
+
+
+def _list_flow_rules(scenario: Scenario) -> Iterator[str]:
+    """Yield the functions of the user that rules of a scenario's flows call."""
+    for flow in scenario.flows.values():
+        yield from import_module("arena_cli.flows.contacts").list_rule_functions(flow)
 
 
 def _find_flow_contacts(
     scenarios: Iterable[Scenario], dotenv: Mapping[str, str]
 ) -> Iterator[list[Contact]]:
-    """Yield what the flows of scenarios would contact: they run in every mode."""
+    """Yield what the flows of scenarios would contact."""
     for scenario in scenarios:
         for flow in scenario.flows.values():
             contacts = import_module("arena_cli.flows.contacts")
