@@ -146,6 +146,43 @@ def test_a_replay_needs_no_trust_in_what_its_steps_start(program: Program) -> No
     assert read_log(program) == []
 
 
+def test_a_flow_by_itself_is_recorded_and_replayed(program: Program) -> None:
+    args = ("flow", "run", "flow.yaml", "--json")
+    done = program.run(*args, "--record", "night.jsonl")
+    assert done.code == 0, done.stderr
+    recorded = json.loads(done.stdout)["steps"]
+    for name in ("log.txt", "f.txt", "a.db"):
+        (program.folder / name).unlink()
+    program.env["ARENA_TRUST"] = ""
+    done = program.run(*args, "--replay", "night.jsonl", "--quiet")
+    assert (done.code, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["steps"] == recorded
+    write(program, change(STEPS, "ask", message="other"))
+    done = program.run(*args, "--replay", "night.jsonl", "--quiet")
+    assert (done.code, done.stderr) == (1, "arena: the step ask of the flow has changed\n")
+    write(program, [*STEPS, {"id": "new", "shell": ["touch", "new.txt"]}])
+    done = program.run(*args, "--replay", "night.jsonl", "--quiet")
+    assert done.code == 3
+    assert "the flow runs its step new, but no recorded result is left for it" in done.stderr
+    assert not (program.folder / "new.txt").exists()
+    assert read_log(program) == []
+    assert not (program.folder / "a.db").exists()
+
+
+def test_a_recording_of_a_flow_that_is_none(program: Program) -> None:
+    args = ("flow", "run", "flow.yaml", "--quiet")
+    done = program.run(*args, "--replay", "none.jsonl")
+    assert done.code == 2
+    assert "record it: `arena flow run flow.yaml --record none.jsonl`" in done.stderr
+    program.file("cut.jsonl", '{"type":"recording","version":1,"scenario":"x"}\n')
+    done = program.run(*args, "--replay", "cut.jsonl")
+    assert done.code == 2
+    assert "was cut" in done.stderr
+    assert program.run(*args, "--replay", "a", "--record", "b").code == 2
+    assert program.run(*args, "--record", "none/x/y.jsonl").code == 2
+    assert read_log(program) == []
+
+
 def change(steps: list[dict[str, Any]], step: str, **keys: Any) -> list[dict[str, Any]]:
     return [{**each, **keys} if each["id"] == step else each for each in steps]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +19,7 @@ from arena_cli.flows.outcomes import FlowResult, StepLog, read_log
 from arena_cli.flows.runner import FlowRun
 from arena_cli.reports.lines import user_words
 from arena_cli.session import session as sessions
-from arena_cli.session import store
+from arena_cli.session import store, trust_store
 from arena_cli.session.session import Session
 from arena_cli.transcript import reader
 from arena_cli.transcript.flow_events import FlowStarted, StepFinished
@@ -29,6 +30,7 @@ from arena_cli.workspace.models import Team
 
 if TYPE_CHECKING:
     from arena_cli.flows.loader import Flow
+    from arena_cli.scenarios.flow_recordings import FlowRecording
     from arena_cli.session.store import Stored
     from arena_cli.transcript.events import Event
     from arena_cli.workspace.workspace import Workspace
@@ -67,6 +69,18 @@ Resume = Annotated[
         help="Continue the flow of --session: what has ended is not done again.",
     ),
 ]
+Record = Annotated[
+    Path | None,
+    typer.Option("--record", metavar="FILE", help="Keep what each step gave in this file."),
+]
+Replay = Annotated[
+    Path | None,
+    typer.Option(
+        "--replay",
+        metavar="FILE",
+        help="Answer each step from this recording; carry out none, and call no agent.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
 
 _SHOWN = 100
@@ -79,13 +93,15 @@ def run_flow(
     inputs: GivenInputs = None,
     session: SessionName = None,
     resume: Resume = False,
+    record: Record = None,
+    replay: Replay = None,
     as_json: common.AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Run a flow; print how each step ended.
 
     Steps that do not need each other run side by side. If the flow is interrupted or fails,
-    `--resume` continues it.
+    `--resume` continues it. A replay exits with 1 if a step differs from its recording.
     """
     loaded = common.load_workspace(context)
     flow = loader.load(file, loaded)
@@ -94,6 +110,7 @@ def run_flow(
             "--resume continues the flow of a session, with its inputs",
             "Give --session, and no --input.",
         )
+    recording = _open_recording(flow, record, replay, resume=resume)
     earlier = _read_earlier(loaded, session)
     if resume:
         values = _find_resumed(earlier, flow, str(session))
@@ -104,9 +121,12 @@ def run_flow(
                 "Continue it with --resume, or use another session.",
             )
         values = _read_inputs(flow, inputs or ())
-    run = _Run(loaded, flow, is_shown=not quiet)
+    run = _Run(loaded, flow, is_shown=not quiet, recording=recording)
     name, result = run.run(session, values, earlier if resume else None)
+    drifts = _report_drift(recording) if recording is not None and recording.replays else 0
     _report(result, flow, name, as_json=as_json)
+    if drifts:
+        raise typer.Exit(errors.EXIT_NOT_HELD)
 
 
 @flow_app.command("check")
@@ -130,6 +150,32 @@ def draw_flow(
     flow = loader.load(file, common.load_workspace(context))
     text = drawing.draw_page(flow) if as_html else drawing.draw_mermaid(flow)
     common.print_line(text, is_data=True)
+
+
+def _open_recording(
+    flow: Flow, record: Path | None, replay: Path | None, *, resume: bool
+) -> FlowRecording | None:
+    """Return the recording that a run makes or replays; None without one. Raises UsageError."""
+    path = record or replay
+    if path is None:
+        return None
+    if record is not None and replay is not None:
+        raise UsageError("--record and --replay were given", "Give one of them.")
+    if resume:
+        raise UsageError("--resume continues a flow, which has no recording of its own")
+    recordings = import_module("arena_cli.scenarios.flow_recordings")
+    recording: FlowRecording = recordings.FlowRecording(path, flow, replays=replay is not None)
+    return recording
+
+
+def _report_drift(recording: FlowRecording) -> int:
+    """Print the steps that differ from a recording; return their number."""
+    drifts = recording.list_drift()
+    if drifts:
+        describe = import_module("arena_cli.reports.drift").describe_drift
+        for drift in drifts:
+            common.print_error(f"arena: {describe(drift, user_words())}")
+    return len(drifts)
 
 
 def _read_earlier(loaded: Workspace, session: str | None) -> StepLog | None:
@@ -188,7 +234,15 @@ def _read_inputs(flow: Flow, given: Sequence[str]) -> dict[str, Any]:
 class _Run:
     """A run of a flow from the command line."""
 
-    def __init__(self, loaded: Workspace, flow: Flow, *, is_shown: bool) -> None:
+    def __init__(
+        self,
+        loaded: Workspace,
+        flow: Flow,
+        *,
+        is_shown: bool,
+        recording: FlowRecording | None = None,
+    ) -> None:
+        self._recording = recording
         self._loaded = loaded
         self._flow = flow
         self._is_shown = is_shown
@@ -199,28 +253,42 @@ class _Run:
         """Run the flow in a session; return its name, and how the flow ended."""
         loaded, flow = self._loaded, self._flow
         profiles = contacts.list_profiles(flow, loaded)
-        own = contacts.find_contacts(flow)
-        trust.require(loaded, lambda _: own)
-        config = trust.live_place(loaded, profiles, wait_s=0)
+        if self._recording is not None and self._recording.replays:
+            functions = contacts.list_rule_functions(flow)
+            trust.require(loaded, lambda _: trust_store.find_contacts((), functions=functions))
+            config = common.make_config(loaded, wait_s=0)
+        else:
+            own = contacts.find_contacts(flow)
+            trust.require(loaded, lambda _: own)
+            config = trust.live_place(loaded, profiles, wait_s=0)
         common.archive_old_sessions(loaded, config, [session] if session else ())
         team = Team(None, ())
         with Session(config, session, team, on_event=self._hear) as opened:
             common.warn_of_problems(opened.folder / store.TRANSCRIPT, opened.problems)
+            redactor = sessions.make_redactor(config, profiles, contacts.list_settings(flow))
             run = FlowRun(
                 flow,
                 opened.journal,
                 config,
                 AgentCalls(loaded, config),
                 session=opened.name,
-                redactor=sessions.make_redactor(config, profiles, contacts.list_settings(flow)),
+                redactor=redactor,
                 earlier=earlier,
                 caller=earlier.caller if earlier else None,
             )
+            recording = self._recording
+            if recording is not None:
+                recording.attach(run, loaded, redactor)
             hint = f"`arena flow run {flow.name} --session {opened.name} --resume` continues."
-            return opened.name, common.run(opened.last(run.run(values)), hint=hint)
+            result = common.run(opened.last(run.run(values)), hint=hint)
+            if recording is not None and not recording.replays and result.status != "paused":
+                recording.write()
+            return opened.name, result
 
     def _hear(self, event: Event) -> None:
-        """Print the progress on stderr."""
+        """Print the progress on stderr, and record it."""
+        if self._recording is not None:
+            self._recording.hear(event)
         if not self._is_shown:
             return
         if isinstance(event, FlowStarted):

@@ -23,6 +23,7 @@ from arena_cli.scenarios.recording.recorder import Tape
 from arena_cli.session.session import Session, make_redactor
 from arena_cli.util.redaction import Redactor
 from arena_cli.workspace.inputs import require_inputs
+from arena_cli.workspace.workspace import Workspace
 
 
 async def run_flow(
@@ -60,18 +61,18 @@ async def run_flow(
         redactor=redactor,
     )
     if tape is not None:
-        run.answer_by(_Answers(scenario, flow, tape, redactor).answer)
+        run.answer_by(StepAnswers(scenario.workspace, flow, tape, redactor).answer)
     result = await run.run(require_inputs("the flow", flow.file.inputs, played.inputs))
     problems = [f"{step}: {problem}" for step, problem in result.errors.items()]
     problems += [f"session {name} waits for a person" for name in result.waits]
     return "; ".join(problems)
 
 
-class _Answers:
+class StepAnswers:
     """Answers the steps of a flow from a tape, or records what they give."""
 
-    def __init__(self, scenario: Scenario, flow: Flow, tape: Tape, redactor: Redactor) -> None:
-        self._scenario = scenario
+    def __init__(self, workspace: Workspace, flow: Flow, tape: Tape, redactor: Redactor) -> None:
+        self._workspace = workspace
         self._flow = flow
         self._tape = tape
         self._redactor = redactor
@@ -103,7 +104,7 @@ class _Answers:
     def _describe(self, spec: StepSpec) -> dict[str, Any]:
         """Return what a step does, with the settings of the agents that it calls."""
         work = {**find_work(spec)}
-        workspace = self._scenario.workspace
+        workspace = self._workspace
         team = None
         if spec.send is not None:
             team = loader.find_team(workspace, spec, self._flow.team)
