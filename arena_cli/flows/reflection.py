@@ -1,4 +1,4 @@
-"""What agents are told of a flow that has ended, and how one of them assesses it."""
+"""What agents are shown of a flow that has ended, and how one of them assesses it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from arena_cli.flows.outcomes import FlowResult
 from arena_cli.util.text import cut_text
 
 SHOWN_OUTPUT = 2000
-"""The characters of a step's output that an agent is told."""
+"""The characters of a step's output that an agent is shown."""
 
 
 def describe_run(flow: Flow, result: FlowResult) -> str:

@@ -2,7 +2,7 @@
 
 A step gets the first unused record of its name that did the same; else the next unused one, which
 is drift; if none is left, it is a miss. A replay carries out no step: no program, no request, no
-agent. What decides whether a step runs (`when`, rules, blocks) is decided anew.
+agent. Whether a step runs (`when`, rules, blocks) is decided again.
 """
 
 from __future__ import annotations
