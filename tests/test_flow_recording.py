@@ -135,6 +135,31 @@ def test_a_replay_carries_out_no_step(program: Program) -> None:
     assert read_log(program) == []
 
 
+def test_a_recording_that_was_edited_by_hand_is_accepted_and_updated(program: Program) -> None:
+    record(program)
+    path = program.folder / "scenarios/recordings/a.jsonl"
+    path.write_text(path.read_text().replace('"output":"now"', '"output":"later"'))
+    text = (program.folder / "scenarios/a.yaml").read_text()
+    assert replay(program).code == 2
+    program.file("scenarios/a.yaml", text.replace("equals: now", "equals: later"))
+    program.run("run", "a", "--update").check(stdout=None)
+    assert replay(program).code == 0
+    write(program, change(STEPS, "ask", message="other"))
+    assert replay(program).code == 1
+    program.run("run", "a", "--update").check(stdout=None)
+    assert replay(program).code == 0
+
+
+def test_a_new_step_is_added_to_a_recording(program: Program) -> None:
+    record(program)
+    write(program, [*STEPS, {"id": "new", "python": "work.py:log", "inputs": {"name": "new"}}])
+    done = program.run("run", "a", "--record=missing")
+    assert done.code == 0, done.stdout
+    assert read_log(program) == ["new"]
+    (program.folder / "log.txt").unlink()
+    assert replay(program).code == 0
+
+
 def test_a_replay_needs_no_trust_in_what_its_steps_start(program: Program) -> None:
     record(program)
     program.env["ARENA_TRUST"] = ""

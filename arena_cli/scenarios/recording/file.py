@@ -185,6 +185,8 @@ def _check(record: Mapping[str, Any]) -> None:
         if name not in record and not is_left_out:
             raise ValueError(f"`{name}` is missing")
     restore(record)
+    if "input" not in record:
+        return  # it is no call: its `output` is that of a step of a flow, or of an agent's end
     heard = Heard(Redactor(), lambda _: None)
     for key in ("output", "failure"):
         recorder.list_permits(record.get(key, {}))
