@@ -260,7 +260,7 @@ class Control:
         if self.rulebook is None:
             return ""
         rules_on_it = self.rulebook.of("task", decision["agent"])
-        findings = await self.rulebook.look(rules_on_it, {"kind": "task", **decision})
+        findings = await reply_rules.look(rules_on_it, {"kind": "task", **decision})
         return findings.reason
 
     async def check_tasks(

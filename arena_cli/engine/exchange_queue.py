@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 _POLL_S = 0.02
 
 
-class _Ticket:
+class _QueuePlace:
     """A place in the queue of an agent; one that `is_urgent` may be let in while it works."""
 
     def __init__(self, *, is_urgent: bool) -> None:
@@ -28,7 +28,7 @@ class ExchangeQueue:
     def __init__(self, is_replying: Callable[[str], bool]) -> None:
         self._is_replying = is_replying
         self._waits: list[tuple[str, str]] = []
-        self._queues: dict[str, list[_Ticket]] = {}
+        self._queues: dict[str, list[_QueuePlace]] = {}
 
     @contextmanager
     def waiting(self, requester: str, target: str) -> Iterator[None]:
@@ -52,7 +52,7 @@ class ExchangeQueue:
     async def reserved(self, agent: str, *, is_urgent: bool) -> AsyncIterator[None]:
         """Wait until an agent can be asked."""
         queue = self._queues.setdefault(agent, [])
-        ticket = _Ticket(is_urgent=is_urgent)
+        ticket = _QueuePlace(is_urgent=is_urgent)
         queue.append(ticket)
         try:
             while not ticket.is_served:
@@ -82,7 +82,7 @@ class ExchangeQueue:
             await served[0].is_over.wait()
 
 
-def _find_next(queue: list[_Ticket]) -> _Ticket | None:
+def _find_next(queue: list[_QueuePlace]) -> _QueuePlace | None:
     """Return the one whose turn it is; None if one is served, or nobody waits."""
     if any(ticket.is_served for ticket in queue):
         return None

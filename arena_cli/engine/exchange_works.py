@@ -12,11 +12,11 @@ from arena_cli.protocol import LATE
 _POLL_S = 0.02
 
 
-class Held(Exception):
+class AnswerHeld(Exception):
     """The chain is to stop, and nobody waits for the answer: the agent is not called now."""
 
 
-class Work:
+class AnswerWork:
     """The work on a first answer; `waiting` counts the agents that wait for it.
 
     If it `is_held`, the agent is not called now. It `is_timed_out` if the agent that asked has
@@ -75,18 +75,18 @@ class Works:
     """The works of a session, by the number of the exchange."""
 
     def __init__(self) -> None:
-        self._works: dict[str, Work] = {}
+        self._works: dict[str, AnswerWork] = {}
 
-    def find(self, name: str) -> Work | None:
+    def find(self, name: str) -> AnswerWork | None:
         """Return the work on an exchange, None if there is none."""
         return self._works.get(name)
 
     def begin(
         self, name: str, run: Callable[[], Coroutine[Any, Any, None]], *, is_timed_out: bool
-    ) -> Work:
+    ) -> AnswerWork:
         """Return the work on an exchange; `run` begins it if there is none."""
         if name not in self._works:
-            self._works[name] = Work(asyncio.create_task(run()), is_timed_out=is_timed_out)
+            self._works[name] = AnswerWork(asyncio.create_task(run()), is_timed_out=is_timed_out)
         return self._works[name]
 
     async def join(self, name: str) -> None:

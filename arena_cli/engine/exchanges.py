@@ -31,7 +31,7 @@ from arena_cli.engine.exchange_state import (
     read_exchange,
 )
 from arena_cli.engine.exchange_texts import Ask
-from arena_cli.engine.exchange_works import Held, Work, Works
+from arena_cli.engine.exchange_works import AnswerHeld, AnswerWork, Works
 from arena_cli.engine.plan import Planned, Room
 from arena_cli.engine.subagents import make_output
 from arena_cli.errors import AgentError, DiskRefused
@@ -160,7 +160,7 @@ class Exchanges:
             if exchange.finished is None:
                 self._finish(exchange, "error", problem)
 
-    def _begin_work(self, exchange: Exchange) -> Work:
+    def _begin_work(self, exchange: Exchange) -> AnswerWork:
         """Return the work on the first answer, which begins if it has not."""
         is_timed_out = exchange.timed_out is not None
         return self._works.begin(
@@ -345,7 +345,7 @@ class Exchanges:
         )
         try:
             end = await self._call(exchange, speaker, f"{exchange.call}{STEP}{step}", note)
-        except Held:
+        except AnswerHeld:
             return
         if end is None or end.mode != "goal":
             if end is None or not has_declined(end):
@@ -419,7 +419,7 @@ class Exchanges:
                 work = self._works.find(started.exchange)
                 is_awaited = work is None or work.waiting or not self._is_stopping()
                 if work is not None and (work.is_held or not is_awaited):
-                    raise Held
+                    raise AnswerHeld
                 told: list[ShownMessage] = []
                 for count in range(1, call.MOST_ASKED + 1):
                     place = within if count == 1 else f"{within}.r{count}"
@@ -444,7 +444,7 @@ class Exchanges:
         return end.model_copy(update={"within": within})
 
     async def _run(
-        self, member: Member, within: str, planned: Planned, work: Work | None
+        self, member: Member, within: str, planned: Planned, work: AnswerWork | None
     ) -> AgentEnded:
         """Call an agent with its tools, within the bounds of the lane and of the budget."""
         room = self._room

@@ -21,7 +21,7 @@ from arena_cli.flows import contacts, loader, reflection, step_rules
 from arena_cli.flows.calls import AgentCalls
 from arena_cli.flows.loader import Flow, FlowStep
 from arena_cli.flows.model import LEAF_KINDS
-from arena_cli.flows.outcomes import Caller, FlowResult, StepLog, read_log
+from arena_cli.flows.outcomes import FlowCaller, FlowResult, StepLog, read_log
 from arena_cli.flows.runner import FlowRun
 from arena_cli.protocol import RUN_FLOW, PermissionRequest, ToolSpec
 from arena_cli.session import session, store
@@ -118,7 +118,7 @@ class RunFlow:
             raise ToolFailed(str(error)) from error
 
     async def _run(
-        self, arguments: Mapping[str, Any], name: str, caller: Caller, log: StepLog | None
+        self, arguments: Mapping[str, Any], name: str, caller: FlowCaller, log: StepLog | None
     ) -> ToolOutput:
         host, room = self._host(), self._room
         # Its sessions take places in another lane: the agent that waits for it holds one.
@@ -188,7 +188,7 @@ class RunFlow:
 
     # The session of a call.
 
-    def _find_caller(self, reply: int, call: str) -> Caller:
+    def _find_caller(self, reply: int, call: str) -> FlowCaller:
         """Return what tells a call from those of all other sessions that had the same name."""
         stamps = [
             event.ts
@@ -196,7 +196,7 @@ class RunFlow:
             if isinstance(event, ToolRequested) and event.call == call
         ]
         key = " ".join([self._room.scene.session_id, str(reply), call, *stamps[-1:]])
-        return Caller(self._member.id, key, self._room.scene.team.name or "")
+        return FlowCaller(self._member.id, key, self._room.scene.team.name or "")
 
     def _list_events(self, reply: int) -> list[ActingEvent]:
         chain = self._room.scene.fold.open

@@ -31,7 +31,7 @@ class StepOutcome(NamedTuple):
         return {"status": self.status, "output": self.output, "error": self.error}
 
 
-class Caller(NamedTuple):
+class FlowCaller(NamedTuple):
     """The agent that runs a flow, what tells its call from all others, and its team's name."""
 
     agent: str
@@ -49,7 +49,7 @@ class StepLog(NamedTuple):
     attempts: Mapping[str, int]
     definitions: Mapping[str, str]
     status: FlowStatus | None
-    caller: Caller | None = None
+    caller: FlowCaller | None = None
 
     def make_result(self, steps: Iterable[str]) -> FlowResult:
         """Return how the flow ended, with these of its steps."""
@@ -76,7 +76,7 @@ def read_log(events: Iterable[Event]) -> StepLog | None:
             if not event.resumed:
                 finished, sessions, attempts, definitions = {}, {}, {}, {}
             facts = (finished, sessions, attempts, definitions)
-            caller = Caller(event.by, event.caller, event.team) if event.by else None
+            caller = FlowCaller(event.by, event.caller, event.team) if event.by else None
             log = StepLog(event.file, event.inputs, *facts, status=None, caller=caller)
         elif isinstance(event, StepStarted):
             attempts[event.step] = attempts.get(event.step, 0) + 1

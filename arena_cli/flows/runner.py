@@ -25,7 +25,7 @@ from arena_cli.flows.calls import AgentCalls, ChainWaits
 from arena_cli.flows.filling import fill_step
 from arena_cli.flows.loader import Flow, FlowStep
 from arena_cli.flows.model import LEAF_KINDS, Reflect, StepSpec
-from arena_cli.flows.outcomes import Caller, FlowResult, StepLog, StepOutcome
+from arena_cli.flows.outcomes import FlowCaller, FlowResult, StepLog, StepOutcome
 from arena_cli.flows.step_rules import FLOW, StepRules
 from arena_cli.flows.work import MOST_BYTES, StepFailed, Work
 from arena_cli.session import store
@@ -90,7 +90,7 @@ class FlowRun:
         session: str,
         redactor: Redactor,
         earlier: StepLog | None = None,
-        caller: Caller | None = None,
+        caller: FlowCaller | None = None,
     ) -> None:
         self._flow = flow
         self._journal = journal
@@ -117,7 +117,7 @@ class FlowRun:
 
     async def run(self, inputs: Mapping[str, Any]) -> FlowResult:
         """Run all steps; return how the flow ended. Raises DiskRefused."""
-        caller = self._caller or Caller("", "")
+        caller = self._caller or FlowCaller("", "")
         self._journal.write(
             FlowStarted,
             flow=self._flow.file.flow,

@@ -232,7 +232,8 @@ class Take:
         if tape is None or (self._mode == "replay" and not tape.adds):
             return "nothing was recorded"
         misses = [call.missed for call in tape.calls]
-        misses += [call.is_missing for call in (*tape.tools.calls, *tape.flow_steps.calls)]
+        misses += [call.is_missing for call in tape.tools.calls]
+        misses += [call.is_missing for call in tape.flow_steps.calls]
         if any(misses):
             return "there are calls without a recorded answer"
         recorded = tape.recorded.steps() if tape.recorded else ()
