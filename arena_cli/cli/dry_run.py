@@ -48,6 +48,7 @@ def _make_document(preview: Preview) -> dict[str, Any]:
         "unresolved": preview.unresolved,
         "redacted": preview.redacted,
         "supervisor": preview.supervisor._asdict() if preview.supervisor else None,
+        "planner": preview.planner._asdict() if preview.planner else None,
         "must": [candidate._asdict() for candidate in preview.must],
         "deferred": preview.deferred,
         "others": [
@@ -78,6 +79,12 @@ def _draw_preview(preview: Preview, say: Words) -> Iterator[str]:
     yield ""
     yield from _draw_message(preview, say)
     yield ""
+    if preview.planner:
+        yield say("asked first, and plans the work:")
+        yield _draw_call(preview.planner, say)
+        yield ""
+        yield say("~{tokens} tokens for its plan", tokens=preview.planner.input_tokens)
+        return
     if preview.supervisor:
         yield say("asked first, and decides which agents reply:")
         yield _draw_call(preview.supervisor, say)

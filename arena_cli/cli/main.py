@@ -26,6 +26,7 @@ _COMMANDS = {
     "init": ("arena_cli.cli.workspace", "init", ""),
     "send": ("arena_cli.cli.send", "send", "SendCommand"),
     "resume": ("arena_cli.cli.send", "resume", ""),
+    "plan": ("arena_cli.cli.plan", "plan", ""),
     "wait": ("arena_cli.cli.detached", "wait", ""),
     "pause": ("arena_cli.cli.control", "pause", ""),
     "cancel": ("arena_cli.cli.control", "cancel", ""),
@@ -69,6 +70,7 @@ _SECTIONS = {
     "Set up": ("init", "agents", "teams", "trust", "doctor"),
     "Converse": (
         "send",
+        "plan",
         "flow",
         "resume",
         "wait",

@@ -40,6 +40,7 @@ from arena_cli.cli.send_options import (
     TheMessage,
     To,
     ToGoOnOrMake,
+    ToPlan,
     Wait,
     WithDeltas,
 )
@@ -93,6 +94,7 @@ def send(
     strict: Strict = False,
     reply_to: ReplyTo = None,
     kind: KindOfMessage = "chat",
+    plan: ToPlan = False,
     key: Key = None,
     detach: Detach = False,
     is_detached: IsDetached = False,
@@ -110,7 +112,9 @@ def send(
     read = files.read_input
     sent = outgoing.outgoing(
         members, content, author=author, to=to or (), files=attached, read=read, key=key
-    )._replace(kind=kind, reply_to=reply_to)
+    )._replace(kind=kind, reply_to=reply_to, plan=plan)
+    if plan:
+        import_module("arena_cli.cli.plan").require_planner(members)
     name = stored.name if stored else session
     _check_prices(loaded, members)
     if not is_detached:  # its caller did
@@ -125,6 +129,7 @@ def send(
         given = {"--team": team, "--from": author, "--key": key, "--attach-audit": attach_audit}
         given |= {"--kind": kind, "--reply-to": reply_to, "--wait": f"{wait}"}
         words = [*_list_words(sent.to, attached, given, force=force)]
+        words += ["--plan"] if plan else []
         _detach(context, config, name, content, words, as_json=as_json, quiet=quiet)
         return
     common.archive_old_sessions(loaded, config, [name] if name else ())

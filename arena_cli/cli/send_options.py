@@ -145,6 +145,14 @@ KindOfMessage = Annotated[
         rich_help_panel="Message",
     ),
 ]
+ToPlan = Annotated[
+    bool,
+    typer.Option(
+        "--plan",
+        help="Let the team's planner plan the work first; agents then do it as tasks.",
+        rich_help_panel="Conversation",
+    ),
+]
 Key = Annotated[
     str | None,
     typer.Option(

@@ -137,6 +137,9 @@ def _draw_session(state: SessionStatus, budget: Sequence[BudgetRow], say: Words)
             mode=say.enum(state.mode),
             who=escape_line(state.supervisor),
         )
+    if state.plan:
+        plan_lines = import_module("arena_cli.reports.plan_lines")
+        yield plan_lines.render_plan(state.plan, say, escape_line).text
     yield from _draw_agents(state.agents, say)
     for breaker in state.breakers:
         yield INDENT + describe_breaker(breaker, say, escape_line(breaker.agent))

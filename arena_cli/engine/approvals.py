@@ -220,6 +220,15 @@ class ApprovalDesk:
         )
         return self._requests()[event.request]
 
+    def request_plan(self, agent: str, action: str, mode: str, steps: list[str]) -> None:
+        """Ask for the approval of a plan, which belongs to no reply. Raises DiskRefused."""
+        arguments: dict[str, Any] = {"mode": mode, "steps": steps}
+        digest = make_digest(action, arguments)
+        detail = f"{mode}: {len(steps)} steps"
+        self._write_request(
+            agent, 0, action=action, detail=detail, arguments=arguments, digest=digest
+        )
+
     # Requests in messages.
 
     def take_structured(self, turn: Turn) -> None:
@@ -426,7 +435,7 @@ class ApprovalDesk:
 
     def _check_agent(self, agent: str, decision: str) -> None:
         """Raise UsageError if the act of an agent is approved that cannot be called any more."""
-        is_member = self._room.scene.team.member(agent) is not None
+        is_member = self._room.scene.team.agent(agent) is not None
         is_terminated = self._session_control.agents.get(agent) == "terminated"
         if decision == "rejected" or (is_member and not is_terminated):
             return
@@ -472,6 +481,7 @@ class ApprovalDesk:
         question, room = request.asked, self._room
         because = room.runtime.redactor.text(escape_line(because))
         is_told = told and room.scene.team.member(question.agent) is not None
+        is_told = is_told and question.reply > 0  # the engine itself goes on with a plan
         text = _word_decision(
             question, self._name(question.agent), decision, by, option, room.language
         )

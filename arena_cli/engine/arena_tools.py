@@ -5,10 +5,12 @@ They are part of arena, so a replay runs them (`internal`), unlike tools that ac
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +91,13 @@ _SPECS = {
         description="Find known pits, patterns and solutions that fit what you are about to do.",
         input_schema=_object(["text"], text=_TEXT, limit=_LIMIT),
     ),
+    "estimate_complexity": ToolSpec(
+        name="estimate_complexity",
+        description="Estimate the size of some work: lines, files, dependencies, level (simple, "
+        "medium, complex), the mode that fits, on what it rests, and similar earlier work with "
+        "how it ended.",
+        input_schema=_object(["requirement"], requirement=_TEXT),
+    ),
     "request_approval": ToolSpec(
         name="request_approval",
         description="Ask a person to approve an act before you do it. `action` is its kind, such "
@@ -144,6 +153,7 @@ class ArenaSource:
             "add_note": ArenaTool(_SPECS["add_note"], desk.add_note, idempotent=False),
             "read_attachment": ArenaTool(_SPECS["read_attachment"], desk.read_attachment),
             "check_patterns": ArenaTool(_SPECS["check_patterns"], desk.check_patterns),
+            "estimate_complexity": ArenaTool(_SPECS["estimate_complexity"], desk.estimate),
             "request_approval": ArenaTool(
                 _SPECS["request_approval"], desk.confirm, act=_describe_act
             ),
@@ -180,6 +190,14 @@ class _Desk:
 
     async def check_patterns(self, arguments: Mapping[str, Any], _: ToolScope) -> ToolOutput:
         return self._find_notes(arguments["text"], _EXPERIENCE, arguments.get("limit", 5))
+
+    async def estimate(self, arguments: Mapping[str, Any], _: ToolScope) -> ToolOutput:
+        past_work = import_module("arena_cli.engine.past_work")
+        requirement, room = arguments["requirement"], self._room
+        similar = await asyncio.to_thread(past_work.find_similar, requirement, room)
+        estimate = past_work.estimate_complexity(requirement, similar, room.workspace)
+        chains = [chain._asdict() for chain in similar]
+        return _as_json({**estimate._asdict(), "similar": chains})
 
     def _find_notes(self, query: str, kinds: Sequence[str], limit: int) -> ToolOutput:
         recollection = self._room.scene.recollection

@@ -179,6 +179,14 @@ async def wait_for_place(place: Ticket, planned: Planned, room: Room) -> bool:
     return reported > 0
 
 
+async def wait_unreported(place: Ticket) -> None:
+    """Wait until a place is reached, for a call that is no reply. Raises DiskRefused."""
+    position = _find_position(place)
+    while position:
+        await asyncio.sleep(_PLACE_POLL_S)
+        position = _find_position(place)
+
+
 def _find_position(place: Ticket) -> int:
     try:
         return place.find_position()

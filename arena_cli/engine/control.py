@@ -41,6 +41,7 @@ from arena_cli.workspace import mentions
 from arena_cli.workspace.models import Team
 
 if TYPE_CHECKING:
+    from arena_cli.engine.planner import Planner
     from arena_cli.engine.tasks import TaskDesk
 
 NOTHING = ControlState()
@@ -115,6 +116,7 @@ class Control:
         self._supervisor = Supervisor(room)
         self._intents = IntentSorter(room)
         team = room.scene.team
+        self._planner: Planner | None = None
         has_rules = team.config.rules or any(member.profile.rules for member in team.members)
         self.rulebook = Rulebook(room) if has_rules else None
         self._tasks: TaskDesk | None = None
@@ -173,14 +175,27 @@ class Control:
     def _route(
         self, step: rules.Step, chain: Chain, state: ControlState, joining: Sequence[Message]
     ) -> rules.Step:
-        """Return the step as tasks, the intent of the message, or the supervisor change it."""
-        if self._has_tasks and self.tasks.works(chain):
-            return self.tasks.next_step(step, chain, joining, self.unavailable())
-        by_intent = self._intents.next_step(step, chain, state)
-        if by_intent is not None:
-            return by_intent
+        """Return the step as the intent, a plan, tasks, or the supervisor change it."""
+        is_at_work = self._has_tasks and self.tasks.works(chain)
+        if not is_at_work and not state.plans:
+            by_intent = self._intents.next_step(step, chain, state)
+            if by_intent is not None:
+                return by_intent
+        planner = self.find_planner(state)
+        if planner is not None and (planned := planner.next_step(chain, state)) is not None:
+            return planned
+        if is_at_work:
+            step = self.tasks.next_step(step, chain, joining, self.unavailable())
+            return planner.deliver(step, state) if planner else step
         told = [str(one.metadata["agent"]) for one in joining if one.author_type == "system"]
         return self._supervisor.next_step(step, chain, state, told, self.unavailable())
+
+    def find_planner(self, state: ControlState = NOTHING) -> Planner | None:
+        """Return what plans chains; None if the team has no planner and the chain no plan."""
+        if self._planner is None and (self._room.scene.team.planner or state.plans):
+            module = import_module("arena_cli.engine.planner")
+            self._planner = module.Planner(self._room, self)
+        return self._planner
 
     @property
     def _has_tasks(self) -> bool:

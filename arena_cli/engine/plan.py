@@ -221,7 +221,7 @@ class Room(NamedTuple):
     out. `ask_person` asks for approval at a terminal, if there is one. `draw_place` returns an
     agent's place in the lane that bounds the replies of all processes, if there is a bound,
     `draw_subagent_place` that of an agent that is called as a tool, `draw_nested_place` that of one
-    that is asked directly; they raise DiskRefused.
+    that is asked directly, `draw_planner_place` that of a planner; they raise DiskRefused.
     `models` are the entries of `arena.yaml` for models; `sessions` is the folder of all sessions,
     whose spending counts for the budget of a day, if it does. `make_function` returns a function of
     the user's rules by its name; paths start from `workspace`. `config` are the settings of its
@@ -248,6 +248,7 @@ class Room(NamedTuple):
     draw_place: Callable[[str], Ticket] | None = None
     draw_subagent_place: Callable[[str], Ticket] | None = None
     draw_nested_place: Callable[[str], Ticket] | None = None
+    draw_planner_place: Callable[[str], Ticket] | None = None
     ask_person: AskPerson | None = None
     models: Mapping[str, ModelFacts] = MappingProxyType({})
     sessions: Path | None = None

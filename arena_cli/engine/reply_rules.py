@@ -296,7 +296,7 @@ class Rulebook:
             await function.stop()
 
     def _loaded(self, agent: str) -> list[LoadedRule]:
-        member = self._room.scene.team.member(agent)
+        member = self._room.scene.team.agent(agent)
         rules = [*self._team_rules, *(map(self._load, member.profile.rules) if member else ())]
         return sorted(rules, key=lambda loaded: loaded.rule.priority)
 

@@ -172,7 +172,7 @@ def _render_intent(event: IntentSorted, say: Words, who: Who) -> Line:
     return line(INDENT, spans, hang=4)
 
 
-_SHOWN_OTHERWISE = ("route", "reply", "tool", "note", "step")
+_SHOWN_OTHERWISE = ("route", "reply", "tool", "note", "step", "plan")
 """The kinds of decisions whose refusal has lines of its own: each rule, the fallback, the step."""
 
 
@@ -301,6 +301,8 @@ TONES: Mapping[str, str] = {
     "budget": "stepped_in",
     "supervised": "supervised",
     "intent": "supervised",
+    "planned": "supervised",
+    "delivered": "done",
     "decision": "refused",
     "rule_broken": "refused",
     "breaker": "refused",

@@ -29,26 +29,33 @@ from arena_cli.transcript.events import (
 )
 from arena_cli.util.text import escape_line
 
-_OF_FLOWS = frozenset(
-    {"flow_started", "step_started", "step_finished", "reflected", "flow_finished"}
-)
+_MODULES = {
+    **dict.fromkeys(("planned", "delivered"), "plan_lines"),
+    **dict.fromkeys(("task", "work_started"), "task_lines"),
+    **dict.fromkeys(
+        ("flow_started", "step_started", "step_finished", "reflected", "flow_finished"),
+        "flow_lines",
+    ),
+    **dict.fromkeys(
+        ("exchange_started", "exchange_timed_out", "exchange_finished"), "exchange_lines"
+    ),
+}
+"""The module with the renderers of events that few sessions have; `control_lines` has the rest."""
 
-_OF_TASKS = frozenset({"task", "work_started"})
+
+def _import_lines(event: Event) -> Any:
+    """Return the module that renders an event of control or of few sessions; None for others."""
+    name = _MODULES.get(event.type) or ("control_lines" if event.is_control else "")
+    return import_module(f"arena_cli.reports.{name}") if name else None
 
 
 def render_event(event: Event, say: Words, who: Who) -> Line | None:
     """Return the line of an event; None for a step of the conversation, or if there is no text."""
     renderer = RENDERERS.get(type(event))
-    if renderer is None and event.type in _OF_TASKS:
-        renderer = import_module("arena_cli.reports.task_lines").RENDERERS[type(event)]
-    elif renderer is None and event.is_control:
-        renderer = import_module("arena_cli.reports.control_lines").RENDERERS.get(type(event))
-    if renderer is None and event.type.startswith("exchange_"):
-        renderer = import_module("arena_cli.reports.exchange_lines").RENDERERS.get(type(event))
+    if renderer is None and (lines := _import_lines(event)) is not None:
+        renderer = lines.RENDERERS.get(type(event))
     if getattr(event, "is_in_exchange", False) and getattr(event, "mode", "") == "goal":
         return None  # the message that follows has its text
-    if renderer is None and event.type in _OF_FLOWS:
-        renderer = import_module("arena_cli.reports.flow_lines").RENDERERS[type(event)]
     if renderer is not None:
         return renderer(event, say, who)
     return _render_fields(event) if isinstance(event, SideEvent) else None
@@ -57,8 +64,7 @@ def render_event(event: Event, say: Words, who: Who) -> Line | None:
 def render_details(event: Event, say: Words, who: Who) -> Iterator[Line]:
     """Yield the lines below that of an event of control: briefs, arguments, a diff, a task."""
     if event.is_control:
-        module = "task_lines" if event.type in _OF_TASKS else "control_lines"
-        details = import_module(f"arena_cli.reports.{module}").DETAILS.get(type(event))
+        details = _import_lines(event).DETAILS.get(type(event))
         yield from details(event, say, who) if details else ()
 
 

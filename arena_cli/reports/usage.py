@@ -146,7 +146,7 @@ class Ledger:
         kind = str(call.metadata.get("adapter", ""))
         model = _model(call.metadata, kind)
         self._models[call.agent] = model or self._models.get(call.agent, "")
-        memory = event.type not in ("supervised", "intent", "agent_ended")
+        memory = event.type not in ("supervised", "intent", "agent_ended", "planned")
         self._add(
             event, call.agent, call.usage, failed=call.failed, memory=memory, free=call.is_free
         )

@@ -193,6 +193,7 @@ class Step(FileShape):
     before any agent is called, or `after` a reply. A `key` that was used before in its session
     calls no agent: the step is judged by the earlier chain. A message may answer another one
     (`reply_to`), or a person may `react` to it: by its id, or the last one of its author.
+    With `plan`, the team's planner plans the chain.
     """
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [kind]} for kind in KINDS]})
@@ -224,6 +225,7 @@ class Step(FileShape):
     key: str | None = None
     reply_to: Annotated[str, Field(min_length=1)] | None = None
     message_kind: MessageKind = Field(default="chat", alias="kind")
+    plan: bool = False
     author: str | None = Field(default=None, alias="from")
     save: dict[Name, Saved] = Field(default_factory=dict)
     on_fail: Literal["stop", "continue"] = "stop"
@@ -259,7 +261,7 @@ class Step(FileShape):
         """Raise ValueError if a key does not belong to this kind of step."""
         names = {"author": "from", "message_kind": "kind"}
         keys = {names.get(key, key) for key in self.model_fields_set}
-        for key in ("attach", "key", "reply_to", "kind"):
+        for key in ("attach", "key", "reply_to", "kind", "plan"):
             if kind != "send" and key in keys:
                 raise ValueError(f"`{key}` goes with `send` only, not with `{kind}`")
         allowed = {"flow": ("expect",), "react": ("from",), "task": ("from", "expect")}.get(
@@ -606,8 +608,10 @@ def sent_of(step: Step, team: Team, path: Path, reader: Reader) -> Sent:
     if isinstance(content, FromFile):
         content = outgoing.read_text_file(locate_file(content.file, path, reader))
     files = [locate_file(name, path, reader) for name in step.attach]
+    if step.plan and team.planner is None:
+        raise UsageError("the team has no planner", "Name one: `planner: AGENT` in its config.")
     sent = outgoing.outgoing(team, content, author=step.author, files=files, key=step.key)
-    return sent._replace(kind=step.message_kind, reply_to=step.reply_to)
+    return sent._replace(kind=step.message_kind, reply_to=step.reply_to, plan=step.plan)
 
 
 def locate_file(name: str, path: Path, reader: Reader) -> Path:

@@ -138,6 +138,7 @@ TYPES = frozenset(
     {
         *("session", "turn_started", "reply_started", "reply_finished", "chain_finished"),
         *("compacted", "extracted", "heed_judged", "supervised", "intent", "agent_ended", "budget"),
+        "planned",
     }
 )
 

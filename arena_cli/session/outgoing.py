@@ -35,7 +35,7 @@ class Outgoing(NamedTuple):
 
     `inputs` are those of the agents that it calls; the message keeps them. The same `key` opens no
     second chain in a session. `reply_to` is the id of the message that it answers, `quoted` as in
-    `Message`.
+    `Message`. With `plan`, the team's planner plans the chain.
     """
 
     content: str
@@ -47,6 +47,7 @@ class Outgoing(NamedTuple):
     kind: MessageKind = "chat"
     reply_to: str | None = None
     quoted: str = ""
+    plan: bool = False
     work: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -195,14 +196,17 @@ def open_chain(sent: Outgoing, journal: Journal, *, roster: Roster, keep: Keep) 
             kind=sent.kind,
             reply_to=sent.reply_to,
             quoted=sent.quoted,
-            metadata={
-                name: dict(fields)
-                for name, fields in (("inputs", sent.inputs), ("work", sent.work))
-                if fields
-            },
+            metadata=_make_metadata(sent),
         ),
         unresolved=list(mentioned.unresolved),
     )
+
+
+def _make_metadata(sent: Outgoing) -> dict[str, Any]:
+    """Return what the chain of a message needs to know beside it."""
+    parts = (("inputs", sent.inputs), ("work", sent.work))
+    metadata: dict[str, Any] = {name: dict(fields) for name, fields in parts if fields}
+    return {**metadata, "plan": True} if sent.plan else metadata
 
 
 def find_repeated(sent: Outgoing, journal: Journal, *, roster: Roster) -> list[Event]:
@@ -221,10 +225,13 @@ def find_repeated(sent: Outgoing, journal: Journal, *, roster: Roster) -> list[E
         sent.attachments, earlier.id, session=path.parent, workspace=path.parents[2]
     )
     mentions = list(dict.fromkeys((*sent.to, *mentioned)))
-    repeated = _Facts(sent.content, author, sent.kind, sent.reply_to, mentions, _hashes(attached))
+    attached_hashes = _hashes(attached)
+    repeated = _Facts(
+        *(sent.content, author, sent.kind, sent.reply_to, mentions, attached_hashes, sent.plan)
+    )
     original = _Facts(
         *(earlier.content, earlier.author_id, earlier.kind, earlier.reply_to),
-        *(earlier.mentions, _hashes(earlier.attachments)),
+        *(earlier.mentions, _hashes(earlier.attachments), bool(earlier.metadata.get("plan"))),
     )
     if repeated != original:
         raise UsageError(
@@ -246,6 +253,7 @@ class _Facts(NamedTuple):
     reply_to: str | None
     mentions: list[str]
     attached: list[tuple[str, str | None]]
+    plan: bool
 
 
 def _tell_facts(facts: _Facts, other: _Facts) -> str:
@@ -255,6 +263,8 @@ def _tell_facts(facts: _Facts, other: _Facts) -> str:
         told.append(f"kind {facts.kind}")
     if facts.reply_to != other.reply_to:
         told.append(f"reply to {escape_line(facts.reply_to)}" if facts.reply_to else "no reply")
+    if facts.plan != other.plan:
+        told.append("with a plan" if facts.plan else "without a plan")
     if facts.mentions != other.mentions:
         told.append(f"to {' '.join(map(escape_line, facts.mentions)) or 'nobody'}")
     names, other_names = ([name for name, _ in each.attached] for each in (facts, other))

@@ -77,7 +77,8 @@ class Preview(NamedTuple):
     `session` is None for a new one without a name. `busy`: another process writes to the session
     now; the preview assumes that it stops at this point. `interrupts` is the chain that would be
     closed as interrupted; `deferred` are the agents that must answer in the next turn. If a
-    `supervisor` is asked first, it decides who replies, and no more is known.
+    `supervisor` is asked first, it decides who replies, and no more is known; so does a
+    `planner`.
     """
 
     session: str | None
@@ -93,6 +94,7 @@ class Preview(NamedTuple):
     deferred: list[str]
     others: list[Judged]
     supervisor: PlannedCall | None = None
+    planner: PlannedCall | None = None
 
 
 def preview_send(config: SessionConfig, name: str | None, team: Team, sent: Outgoing) -> Preview:
@@ -124,11 +126,12 @@ def _preview(
     alone = _find_simple(chain, team)
     if alone:
         step = replace(step, must=(alone,), deferred=())
-    supervisor = None if alone else _plan_supervisor(step, chain, scene)
+    planner = None if alone else _plan_planner(chain, scene)
+    supervisor = None if alone or planner else _plan_supervisor(step, chain, scene)
     must: list[PlannedCall] = []
     deferred: list[str] = []
     others: list[Judged] = []
-    if supervisor is None:
+    if planner is None and supervisor is None:
         loop.start_turn(step, journal)
         must = [_plan_call(agent, "A", chain, scene) for agent in step.must]
         deferred = list(step.deferred)
@@ -147,6 +150,7 @@ def _preview(
         deferred=deferred,
         others=others,
         supervisor=supervisor,
+        planner=planner,
     )
 
 
@@ -254,6 +258,24 @@ def _find_simple(chain: Chain, team: Team) -> str:
     sorting = import_module("arena_cli.engine.intent")
     alone: str = sorting.find_simple(message, *sorting.sort_by_rules(message), team)
     return alone
+
+
+def _plan_planner(chain: Chain, scene: Scene) -> PlannedCall | None:
+    """Return the call of the planner if the chain is planned; notes and past work are left out."""
+    team = scene.team
+    if team.planner is None:
+        return None
+    planner = import_module("arena_cli.engine.planner")
+    if not planner.is_plan_asked(chain, team):
+        return None
+    return PlannedCall(
+        agent=team.planner.id,
+        name=team.planner.name,
+        mentioned_by=[],
+        messages=1,
+        of=scene.fold.messages,
+        input_tokens=planner.estimate_prompt(chain.opening.message.content, team),
+    )
 
 
 def _plan_supervisor(step: rules.StartTurn, chain: Chain, scene: Scene) -> PlannedCall | None:

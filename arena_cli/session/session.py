@@ -220,6 +220,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
             draw_place=self._lane(config.lane),
             draw_subagent_place=self._lane("subagent"),
             draw_nested_place=None if config.lane == "nested" else self._lane("nested"),
+            draw_planner_place=self._lane("planner"),
             ask_person=config.ask_person,
             models=config.models,
             sessions=self.folder.parent if config.connects else None,

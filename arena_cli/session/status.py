@@ -24,6 +24,7 @@ from arena_cli.workspace.models import LaneName, Mode, Team
 from arena_cli.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
+    from arena_cli.transcript.plan_events import PlanMade
     from arena_cli.transcript.task_events import TaskBoard
 
 LANE_NAMES: tuple[LaneName, ...] = get_args(LaneName)
@@ -125,7 +126,7 @@ class SessionStatus(NamedTuple):
 
     `supervisor` is the agent that decides who replies, empty in the `mode` free. `breakers` are the
     circuit breakers that are not closed. `notes` are the ids of its notes that wait for a person's
-    approval. `tasks` are those of the session, if it has any.
+    approval. `tasks` are those of the session, if it has any; `plan` is that of the open chain.
     """
 
     session: str
@@ -140,6 +141,7 @@ class SessionStatus(NamedTuple):
     supervisor: str = ""
     breakers: Sequence[BreakerChanged] = ()
     tasks: TaskBoard | None = None
+    plan: PlanMade | None = None
 
     @property
     def all_decisions(self) -> DecisionCounts:
@@ -166,6 +168,7 @@ class SessionStatus(NamedTuple):
             "supervisor": self.supervisor or None,
             "breakers": [breaker.model_dump(include=_OF_A_BREAKER) for breaker in self.breakers],
             **({"tasks": _count_tasks(self.tasks)} if self.tasks else {}),
+            "plan": self.plan.model_dump(mode="json", include=_OF_A_PLAN) if self.plan else None,
         }
 
 
@@ -181,6 +184,7 @@ def _count_tasks(board: TaskBoard) -> dict[str, Any]:
 
 
 _OF_A_BREAKER = {"agent", "state", "until", "reason", "ts"}
+_OF_A_PLAN = {"agent", "mode", "confidence", "phases", "fallback", "replan", "ts"}
 _OF_A_REQUEST = {"request", "agent", "action", "detail", "options", "expires", "ts"}
 
 
@@ -212,6 +216,7 @@ def read_status(workspace: Path, stored: Stored, team: Team) -> SessionStatus:
         "" if is_free else team.config.supervisor or "",
         [breaker for breaker in control.breakers.values() if breaker.state != "closed"],
         control.tasks,
+        chain.control.plans[-1] if chain and chain.control and chain.control.plans else None,
     )
 
 

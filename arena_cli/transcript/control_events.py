@@ -19,6 +19,7 @@ from arena_cli.transcript.revisions import Revisions
 
 if TYPE_CHECKING:
     from arena_cli.transcript.conversation import Chain
+    from arena_cli.transcript.plan_events import PlanMade
     from arena_cli.transcript.state import Fold
     from arena_cli.transcript.task_events import TaskBoard, WorkStarted
 
@@ -430,7 +431,7 @@ class ControlState:
 
     `steering` are the ids of messages that joined the chain; `supervised` are the decisions of the
     supervisor by the number of the turn; `intent` is that of the message that opened it;
-    `work` is what tasks it works on, if it does.
+    `work` is what tasks it works on, if it does; `plans` are the planner's, the last one counts.
     """
 
     pause: ChainPaused | None = None
@@ -441,6 +442,8 @@ class ControlState:
     degraded: list[str] = field(default_factory=list)
     intent: IntentSorted | None = None
     work: WorkStarted | None = None
+    plans: list[PlanMade] = field(default_factory=list)
+    is_delivered: bool = False
 
     @property
     def pending(self) -> list[Request]:

@@ -540,6 +540,7 @@ _MORE_EVENTS = (
     "arena_cli.transcript.acting_events",
     "arena_cli.transcript.exchange_events",
     "arena_cli.transcript.flow_events",
+    "arena_cli.transcript.plan_events",
     "arena_cli.transcript.task_events",
 )
 """The modules of events that few sessions have; each is imported when it is needed."""

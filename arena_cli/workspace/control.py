@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import PurePosixPath
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -282,9 +282,9 @@ class SimpleAnswers(FileShape):
     min_confidence: float = Field(default=0.8, ge=0, le=1)
 
 
-RuleKind = Literal["reply", "mention", "tool", "note", "task", "step"]
+RuleKind = Literal["reply", "mention", "tool", "note", "task", "step", "plan"]
 """What a rule looks at: a reply, one call of a colleague, an action, a note of an agent, a task
-that it adds or changes, a step of a flow."""
+that it adds or changes, a step of a flow, a plan."""
 
 StepKind = Literal["send", "agent", "python", "shell", "http", "sql", "container"]
 """The kinds of steps that do work; the others have steps in them."""
@@ -357,8 +357,6 @@ class RuleSpec(FileShape):
     user that decides, `correct` one that may repair the text. A built-in rule is one key of its
     own; without an `id` it has that key's name. `file` is a file of more rules.
     """
-
-    not_built: ClassVar[frozenset[str]] = frozenset({"on: plan"})
 
     id: str = ""
     name: str = Field(default="", exclude_if=lambda name: not name)

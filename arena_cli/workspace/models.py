@@ -58,12 +58,10 @@ Spoken = Annotated[str, AfterValidator(_check_spoken)]
 # Keys of the format that are not built yet: control, agents that act, learning.
 _LATER = read_keys("learning")
 _LATER_OF_AGENT = _LATER | read_keys("lane")
-_LATER_OF_TEAM = _LATER | read_keys(
-    "approve_plan fallback_agent lanes max_reflections min_confidence planner workdir"
-)
+_LATER_OF_TEAM = _LATER | read_keys("lanes max_reflections workdir")
 
 FailureStrategy = Literal["skip", "retry", "abort", "replan"]
-Mode = Literal["free", "supervisor", "mixed"]
+Mode = Literal["free", "supervisor", "mixed", "planner"]
 Selection = Literal["relevance", "relevance_if_unnamed", "ask", "none"]
 Durability = Literal["fsync", "flush"]
 Language = language.Language
@@ -280,6 +278,9 @@ class TeamConfig(FileShape):
     these, or after `failures` in a row, an agent is passed over for `pause_s`. With `intent`,
     messages are sorted by what they ask for, and the agent of `simple` answers simple ones alone.
     `exchange` are the rules for what agents ask each other directly (docs/guides/exchanges.md).
+    `planner` is the agent that plans work (docs/guides/planning.md), in the `mode` planner that of
+    each message. Its plan is carried out from `min_confidence` on, with `approve_plan` once a
+    person approves it; otherwise the `fallback_agent` does the work alone.
     A task that an agent adds in the work on another one may be `task_depth_limit` deep; work on a
     task that fails is tried again `task_retries` times.
     """
@@ -319,6 +320,11 @@ class TeamConfig(FileShape):
     intent: Intent | None = Field(default=None, exclude_if=lambda intent: intent is None)
     simple: SimpleAnswers | None = Field(default=None, exclude_if=lambda simple: simple is None)
     exchange: ExchangeRules | None = Field(default=None, exclude_if=lambda rules: rules is None)
+    planner: str | None = Field(default=None, exclude_if=lambda agent: agent is None)
+    fallback_agent: str | None = Field(default=None, exclude_if=lambda agent: agent is None)
+    min_confidence: float = Field(default=0.5, ge=0, le=1, exclude_if=lambda least: least == 0.5)
+    approve_plan: bool = Field(default=False, exclude_if=lambda approves: not approves)
+    plan_timeout_s: float | None = _breaker()
     task_depth_limit: int = Field(default=3, ge=0, exclude_if=lambda limit: limit == 3)
     task_retries: int = Field(default=3, ge=0, exclude_if=lambda count: count == 3)
 
@@ -332,7 +338,7 @@ class TeamConfig(FileShape):
     def is_controlled(self) -> bool:
         """True if the steps of its chains differ from the free rules."""
         is_free = self.mode == "free" and self.budget is None and not self.has_breaker
-        is_free = is_free and self.intent is None
+        is_free = is_free and self.intent is None and self.planner is None
         return not is_free or _asks_for_replan(self.on_failure)
 
 
@@ -492,9 +498,9 @@ class Member:
 class Team:
     """The members, in team order, the humans and the rules. `name` None: every agent.
 
-    The `supervisor` decides who replies, the `sorter` sorts messages by their intent; they need not
-    be members. A team is equal to itself only,
-    so that results of one can be cached for the next session.
+    The `supervisor` decides who replies, the `sorter` sorts messages by their intent, the `planner`
+    plans work; they need not be members. A team is equal to itself only, so that results of one can
+    be cached for the next session.
     """
 
     name: str | None
@@ -504,6 +510,7 @@ class Team:
     description: str = ""
     supervisor: Member | None = None
     sorter: Member | None = None
+    planner: Member | None = None
 
     def member(self, agent_id: str) -> Member | None:
         """Return the member with that id, or None."""
@@ -516,8 +523,8 @@ class Team:
 
     @property
     def agents(self) -> tuple[Member, ...]:
-        """All agents that its chains call: the members, then supervisor and sorter if not there."""
-        others = [agent for agent in (self.supervisor, self.sorter) if agent is not None]
+        """All agents that its chains call: the members, then supervisor, sorter and planner."""
+        others = [one for one in (self.supervisor, self.sorter, self.planner) if one is not None]
         by_id = {agent.id: agent for agent in others if self.member(agent.id) is None}
         return (*self.members, *by_id.values())
 

@@ -78,7 +78,7 @@ def read_team_file(stem: str, fragment: Fragment) -> tuple[TeamFile | None, list
     return file.model_copy(update={"team": name}), []
 
 
-_ABOUT_MEMBERS = ("default_responders", "supervisor", "mode")
+_ABOUT_MEMBERS = ("default_responders", "supervisor", "mode", "planner", "fallback_agent")
 
 
 def draft_alone(
@@ -130,6 +130,7 @@ def build_team(
         rules.check_budget()
     supervisor = rules.find_supervisor(broken)
     sorter = rules.find_sorter(broken)
+    planner = rules.find_planner(broken)
     _check_humans(draft, [member.id for member in members], findings)
     if is_complete and len(findings.faults) == fault_count:
         errors, warnings = mentions.find_name_conflicts(members, draft.humans)
@@ -145,6 +146,7 @@ def build_team(
         description=draft.description,
         supervisor=supervisor,
         sorter=sorter,
+        planner=planner,
     )
 
 
@@ -292,21 +294,45 @@ class _TeamRules:
         """Return the agent that supervises the team, if its rules name one."""
         agent, mode = self.values.get("supervisor"), self.values.get("mode", "free")
         if agent is None:
-            if mode != "free":
+            if mode in ("supervisor", "mixed"):
                 hint = "name it with `supervisor: AGENT`, or remove `mode`"
                 problem = f"`{mode}` needs an agent that supervises"
                 self._faults.append(self._setters["mode"].fault(("mode",), problem, hint))
             return None
         agent = self.values["supervisor"] = models.normalize_id(agent)
         fault = partial(self._setters["supervisor"].fault, ("supervisor",))
-        if mode == "free":
+        if mode in ("free", "planner"):
             hint = "write `mode: supervisor` or `mode: mixed`, or remove it"
-            self._faults.append(fault(f"`{agent}` is never asked: the mode is free", hint))
+            self._faults.append(fault(f"`{agent}` is never asked: the mode is {mode}", hint))
         elif agent in self._loaded:
             return self._find_agent(agent)
         elif agent not in broken:
             hint = suggest_nearest(agent, self._loaded)
             self._faults.append(fault(f"there is no agent `{agent}`", hint))
+        return None
+
+    def find_planner(self, broken: Collection[str]) -> Member | None:
+        """Return the agent that plans work, if the rules name one; check what belongs to it."""
+        agent, fallback = self.values.get("planner"), self.values.get("fallback_agent")
+        if agent is None:
+            if self.values.get("mode") == "planner":
+                hint = "name it with `planner: AGENT`, or remove `mode`"
+                problem = "`planner` needs an agent that plans"
+                self._faults.append(self._setters["mode"].fault(("mode",), problem, hint))
+            return None
+        if fallback is not None:
+            fallback = self.values["fallback_agent"] = models.normalize_id(fallback)
+            if fallback not in broken:
+                self._check_member(fallback, ("fallback_agent",))
+        agent = self.values["planner"] = models.normalize_id(agent)
+        if agent in self._loaded:
+            return self._find_agent(agent)
+        if agent not in broken:
+            hint = suggest_nearest(agent, self._loaded)
+            fault = self._setters["planner"].fault(
+                ("planner",), f"there is no agent `{agent}`", hint
+            )
+            self._faults.append(fault)
         return None
 
     def find_sorter(self, broken: Collection[str]) -> Member | None:

@@ -42,6 +42,7 @@ ARENA_TOOLS = (
     "read_attachment",
     "list_members",
     "check_patterns",
+    "estimate_complexity",
     "request_approval",
     "goals",
     *EXCHANGE_TOOLS,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         ExchangeTimedOut,
     )
     from arena_cli.transcript.flow_events import StepFinished
+    from arena_cli.transcript.plan_events import PlanMade
     from arena_cli.transcript.task_events import TaskBoard
 
 
@@ -208,6 +209,16 @@ class CheckContext:
                 if event.type == "supervised":
                     decisions.append((turns + 1, cast("Supervised", event)))
         return decisions
+
+    @cached_property
+    def plans(self) -> list[PlanMade]:
+        """The plans of planners, in order."""
+        return [
+            cast("PlanMade", event)
+            for chain in self.conversation.chains
+            for event in chain.events
+            if event.type == "planned"
+        ]
 
     @cached_property
     def compactions(self) -> list[Compacted]:

@@ -26,6 +26,7 @@ from arena_cli.scenarios.expect import (
     message_checks,
     model,
     note_checks,
+    plan_checks,
     task_checks,
     text_checks,
 )
@@ -431,6 +432,7 @@ _KEYS: dict[str, Callable[[Any], Checks]] = {
     "unread": message_checks.unread,
     "tool": functools.partial(acting.check_tools, check_kinds.all_of),
     "exchanges": exchange_checks.check_exchanges,
+    "plan": plan_checks.check_plan,
     "ended": acting.check_ends,
     "output": acting.check_outputs,
     "flow": flow_checks.check_steps,

@@ -444,6 +444,20 @@ class ExchangeRow(Row):
     announced: bool = False
 
 
+class PlanExpectation(Row):
+    """The last plan: its mode, the agents of its steps (in any order), and its confidence.
+
+    `fallback`: one agent did the work since there was no plan. `replans` counts the plans that were
+    given up before it.
+    """
+
+    mode: Literal["single", "orchestrator", "parallel", "layered"] = "single"
+    agents: list[AgentId] | Replied = Field(default_factory=list)
+    confidence: Amount = 0
+    fallback: bool = False
+    replans: Count = 0
+
+
 class ToolRow(ExpectedCalls):
     """Calls of a tool by an agent, or by one that it called as a tool."""
 
@@ -479,7 +493,7 @@ class Expect(Sparse):
     """The expectations of a step, or of all steps."""
 
     not_built: ClassVar[frozenset[str]] = read_keys(
-        "changed command conflict files learned plan unchanged"
+        "changed command conflict files learned unchanged"
     )
 
     replied: list[AgentId] | Replied = Field(default_factory=list)
@@ -523,6 +537,7 @@ class Expect(Sparse):
     output: ByAgent[JsonCheck | list[JsonCheck]] = Field(default_factory=dict, min_length=1)
     rules: list[RuleRow] = Field(default_factory=list)
     exchanges: list[ExchangeRow] = Field(default_factory=list)
+    plan: PlanExpectation = Field(default=None)  # type: ignore[assignment]  # Sparse
     flow: dict[str, FlowStepRow] = Field(default_factory=dict, min_length=1)
     tasks: dict[TaskId, TaskStatus | TaskRow] = Field(default_factory=dict, min_length=1)
 

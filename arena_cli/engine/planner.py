@@ -1,0 +1,446 @@
+"""The planner of a team: it decides how a chain does its work (docs/guides/planning.md).
+
+It is asked once, before the first turn. Its plan becomes tasks, which `engine.tasks` lets agents
+work on. An answer that is no plan, or comes too late, costs only its own call: one agent does the
+work instead, and the event `planned` has the reason. A task that finally failed asks for another
+plan.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from arena_cli.context import tokens
+from arena_cli.engine import (
+    call,
+    past_work,
+    plan_prompt,
+    plan_reading,
+    reply_rules,
+    rules,
+    side_calls,
+)
+from arena_cli.engine.plan import Room, attempt_limit_s, limit_s
+from arena_cli.engine.plan_reading import PlanDraft
+from arena_cli.engine.plan_work import PlanWork, make_labels
+from arena_cli.engine.side_calls import AgentAnswer
+from arena_cli.engine.task_changes import ARENA
+from arena_cli.protocol import AgentInput, ShownMessage, Usage
+from arena_cli.transcript.control_events import (
+    ControlState,
+    Decision,
+    Request,
+    RuleBroken,
+    SessionControl,
+)
+from arena_cli.transcript.conversation import Chain
+from arena_cli.transcript.plan_events import PlanMade, PlanPhase
+from arena_cli.util.clock import format_timestamp
+from arena_cli.util.text import cut_text
+from arena_cli.workspace.models import Member, Team
+
+if TYPE_CHECKING:
+    from arena_cli.engine.budget import Excess
+    from arena_cli.engine.control import Control
+    from arena_cli.notes.model import Note
+
+PLAN = "plan"
+"""The key of a message's metadata that asks for a plan, and the action that people approve."""
+
+EXPERIENCE = ("pit", "pattern", "solution", "decision")
+"""The kinds of notes that a planner is shown."""
+
+_MOST_NOTES = 5
+_MOST_EARLIER = 6
+_KEPT = 2_000  # characters of an answer that could not be used
+
+
+def is_plan_asked(chain: Chain, team: Team) -> bool:
+    """Return True if the chain is to be planned: a person asks for it, or the team's mode does.
+
+    In the mode planner, a message that names somebody is for them.
+    """
+    if team.planner is None:
+        return False
+    message = chain.opening.message
+    if message.metadata.get(PLAN):
+        return True
+    return team.config.mode == "planner" and message.kind != "task" and not message.mentions
+
+
+def find_fallback(team: Team, unavailable: Mapping[str, str]) -> str:
+    """Return the agent that does the work if there is no plan; empty if none can be called."""
+    planner = team.planner.id if team.planner else ""
+    others = [member.id for member in team.members if member.id != planner]
+    choice = (team.config.fallback_agent, *rules.list_default_responders(team), *others, planner)
+    usable = (name for name in choice if name and team.member(name) and name not in unavailable)
+    return next(usable, "")
+
+
+def estimate_prompt(message: str, team: Team) -> int:
+    """Return the tokens of what the planner is asked about a message, without notes and past work.
+
+    They are estimates.
+    """
+    estimate = past_work.estimate_complexity(message)
+    question = plan_prompt.PlanQuestion(message, team.members, (), (), estimate)
+    role = team.planner.role_prompt if team.planner else ""
+    return tokens.estimate(plan_prompt.write_prompt(question, "en")) + tokens.estimate(role)
+
+
+class Planner:
+    """Plans the chains of a session, and turns their plans into tasks."""
+
+    def __init__(self, room: Room, control: Control) -> None:
+        self._room = room
+        self._control = control
+        self._work = PlanWork(room)
+        self._excess = ""
+
+    def next_step(self, chain: Chain, state: ControlState) -> rules.Step | None:
+        """Return the step that the plan of the chain leads to; None if it changes nothing."""
+        if not state.plans:
+            is_asked = is_plan_asked(chain, self._room.scene.team)
+            is_begun = chain.turns or state.work is not None
+            return self._asked(chain) if is_asked and not is_begun else None
+        plan = state.plans[-1]
+        if _find_unwritten(plan, chain):
+            return rules.Prepare(partial(self._note_rules, plan, chain))
+        if plan.refused:
+            return self._asked(chain, plan.failed, replan=plan.replan, refused=plan.refused)
+        waiting = self._await_person(plan, chain, state) if plan.approval else None
+        if waiting is not None or not plan.phases:
+            return waiting
+        return self._follow(plan, chain)
+
+    def deliver(self, step: rules.Step, state: ControlState) -> rules.Step:
+        """Return the end of a planned chain, or before it the step that collects its results."""
+        return self._work.deliver(step, state)
+
+    def _follow(self, plan: PlanMade, chain: Chain) -> rules.Step | None:
+        """Return the step that a plan that may be carried out leads to; None if work goes on."""
+        if (step := self._work.next_step(plan, chain)) is not None:
+            return step
+        failed = self._work.list_failed(plan, chain)
+        if failed and plan.replan < self._room.scene.team.config.replans:
+            return self._asked(chain, failed, replan=plan.replan + 1)
+        return None
+
+    def _asked(
+        self, chain: Chain, failed: Sequence[str] = (), *, replan: int = 0, refused: str = ""
+    ) -> rules.Step:
+        """Return the step that asks the planner, or the pause if the budget stops the call."""
+        if self._excess:
+            excess, self._excess = self._excess, ""
+            return rules.Pause("budget", excess)
+        return rules.Prepare(partial(self.ask, chain, failed, replan=replan, refused=refused))
+
+    # Asking.
+
+    async def ask(
+        self, chain: Chain, failed: Sequence[str] = (), *, replan: int = 0, refused: str = ""
+    ) -> None:
+        """Ask the planner, and write its plan. `refused` is why rules refused the one before."""
+        room, team = self._room, self._room.scene.team
+        planner = team.planner
+        assert planner is not None
+        unavailable = self._control.unavailable()
+        text = await self._write_prompt(chain, [*failed, *([refused] if refused else [])])
+        answer = await self._call(planner, text, unavailable.get(planner.id, ""))
+        if answer is None:
+            return
+        draft = self._read(answer, unavailable)
+        metadata = answer.metadata
+        if draft.problem and not answer.error:
+            metadata = {**metadata, "answer": cut_text(answer.text, _KEPT)}
+        looked, broken, reason = await self._check_rules(draft, planner)
+        is_refused_again = bool(reason and refused)
+        problem = draft.problem or (reason if is_refused_again else "")
+        fields = self._describe(draft, chain) if not problem else self._fall_back(chain, draft)
+        # An escape in JSON may have hidden a secret from the redaction of the text.
+        redact = room.runtime.redactor.value_or_nothing
+        room.journal.write(
+            PlanMade,
+            chain=chain.number,
+            agent=planner.id,
+            **redact(fields),
+            ignored=redact(list(draft.ignored)),
+            fallback=redact(problem),
+            replan=replan,
+            failed=list(failed),
+            rules=looked,
+            broken=redact(broken),
+            refused="" if is_refused_again else redact(reason),
+            approval=team.config.approve_plan and not problem and not reason,
+            attempts=answer.attempts,
+            usage=answer.usage,
+            metadata=metadata,
+        )
+
+    def _read(self, answer: AgentAnswer, unavailable: Mapping[str, str]) -> PlanDraft:
+        """Return the plan in an answer, with the reason why it cannot be carried out."""
+        team = self._room.scene.team
+        if answer.error:
+            return PlanDraft(problem=answer.error)
+        least = team.config.min_confidence
+        draft = plan_reading.read_plan(answer.text, team, self._room.roster, unavailable, least)
+        return draft if draft.problem else draft._replace(problem=self._find_excess(draft))
+
+    async def _write_prompt(self, chain: Chain, failed: Sequence[str]) -> str:
+        """Return what the planner is asked."""
+        room, scene = self._room, self._room.scene
+        message = chain.opening.message.content
+        similar = await asyncio.to_thread(past_work.find_similar, message, room)
+        planner = scene.team.planner
+        members = [one for one in scene.team.members if planner is None or one.id != planner.id]
+        question = plan_prompt.PlanQuestion(
+            message=message,
+            members=members or scene.team.members,
+            notes=await asyncio.to_thread(self._find_notes, message),
+            similar=similar,
+            estimate=past_work.estimate_complexity(message, similar, room.workspace),
+            earlier=self._list_earlier(chain),
+            failed=failed,
+            done=[
+                f"{task.id} {task.title} (@{task.assigned_to}): {cut_text(task.result, 300)}"
+                for task in self._work.list_tasks(chain)
+                if task.status == "completed"
+            ],
+        )
+        return room.runtime.redactor.text(plan_prompt.write_prompt(question, room.language))
+
+    def _find_notes(self, message: str) -> list[Note]:
+        """Return the notes of experience that fit the message."""
+        recollection = self._room.scene.recollection
+        if recollection is None:
+            return []
+        recollection.follow()
+        index = recollection.index()
+        if index is None:
+            return []
+        hits = index.search(
+            message,
+            kinds=EXPERIENCE,
+            session=self._room.scene.session_id,
+            approved_only=recollection.rules.approved_only,
+            limit=_MOST_NOTES,
+        )
+        return [hit.note for hit in hits]
+
+    def _list_earlier(self, chain: Chain) -> list[ShownMessage]:
+        """Return the last messages before the chain that all agents may be shown."""
+        return [
+            message
+            for message in self._room.scene.history.after()
+            if message.seq < chain.opening.seq and not getattr(message, "shown_to", None)
+        ][-_MOST_EARLIER:]
+
+    async def _call(self, planner: Member, text: str, problem: str) -> AgentAnswer | None:
+        """Call the planner, unless there is a `problem`; None if it is not called for now."""
+        room = self._room
+        if problem:
+            reason = f"{planner.id} cannot be called now ({problem})"
+            return AgentAnswer("", reason, Usage(cost_usd=0.0), {}, 0)
+        if (seconds := room.scene.team.config.plan_timeout_s) is not None:
+            profile = planner.profile.model_copy(update={"timeout_s": seconds})
+            planner = replace(planner, profile=profile)
+        agent_input = self._make_input(planner, text)
+        input_tokens = tokens.estimate(text) + tokens.estimate(planner.role_prompt)
+        budget = room.control.budget
+        if budget and (excess := budget.admit_call(planner, input_tokens)):
+            return self._refuse(planner, excess)
+        room.control.running[planner.id] = asyncio.current_task()
+        answer = None
+        try:
+            with contextlib.ExitStack() as held:
+                if room.draw_planner_place is not None:
+                    place = held.enter_context(room.draw_planner_place(planner.id))
+                    await call.wait_unreported(place)
+                answer = await side_calls.consult(planner, agent_input, input_tokens, room)
+        except asyncio.CancelledError:
+            by = room.control.cancelled.pop(planner.id, "")
+            task = asyncio.current_task()
+            if not by or task is None or task.uncancel():
+                raise
+            if self._control.is_stopping:
+                return None
+            answer = AgentAnswer("", f"{by} cancelled its call", None, {})
+        finally:
+            del room.control.running[planner.id]
+            room.control.cancelled.pop(planner.id, None)
+            if budget:
+                budget.settle_question(planner, answer.usage if answer else None)
+        return answer
+
+    def _make_input(self, planner: Member, text: str) -> AgentInput:
+        room = self._room
+        question = ShownMessage(
+            id="m0",
+            author_id=ARENA,
+            author_name=ARENA,
+            author_type="system",
+            content=text,
+            timestamp=format_timestamp(room.clock.now()),
+            role="user",
+        )
+        return AgentInput(
+            session_id=room.scene.session_id,
+            turn_id=side_calls.ASIDE,
+            turn=1,
+            call=room.scene.fold.calls.get(planner.id, 0) + 1,
+            trigger=[question.id],
+            agent_id=planner.id,
+            role_prompt=planner.role_prompt,
+            invocation="must_reply",
+            messages=[question],
+            max_output_tokens=planner.profile.context.max_output_tokens,
+            deadline_s=attempt_limit_s(limit_s(planner, room.scene.team), room.scene.team),
+        )
+
+    def _refuse(self, planner: Member, excess: Excess) -> AgentAnswer | None:
+        """Return the error of a call that can never be made; None if it may fit later."""
+        if not excess.is_alone:
+            self._excess = f"{excess}, with the next call of {planner.id}"
+            return None
+        problem = f"the call alone exceeds the budget: {excess}"
+        return AgentAnswer("", problem, Usage(cost_usd=0.0), {}, 0)
+
+    # Checking.
+
+    def _find_excess(self, draft: PlanDraft) -> str:
+        """Return why the steps of a plan exceed the team's budget of tokens, "" if they need not.
+
+        Each step costs at least what its agent is always shown.
+        """
+        limits, scene = self._room.scene.team.config.budget, self._room.scene
+        bounds = [limits.tokens.chain, limits.tokens.session] if limits else []
+        bound = min((bound for bound in bounds if bound is not None), default=None)
+        if bound is None:
+            return ""
+        heads = [scene.head(step.agent).tokens for step in draft.steps]
+        beyond = max((draft.estimated_steps or 0) - len(heads), 0)
+        least = sum(heads) + beyond * min(heads, default=0)
+        if least <= bound:
+            return ""
+        steps = len(heads) + beyond
+        return f"its {steps} steps need at least {least} tokens, the budget is {bound}"
+
+    async def _check_rules(
+        self, draft: PlanDraft, planner: Member
+    ) -> tuple[list[str], dict[str, str], str]:
+        """Return the rules that looked at a plan, those that refuse it, and the reason."""
+        book = self._control.rulebook
+        if book is None or draft.problem or not (found := book.of("plan", planner.id)):
+            return [], {}, ""
+        steps = [step.model_dump() for step in draft.steps]
+        decision = {
+            "kind": "plan",
+            "agent": planner.id,
+            "mode": draft.mode,
+            "confidence": draft.confidence,
+            "mentions": list(dict.fromkeys(step.agent for step in draft.steps)),
+            "steps": steps,
+            "text": json.dumps({"mode": draft.mode, "steps": steps}, ensure_ascii=False),
+        }
+        findings = await reply_rules.look(found, decision)
+        broken = {broken.rule: broken.error for broken in findings.broken}
+        return list(findings.looked), broken, findings.reason
+
+    async def _note_rules(self, plan: PlanMade, chain: Chain) -> None:
+        """Write what rules decided about a plan, unless it is written."""
+        journal = self._room.journal
+        for kind in _find_unwritten(plan, chain):
+            if kind is None:
+                control = self._room.scene.fold.control or SessionControl()
+                journal.write(
+                    Decision,
+                    decision=1 + sum(total for total, _ in control.decisions.values()),
+                    kind="plan",
+                    by=plan.agent,
+                    allowed=not plan.broken,
+                    rules=plan.rules,
+                )
+            else:
+                error = plan.broken[kind]
+                journal.write(RuleBroken, reply=0, agent=plan.agent, rule=kind, error=error)
+
+    def _describe(self, draft: PlanDraft, chain: Chain) -> dict[str, Any]:
+        """Return the fields of the event for a plan."""
+        labels = self._room.scene.fold.control.checkpoints if self._room.scene.fold.control else {}
+        return {
+            "mode": draft.mode,
+            "reasoning": draft.reasoning,
+            "confidence": draft.confidence,
+            "phases": [phase.model_dump() for phase in draft.phases],
+            "checkpoints": make_labels(draft.checkpoints, labels, chain.number),
+            "estimated_steps": draft.estimated_steps,
+            "estimated_duration": draft.estimated_duration,
+            "risks": list(draft.risks),
+        }
+
+    def _fall_back(self, chain: Chain, draft: PlanDraft) -> dict[str, Any]:
+        """Return the fields of the event if one agent does the work."""
+        agent = find_fallback(self._room.scene.team, self._control.unavailable())
+        message = chain.opening.message.content
+        phases: list[PlanPhase] = plan_reading.make_single(agent, message) if agent else []
+        return {
+            "mode": "single",
+            "reasoning": draft.reasoning,
+            "confidence": draft.confidence,
+            "phases": [phase.model_dump() for phase in phases],
+        }
+
+    # Approval.
+
+    def _await_person(self, plan: PlanMade, chain: Chain, state: ControlState) -> rules.Step | None:
+        """Return the step of a plan that a person approves; None once it is approved."""
+        request = _find_request(plan, state)
+        if request is None:
+            return rules.Prepare(partial(self._request_approval, plan))
+        decided = request.decided
+        if decided is None:
+            detail = f"request {request.asked.request} of {plan.agent}: {PLAN}"
+            return rules.Pause("approval", detail)
+        if decided.decision == "approved":
+            return None
+        is_last = plan.replan >= self._room.scene.team.config.replans
+        if decided.decision == "expired" or is_last:
+            return rules.FinishChain("cancelled", ())
+        because = f": {decided.because}" if decided.because else ""
+        failed = [f"{decided.by} rejected the plan{because}"]
+        return self._asked(chain, failed, replan=plan.replan + 1)
+
+    async def _request_approval(self, plan: PlanMade) -> None:
+        steps = [f"{step.id} @{step.agent}: {step.task}" for _, step in plan.steps]
+        self._control.approvals.request_plan(plan.agent, PLAN, plan.mode, steps)
+
+
+def _find_request(plan: PlanMade, state: ControlState) -> Request | None:
+    """Return the request for the approval of a plan."""
+    for request in state.requests.values():
+        if (
+            request.asked.action == PLAN
+            and not request.asked.reply
+            and request.asked.seq > plan.seq
+        ):
+            return request
+    return None
+
+
+def _find_unwritten(plan: PlanMade, chain: Chain) -> list[str | None]:
+    """Return the broken rules of a plan without an event; None stands for the decision itself."""
+    if not plan.rules:
+        return []
+    written: set[str | None] = set()
+    for event in chain.events:
+        if event.seq > plan.seq and isinstance(event, RuleBroken) and not event.reply:
+            written.add(event.rule)
+        if event.seq > plan.seq and isinstance(event, Decision) and event.kind == "plan":
+            written.add(None)
+    return [kind for kind in (*plan.broken, None) if kind not in written]
