@@ -303,6 +303,11 @@ CHANGES = [
     ),
     Change("late-answer", OWN, "wait_s: 0.05", "wait_s: 60", "exchanges[0]"),
     Change("late-answer", OWN, "I fail over to db-3.", "<done/>", "shown.comms.all[1].contains"),
+    Change("layered-feature", OWN, '"confidence": 0.85', '"confidence": 0.4', "plan.mode"),
+    Change("layered-feature", OWN, '"id": "cases",', '"id": "cases", "needs": ["code"],', "must"),
+    Change("replan", OWN, "replans: 1\n", "replans: 0\n", "plan.mode"),
+    Change("parallel-survey", OWN, '"mode": "parallel"', '"mode": "layered"', "plan.mode"),
+    Change("parallel-survey", OWN, "fallback_agent: architect, ", "", "must"),
     Change("nightly-report", FLOW, "total > 20", "total > 2", "flow.shops[1].alarm.status"),
     Change("nightly-report", SHOP, '"price": 40', '"price": 41', "flow.totals.output"),
     Change(
