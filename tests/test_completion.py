@@ -64,6 +64,7 @@ def test_what_is_typed_narrows_them(program: Program) -> None:
         "incident",
         "discussion",
         "investigate",
+        "build",
     ]
     assert bash(program, "sh") == ["show"]
     assert bash(program, "--version", "sess") == ["sessions"]

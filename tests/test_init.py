@@ -123,7 +123,7 @@ def test_a_template_that_is_not_there(tmp_path: Path) -> None:
     done = Program(tmp_path).run("init", "--template", "incidents")
     assert done.code == 2
     assert (
-        "'incidents' is not one of 'software', 'incident', 'discussion', 'investigate'"
+        "'incidents' is not one of 'software', 'incident', 'discussion', 'investigate', 'build'"
         in done.stderr
     )
     assert list(tmp_path.iterdir()) == []

@@ -117,7 +117,7 @@ CALLS: list[list[str]] = [
     ["knowledge", "search", "canary", "--connect"],
     ["knowledge", "inspect", "--connect"],
 ]
-NEEDS_TRUST = {"send", "resume", "work", "run", "flow run", "agents run", "agents test"}
+NEEDS_TRUST = {"send", "plan", "resume", "work", "run", "flow run", "agents run", "agents test"}
 
 
 class Server:
@@ -379,7 +379,7 @@ def test_a_team_that_contacts_nothing_needs_no_trust(program: Program) -> None:
     assert not (invoke("trust", "--list").code)
 
 
-@pytest.mark.parametrize("template", ["software", "incident", "discussion", "investigate"])
+@pytest.mark.parametrize("template", ["software", "incident", "discussion", "investigate", "build"])
 def test_what_init_writes_needs_no_trust(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, template: str
 ) -> None:

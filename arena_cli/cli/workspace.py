@@ -31,13 +31,13 @@ def init(
         ),
     ] = Path(),
     template: Annotated[
-        Literal["software", "incident", "discussion", "investigate"] | None,
+        Literal["software", "incident", "discussion", "investigate", "build"] | None,
         typer.Option(
             "--template",
             metavar="NAME",
             help="Choose the team: `software` (the default), `incident` response, a "
-            "`discussion` of two agents, or `investigate`: an agent that reads code with tools. "
-            "In a terminal, arena asks.",
+            "`discussion` of two agents, `investigate`: an agent that reads code with tools, or "
+            "`build`: a planner and a team that builds what it plans. In a terminal, arena asks.",
         ),
     ] = None,
     language: Annotated[

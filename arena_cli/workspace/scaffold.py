@@ -31,7 +31,7 @@ from arena_cli.workspace.workspace import (
 )
 from arena_cli.yamlio import loader, nodes
 
-TemplateName = Literal["software", "incident", "discussion", "investigate"]
+TemplateName = Literal["software", "incident", "discussion", "investigate", "build"]
 
 SCHEMAS_FOLDER = "schemas"
 
@@ -42,6 +42,7 @@ TEMPLATES: dict[TemplateName, str] = {
     "incident": "incident response: triage, on-call, developer, communications, scribe",
     "discussion": "two agents that discuss a proposal until they agree",
     "investigate": "a lead, and an investigator that reads a folder of code with tools",
+    "build": "a planner, and eight agents that build what it plans",
 }
 """The templates, each with its description."""
 
@@ -54,6 +55,8 @@ FIRST_MESSAGES: dict[tuple[TemplateName, TemplateLanguage], str] = {
     ("discussion", "zh"): "每个团队都应该配一个编程智能体吗？",
     ("investigate", "en"): "why do members get too much discount?",
     ("investigate", "zh"): "为什么会员的折扣太多？",
+    ("build", "en"): "build a small greeting service with tests",
+    ("build", "zh"): "做一个带测试的小型问候服务",
 }
 
 FIRST_RUNS: dict[tuple[TemplateName, TemplateLanguage], str] = {
