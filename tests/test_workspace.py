@@ -513,7 +513,7 @@ def test_fill_leaves_the_fields_of_scripted_texts_alone() -> None:
 
 LATER = "learning"
 ACTING = "lane"
-LEADING = "planner approve_plan fallback_agent min_confidence lanes max_reflections workdir"
+LEADING = "lanes max_reflections workdir"
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ class Planner:
         return self._work.deliver(step, state)
 
     def _follow(self, plan: PlanMade, chain: Chain) -> rules.Step | None:
-        """Return the step that a plan that may be carried out leads to; None if work goes on."""
+        """Return the step that an approved plan leads to; None if the work just continues."""
         if (step := self._work.next_step(plan, chain)) is not None:
             return step
         failed = self._work.list_failed(plan, chain)
@@ -434,7 +434,7 @@ def _find_request(plan: PlanMade, state: ControlState) -> Request | None:
 
 
 def _find_unwritten(plan: PlanMade, chain: Chain) -> list[str | None]:
-    """Return the broken rules of a plan without an event; None stands for the decision itself."""
+    """Return the broken rules of a plan without an event; None: the decision itself."""
     if not plan.rules:
         return []
     written: set[str | None] = set()

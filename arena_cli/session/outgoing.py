@@ -203,7 +203,7 @@ def open_chain(sent: Outgoing, journal: Journal, *, roster: Roster, keep: Keep) 
 
 
 def _make_metadata(sent: Outgoing) -> dict[str, Any]:
-    """Return what the chain of a message needs to know beside it."""
+    """Return what a message asks for in addition to its text."""
     parts = (("inputs", sent.inputs), ("work", sent.work))
     metadata: dict[str, Any] = {name: dict(fields) for name, fields in parts if fields}
     return {**metadata, "plan": True} if sent.plan else metadata
