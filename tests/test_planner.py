@@ -621,6 +621,54 @@ def test_what_is_expected_of_a_plan_is_checked(arena: Program) -> None:
     assert "no plan" in arena.run("run", "x").out.decode()
 
 
+APPROVED = """\
+scenario: a person approves the plan
+config: {approve_plan: true}
+steps:
+  - send: "build an API"
+    expect: {paused: approval}
+  - approve: {agent: planner}
+    expect:
+      replied: [arch, dev]
+      approvals: [{agent: planner, action: plan, decision: approved}]
+"""
+
+
+def test_a_scenario_approves_a_plan(arena: Program) -> None:
+    arena.scenario(APPROVED, "approved")
+    assert arena.run("run", "approved", "--record").code == 0
+    assert arena.run("run", "approved", "--replay").code == 0
+    arena.scenario("scenario: x\nsteps: [{send: go, expect: {plan: {agents: [bob]}}}]", "x")
+    assert "no member of this team has the id `bob`" in arena.run("run", "x").problems.decode()
+
+
+def test_a_long_task_has_a_short_title(tmp_path: Path) -> None:
+    long = plan("single", [step("a", "dev", task="word " * 700)])
+    talk = Talk(tmp_path, planned(*crew(), says=[long]))
+    talk.send("build an API")
+    facts = talk.of("task")[0].facts
+    assert len(facts.title) <= 200 < len(facts.description)
+
+
+def test_similar_work_and_what_it_wrote_is_shown(arena: Program) -> None:
+    code = "done:\n```python\n" + "x = 1\n" * 150 + "```"
+    arena.agent("dev", {"say": code})
+    arena.team(mode="planner", planner="planner", selection="none", fallback_agent="dev")
+    arena.run("send", "-s", "first", "@dev build an order API with a database")
+    arena.agent("planner", adapter={"type": "scripted", "replies": SHOWING}, member=False)
+    done = arena.run("plan", "--json", "build an order API with a cache and a database")
+    assert json.loads(done.out)["reasoning"] == "seen"
+
+
+SHOWING = [
+    {
+        "when": {"regex": r"first #1 \(0\.\d+; quiet; 150 lines"},
+        "say": plan("single", [step("a", "dev")], reasoning="seen"),
+    },
+    {"say": "not shown"},
+]
+
+
 def test_a_session_with_a_plan_is_not_promoted(arena: Program) -> None:
     arena.run("send", "-s", "s", "build an API")
     done = arena.run("promote", "s")

@@ -16,8 +16,8 @@ NOT_BUILT = {
     "step": "simulate id needs when agent python shell http sql each repeat container "
     "on_failure retries timeout_s parallel kind reply_to group inputs output until max "
     "feedback reflect work thread priority",
-    "expect": "files changed unchanged command plan tasks learned conflict",
-    "config": "planner lanes workdir",
+    "expect": "files changed unchanged command tasks learned conflict",
+    "config": "lanes workdir",
     "memory": "limit_per_type expiration_days",
 }
 PLACES = {

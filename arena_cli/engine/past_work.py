@@ -205,6 +205,8 @@ def _list_transcripts(room: Room, own: Path | None) -> list[Path]:
     folder = room.config.workspace / "sessions"
     entries = []
     for path in folder.glob("*/transcript.jsonl"):
+        if path.parent.is_symlink():
+            continue
         try:
             entries.append((-path.stat().st_mtime, path))
         except OSError:

@@ -286,7 +286,7 @@ def _in_expect(expected: Expect, loc: Loc, team: Team) -> Iterator[Wrong]:
 def _agent(
     agent: str, loc: Loc, team: Team, known_agents: Collection[str] | None = None
 ) -> Iterator[Wrong]:
-    if team.member(agent) is not None:
+    if team.member(agent) is not None or (team.planner and team.planner.id == agent):
         return
     members = known_agents or [member.id for member in team.members]
     resolved = mentions.resolve_mentions(

@@ -189,6 +189,8 @@ def named_agents(expect: Expect) -> Iterator[tuple[Loc, str]]:
             if agent != EVERYBODY:
                 yield (key, agent), agent
     yield from task_checks.list_agents(expect.tasks)
+    if "plan" in expect.model_fields_set:
+        yield from plan_checks.list_agents(expect.plan)
     for index, decision in enumerate(expect.supervised):
         yield from _at(("supervised", index, "should_reply"), decision.should_reply)
     lists = "timeline timeline_exact structured attachments deviations approvals rules"

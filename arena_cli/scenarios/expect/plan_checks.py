@@ -10,6 +10,7 @@ from arena_cli.scenarios.expect import amounts
 from arena_cli.scenarios.expect.context import CheckContext
 from arena_cli.scenarios.expect.model import PlanExpectation, Replied
 from arena_cli.scenarios.expect.text_checks import Check, Verdict
+from arena_cli.yamlio.nodes import Loc
 
 if TYPE_CHECKING:
     from arena_cli.transcript.plan_events import PlanMade
@@ -42,6 +43,22 @@ def check_plan(expected: PlanExpectation) -> Iterator[Check]:
     for name, check in checks.items():
         if name in given:
             yield Check((name,), functools.partial(_check_last, check))
+
+
+def list_agents(expected: PlanExpectation) -> Iterator[tuple[Loc, str]]:
+    """Yield the agents of an expected plan, each with its place."""
+    agents = expected.agents
+    lists: dict[Loc, Sequence[str]] = {
+        ("plan", "agents"): agents if isinstance(agents, list) else ()
+    }
+    if isinstance(agents, Replied):
+        lists = {
+            ("plan", "agents", "include"): agents.include,
+            ("plan", "agents", "exclude"): agents.exclude,
+        }
+    for loc, names in lists.items():
+        for index, agent in enumerate(names):
+            yield (*loc, index), agent
 
 
 def _check_last(check: Callable[[PlanMade], Verdict], conversation: CheckContext) -> Verdict:
