@@ -193,8 +193,8 @@ def named_agents(expect: Expect) -> Iterator[tuple[Loc, str]]:
         yield from plan_checks.list_agents(expect.plan)
     for index, decision in enumerate(expect.supervised):
         yield from _at(("supervised", index, "should_reply"), decision.should_reply)
-    lists = "timeline timeline_exact structured attachments deviations approvals rules"
-    for key in lists.split():
+    rows = ("timeline", "timeline_exact", "structured", "attachments", "deviations")
+    for key in (*rows, "approvals", "rules"):
         entries = getattr(expect, key)
         for index, entry in enumerate(entries if isinstance(entries, list) else ()):
             if getattr(entry, "agent", ""):
