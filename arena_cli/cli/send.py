@@ -113,10 +113,8 @@ def send(
     sent = outgoing.outgoing(
         members, content, author=author, to=to or (), files=attached, read=read, key=key
     )._replace(kind=kind, reply_to=reply_to, plan=plan)
-    if plan:
-        import_module("arena_cli.cli.plan").require_planner(members)
     name = stored.name if stored else session
-    _check_prices(loaded, members)
+    _check_team(loaded, members, plan=plan)
     if not is_detached:  # its caller did
         _report_unknown(loaded, members, sent, strict=strict, silent=as_json or quiet)
     audited = None if attach_audit is None else _audited(loaded, attach_audit, stored)
@@ -128,8 +126,7 @@ def send(
     if detach:
         given = {"--team": team, "--from": author, "--key": key, "--attach-audit": attach_audit}
         given |= {"--kind": kind, "--reply-to": reply_to, "--wait": f"{wait}"}
-        words = [*_list_words(sent.to, attached, given, force=force)]
-        words += ["--plan"] if plan else []
+        words = [*_list_words(sent, attached, given, force=force)]
         _detach(context, config, name, content, words, as_json=as_json, quiet=quiet)
         return
     common.archive_old_sessions(loaded, config, [name] if name else ())
@@ -190,12 +187,14 @@ def _print_preview(
 
 
 def _list_words(
-    to: Sequence[str], attached: Sequence[Path], given: Mapping[str, str | None], *, force: bool
+    sent: Outgoing, attached: Sequence[Path], given: Mapping[str, str | None], *, force: bool
 ) -> Iterator[str]:
     """Yield the options of a command line that sends the same message."""
     if force:
         yield "--force"
-    for agent in to:
+    if sent.plan:
+        yield "--plan"
+    for agent in sent.to:
         yield from ("--to", agent)
     for path in attached:
         yield from ("--attach", str(path))
@@ -276,8 +275,13 @@ def _find_end(events: Sequence[Event], opened: Session) -> ChainFinished | Chain
     return chain.control.pause if chain and chain.control else None
 
 
-def _check_prices(loaded: Workspace, team: Team) -> None:
-    """Check that the price of each agent is known if a budget needs it. Raises UsageError."""
+def _check_team(loaded: Workspace, team: Team, *, plan: bool) -> None:
+    """Check that there is a planner if it is asked for, and each price that a budget needs.
+
+    Raises UsageError.
+    """
+    if plan:
+        import_module("arena_cli.cli.plan").require_planner(team)
     if limits := team.config.budget:
         priced = (*team.agents, *loaded.memory_agents)
         budget = import_module("arena_cli.engine.budget")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -20,21 +19,17 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from arena_cli.errors import DiskRefused, Fault, FileFaults, UsageError
-from arena_cli.notes import markdown
-from arena_cli.notes.listing import SUFFIX
-from arena_cli.notes.model import Note
+from arena_cli.errors import Fault, FileFaults, UsageError
 from arena_cli.protocol import MessageKind
 from arena_cli.scenarios import variables
 from arena_cli.scenarios.expect import text_checks
 from arena_cli.scenarios.expect.model import Expect
 from arena_cli.scenarios.expect.values import AgentId, ByAgent, Pattern
+from arena_cli.scenarios.given_notes import GivenNote
 from arena_cli.scenarios.task_steps import TaskStep, WorkStep
 from arena_cli.scenarios.variables import Reader
 from arena_cli.session import outgoing
 from arena_cli.session.outgoing import Outgoing, PastPart, Planted
-from arena_cli.util.files import make_own_folder, read_regular, replace_file
-from arena_cli.util.text import make_safe_name
 from arena_cli.workspace.agents import LoadedProfile
 from arena_cli.workspace.file_shape import FileShape, read_keys
 from arena_cli.workspace.models import Human, Member, Team, TeamConfig
@@ -415,79 +410,6 @@ def try_making(
         holder = find_holder(fragments, loc)
         faults.append(holder.fault(loc, error.what, error.mend))
     return None
-
-
-class GivenNote(NamedTuple):
-    """A note's file: its name, and its text without the message that it came from."""
-
-    name: str
-    text: str
-
-    @property
-    def note(self) -> Note:
-        """The note that it becomes."""
-        stem = self.name.removesuffix(SUFFIX)
-        return markdown.parse(self.text, id=stem, file=self.name)
-
-    def put(self, folder: Path) -> None:
-        """Write it to a session's notes. Raises DiskRefused."""
-        path = folder / self.name
-        try:
-            make_own_folder(folder, below=folder.parents[2])
-            replace_file(path, self.text.encode("utf-8"), is_own=True)
-        except OSError as error:
-            raise DiskRefused(f"{path}: could not write: {error.strerror or error}") from error
-
-
-def load_given_notes(
-    past_keys: Given,
-    scenario: Path,
-    reader: Reader,
-    fragments: Sequence[Fragment],
-    faults: list[Fault],
-) -> tuple[GivenNote, ...]:
-    """Return the notes that a scenario starts with; append their errors to the last argument."""
-    notes: dict[str, GivenNote] = {}
-    for index, name in enumerate(past_keys.notes):
-        loc = ("given", "notes", index)
-        try:
-            note = _read(name, scenario, reader)
-        except FileFaults as error:
-            faults += error.faults
-            continue
-        except UsageError as error:
-            faults.append(find_holder(fragments, loc).fault(loc, error.what, error.mend))
-            continue
-        folded = unicodedata.normalize("NFC", note.name).casefold()
-        if folded in notes:
-            problem = f"two notes are named `{note.name}`: names must be unique in a session"
-            faults.append(
-                find_holder(fragments, loc).fault(loc, problem, "rename one of the files")
-            )
-        notes.setdefault(folded, note)
-    return tuple(notes.values())
-
-
-def _read(name: str, scenario: Path, reader: Reader) -> GivenNote:
-    """Return the note in that file. Raises UsageError, and FileFaults of the note's own file."""
-    path = reader.located(name, scenario)
-    if path is None:
-        mend = f"paths start from {reader.root}, or from the folder of this file"
-        raise UsageError(f"there is no file `{name}`", mend)
-    if path.suffix != SUFFIX or make_safe_name(path.name) != path.name:
-        raise UsageError(
-            f"`{path.name}` is not the name of a note", f"such as decision-auth{SUFFIX}"
-        )
-    label = reader.shown(path)
-    try:
-        raw = read_regular(path)
-    except OSError as error:
-        raise UsageError(f"cannot read {label}: {error.strerror or error}") from error
-    text = markdown.decoded(raw, label)
-    if markdown.parse(text, id=path.stem, file=label).source is not None:
-        # That message is of another session.
-        text = markdown.changed(text, source=None)
-    return GivenNote(path.name, text)
 
 
 S = TypeVar("S", bound=BaseModel)

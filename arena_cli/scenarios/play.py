@@ -44,6 +44,7 @@ from arena_cli.scenarios.result import (
     ScenarioStatus,
     StepResult,
     StepStatus,
+    simplify_status,
 )
 from arena_cli.scenarios.task_steps import find_board, play_tasks
 from arena_cli.scenarios.tool_names import make_finder
@@ -125,13 +126,12 @@ class Playing:
         self._judges = Judges(
             scenario, config, middlewares=self._take.middlewares(None, is_judge=True)
         )
-        updates = shelf is not None and shelf.updates
         case = scenario.case.id if scenario.case else None
         self._snapshots = Snapshots(
             scenario.path,
             case,
             cases=scenario.cases,
-            update=updates,
+            update=shelf is not None and shelf.updates,
             sync=config.durability == "fsync",
         )
         self._turns = 0
@@ -238,7 +238,7 @@ class Playing:
         """Return the statuses of the steps and of the scenario's own checks."""
         statuses: set[str] = {step.status for step in self._steps}
         failures = [failure for step in self._steps for failure in step.failures]
-        statuses.add(_step_status(evaluate.status_of(self._checks, failures)))
+        statuses.add(simplify_status(evaluate.status_of(self._checks, failures)))
         return statuses | {"error"} if self._error else statuses
 
     def result(self) -> ScenarioResult:
@@ -412,7 +412,7 @@ class Playing:
         if problem and not is_expected:
             error = f"the flow did not succeed: {problem}"
             return self._result(index, "error", checks=results, error=error, events=events)
-        status = _step_status(evaluate.status_of(results, []))
+        status = simplify_status(evaluate.status_of(results, []))
         return self._result(index, status, checks=results, events=events)
 
     def _fail(self, index: int, key: str, verdict: Verdict, events: Sequence[Event]) -> StepResult:
@@ -426,7 +426,7 @@ class Playing:
         done = [step for step in self._played if session in (None, step.session)]
         talk = self._told(group_chains(done), index + 1)
         results = await self._checked(check, talk, ("steps", index, "check"))
-        status = _step_status(evaluate.status_of(results, []))
+        status = simplify_status(evaluate.status_of(results, []))
         return self._result(index, status, end=talk.end, checks=results)
 
     async def _judge_repeated(self, index: int, earlier: list[Event]) -> StepResult:
@@ -435,7 +435,7 @@ class Playing:
         talk = self._told(earlier, index + 1)
         results = self._save(index, step, talk)
         results += await self._checked(step.expect, talk, ("steps", index, "expect"))
-        status = _step_status(evaluate.status_of(results, []))
+        status = simplify_status(evaluate.status_of(results, []))
         return self._result(index, status, end=talk.end, checks=results)
 
     async def _judged(self, index: int, events: Sequence[Event]) -> StepResult:
@@ -467,7 +467,7 @@ class Playing:
             since=events[0].seq if events else 0,
         )
         self._turns += chain.count_new_turns(len(talk.turns))
-        status = _step_status(evaluate.status_of(results, failures))
+        status = simplify_status(evaluate.status_of(results, failures))
         error = None
         if not (step.pause and talk.pause == "asked"):
             error = evaluate.find_unnamed_pause(talk, step.expect, expectation) or None
@@ -598,7 +598,3 @@ async def _play(step: Step, sent: Sent, session: Session) -> None:
         await session.send(sent)
     elif isinstance(sent, Planted):
         session.plant(sent)
-
-
-def _step_status(status: str) -> StepStatus:
-    return "failed" if status == "failed" else "error" if status == "error" else "passed"

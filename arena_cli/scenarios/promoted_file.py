@@ -10,9 +10,6 @@ from typing import Any, NamedTuple
 from arena_cli.errors import UsageError
 from arena_cli.protocol import Attachment, Message
 from arena_cli.scenarios import given
-from arena_cli.scenarios.expect.context import CheckContext
-from arena_cli.scenarios.expect.control_checks import list_approvals
-from arena_cli.scenarios.expect.message_checks import list_reactions
 from arena_cli.scenarios.given import messages, summary, with_content
 from arena_cli.scenarios.message_steps import find_answered, list_messages
 from arena_cli.scenarios.promoted_control import (
@@ -21,6 +18,7 @@ from arena_cli.scenarios.promoted_control import (
     split_chain,
     write_step,
 )
+from arena_cli.scenarios.promoted_expect import list_expected
 from arena_cli.scenarios.variables import Reader
 from arena_cli.session import outgoing, store
 from arena_cli.session.outgoing import USER
@@ -215,7 +213,10 @@ class Writer:
     def _step(self, piece: Piece) -> dict[str, Any]:
         message = piece.opening.message
         if piece.part and piece.part.key:
-            return {**write_step(piece.part), "expect": dict(_expected(piece, self._root))}
+            return {
+                **write_step(piece.part),
+                "expect": dict(list_expected(piece.upto, piece.end, self._root)),
+            }
         escaped = escape_template(message.content)
         if message.reactions and not piece.chain:
             reacted = {"agent": self._find_answered(message), "emoji": message.reactions[0]}
@@ -238,7 +239,7 @@ class Writer:
             ]
         if piece.part:
             step |= piece.part.stepping_in
-        step["expect"] = dict(_expected(piece, self._root))
+        step["expect"] = self._expect(piece)
         return step
 
     def _find_answered(self, message: Message) -> str:
@@ -253,6 +254,9 @@ class Writer:
         while self._files.get(self._beside(folder / name), content) != content:
             folder, count = Path(message_id if count == 1 else f"{message_id}-{count}"), count + 1
         return self._named(self._add(folder / name, content))
+
+    def _expect(self, piece: Piece) -> dict[str, Any]:
+        return dict(list_expected(piece.upto, piece.end, self._root))
 
     def _content(self, attachment: Attachment, message_id: str) -> bytes:
         with_data = self._whole(attachment, message_id)
@@ -287,56 +291,6 @@ def _bare(event: Event) -> Event:
     if isinstance(event, ReplyFinished):
         return event.model_copy(update={"metadata": {}, "agent_session": None})
     return event
-
-
-def _expected(piece: Piece, root: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the result of a chain, as expectations."""
-    talk = CheckContext(root, read_conversation(piece.upto))
-    yield "replied", [call.agent for call in talk.replies()]
-    yield "must", [[*turn.must] for turn in talk.turns]
-    asked_agents = [agent for turn in talk.turns for agent in turn.asked]
-    if asked_agents or any(turn.passed_over for turn in talk.turns):
-        yield "asked", asked_agents
-    yield from _expected_failures(talk)
-    yield "turns", len(talk.turns)
-    yield from _expected_acts(talk)
-    yield "end", piece.end
-    if talk.awaits:
-        yield "awaits", talk.awaits
-    if talk.unresolved:
-        yield "unresolved", talk.unresolved
-
-
-def _expected_acts(talk: CheckContext) -> Iterator[tuple[str, Any]]:
-    """Yield the reactions, requests for approval, calls of tools and ends of agents."""
-    if reactions := list_reactions(talk):
-        yield "reactions", reactions
-    if requests := list_approvals(talk):
-        yield "approvals", [_drop_empty(row) for row in requests]
-    calls = [call for call in talk.used_tools if call.status == "ok"]
-    if calls:
-        yield "tool", [{"agent": call.asked.agent, "name": call.asked.tool} for call in calls]
-    if talk.acting_ends:
-        yield "ended", {agent: end.mode for agent, end in talk.acting_ends.items()}
-
-
-def _drop_empty(row: dict[str, str]) -> dict[str, str]:
-    return {key: escape_template(value) for key, value in row.items() if value}
-
-
-def _expected_failures(talk: CheckContext) -> Iterator[tuple[str, Any]]:
-    """Yield the last status of agents that did not answer, and their failures before it."""
-    outcome = {call.agent: talk.outcome(call.agent) for call in talk.calls()}
-    outcome = {agent: status for agent, status in outcome.items() if status != "success"}
-    if outcome:
-        yield "outcome", outcome
-    rows = [
-        {"turn": call.turn, "agent": call.agent, "status": call.done.status}
-        for call in talk.failures()
-        if outcome.get(call.agent) != call.done.status
-    ]
-    if rows:
-        yield "timeline", rows
 
 
 class Piece(NamedTuple):

@@ -188,19 +188,14 @@ class Session(contextlib.AbstractContextManager["Session"]):
         self._log = Log(transcript, clock=config.clock, durability=config.durability, seq=fold.seq)
         held.enter_context(contextlib.closing(self._log))
         self.journal = Journal(self._log, fold, on_event)
-        runtime = make_runtime(
-            config,
-            self._redactor,
-            scratch=self.folder / "scratch",
-            session=self.name,
-            used=lambda agent: frozenset(fold.scripted_used.get(agent, ())),
-        )
-        self._runtime = CallPipeline(runtime, middlewares)
+        self._runtime = CallPipeline(self._make_runtime(fold), middlewares)
         self._recollection = recollection = open_recollection(config, self.folder, team)
         held.callback(recollection.close)
-        known = (self._windows(), config.language)
+        windows = self._windows()
         room = Room(
-            scene=Scene(self.name, team, fold, self._history, recollection, *known),
+            scene=Scene(
+                self.name, team, fold, self._history, recollection, windows, config.language
+            ),
             roster=self._roster,
             journal=self.journal,
             runtime=self._runtime,
@@ -230,6 +225,16 @@ class Session(contextlib.AbstractContextManager["Session"]):
         self._tell_who_talks()
         self.journal.write_repair(repair)
         self._finish_acts(recollection)
+
+    def _make_runtime(self, fold: Fold) -> Runtime:
+        """Return the runtime that calls the agents of the session."""
+        return make_runtime(
+            self._config,
+            self._redactor,
+            scratch=self.folder / "scratch",
+            session=self.name,
+            used=lambda agent: frozenset(fold.scripted_used.get(agent, ())),
+        )
 
     def _load_fold(self, transcript: Path) -> Fold:
         """Return the state of the session; its messages are added to the history."""
