@@ -685,6 +685,13 @@ def test_one_message_is_planned_in_a_free_team(arena: Program) -> None:
     assert "asked first, and plans the work:" in preview
 
 
+def test_a_detached_chain_is_planned_too(arena: Program) -> None:
+    arena.team(planner="planner", selection="none", default_responders=["dev"])
+    arena.run("send", "-s", "s", "--plan", "--detach", "build an API")
+    assert arena.run("wait", "s", "--timeout", "60").code == 0
+    assert arena.finished() == [("arch", "success"), ("dev", "success")]
+
+
 def test_a_team_without_a_planner_imports_nothing_of_it(tmp_path: Path) -> None:
     program = Program(tmp_path)
     program.agent("dev", "hi")

@@ -80,10 +80,10 @@ def _list_made(chain: Chain, room: Room) -> Iterator[MadeFile]:
                 yield MadeFile(name, event.agent, path)
 
 
-def _copy_files(made: list[MadeFile], target: Path, room: Room) -> list[str]:
+def _copy_files(made_files: list[MadeFile], target: Path, room: Room) -> list[str]:
     """Copy files into the delivery, except those that are too large; return their paths there."""
     names = []
-    for file in made:
+    for file in made_files:
         name = f"{FILES}/{file.name}"
         try:
             content = files.read_regular(file.path)

@@ -163,12 +163,12 @@ def _list_named_files(requirement: str, root: Path | None) -> list[str]:
     """Return the files of a folder that a text names, with their size in lines."""
     if root is None:
         return []
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for name in dict.fromkeys(_PATH.findall(requirement)):
         path = root / name
-        if ".." not in path.parts and path.is_file() and len(found) < 10:
-            found[name] = None
-    return list(found)
+        if ".." not in path.parts and path.is_file() and len(names) < 10:
+            names[name] = None
+    return list(names)
 
 
 def find_similar(

@@ -137,7 +137,10 @@ def write_prompt(question: PlanQuestion, language: Language) -> str:
     """Return the text that a planner is sent."""
     agents, notes, similar, estimate, earlier, message, failed, done, none = _HEADINGS[language]
     rules = _CHINESE if language == "zh" else _ENGLISH
-    parts = [f"{rules}{_SCHEMA}", _list(agents, [_describe(one) for one in question.members], none)]
+    parts = [
+        f"{rules}{_SCHEMA}",
+        _list(agents, [_describe(member) for member in question.members], none),
+    ]
     parts.append(_list(notes, [_quote_note(note) for note in question.notes], none))
     parts.append(_list(similar, [_describe_chain(chain) for chain in question.similar], none))
     parts.append(
@@ -145,7 +148,8 @@ def write_prompt(question: PlanQuestion, language: Language) -> str:
     )
     if question.earlier:
         shown = [
-            _cut(f"{one.author_name}: {one.content}", _LONGEST_SHOWN) for one in question.earlier
+            _cut(f"{message.author_name}: {message.content}", _LONGEST_SHOWN)
+            for message in question.earlier
         ]
         parts.append(_list(earlier, shown, none))
     parts.append(f"{message}\n{json.dumps(question.message, ensure_ascii=False)}")

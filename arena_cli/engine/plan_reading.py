@@ -370,7 +370,7 @@ def _join_results(draft: PlanDraft) -> PlanDraft:
     name = _make_unused(JOIN, {step.id for step in steps})
     task = "Bring the results of the other steps together, check that they fit, and answer."
     step = PlanStep(id=name, agent=draft.lead, task=task, needs=[step.id for step in last])
-    phase = PlanPhase(name=_make_unused(JOIN, {one.name for one in draft.phases}), steps=[step])
+    phase = PlanPhase(name=_make_unused(JOIN, {phase.name for phase in draft.phases}), steps=[step])
     return draft._replace(phases=[*draft.phases, phase])
 
 

@@ -124,7 +124,7 @@ class PlanWork:
 
 def list_added(plan: PlanMade, chain: Chain) -> dict[str, str]:
     """Return the tasks that carry out a plan, by their steps."""
-    following = [made.seq for made in (chain.control or _NO_ORDERS).plans if made.seq > plan.seq]
+    following = [later.seq for later in (chain.control or _NO_ORDERS).plans if later.seq > plan.seq]
     end = min(following, default=None)
     return {
         event.facts.step: event.task
@@ -158,7 +158,7 @@ def _order_by_needs(plan: PlanMade) -> Iterator[tuple[PlanPhase, PlanStep]]:
 def make_labels(labels: Sequence[str], known: Mapping[str, int], chain: int) -> list[str]:
     """Return labels of checkpoints that can be used, each once, and none that is `known`."""
     used = set(known)
-    made = []
+    usable = []
     for number, text in enumerate(labels, start=1):
         label = cut_text("".join(c for c in escape_line(text) if c.isprintable()), 48).strip()
         label = f"phase {number}" if not label or label.isdecimal() else label
@@ -167,5 +167,5 @@ def make_labels(labels: Sequence[str], known: Mapping[str, int], chain: int) -> 
         while label in used:
             label += "+"
         used.add(label)
-        made.append(label[:LONGEST_LABEL])
-    return made
+        usable.append(label[:LONGEST_LABEL])
+    return usable

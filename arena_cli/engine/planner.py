@@ -198,7 +198,9 @@ class Planner:
         message = chain.opening.message.content
         similar = await asyncio.to_thread(past_work.find_similar, message, room)
         planner = scene.team.planner
-        members = [one for one in scene.team.members if planner is None or one.id != planner.id]
+        members = [
+            member for member in scene.team.members if planner is None or member.id != planner.id
+        ]
         question = plan_prompt.PlanQuestion(
             message=message,
             members=members or scene.team.members,
@@ -336,7 +338,7 @@ class Planner:
     ) -> tuple[list[str], dict[str, str], str]:
         """Return the rules that looked at a plan, those that refuse it, and the reason."""
         book = self._control.rulebook
-        if book is None or draft.problem or not (found := book.of("plan", planner.id)):
+        if book is None or draft.problem or not (checks := book.of("plan", planner.id)):
             return [], {}, ""
         steps = [step.model_dump() for step in draft.steps]
         decision = {
@@ -348,7 +350,7 @@ class Planner:
             "steps": steps,
             "text": json.dumps({"mode": draft.mode, "steps": steps}, ensure_ascii=False),
         }
-        findings = await reply_rules.look(found, decision)
+        findings = await reply_rules.look(checks, decision)
         broken = {broken.rule: broken.error for broken in findings.broken}
         return list(findings.looked), broken, findings.reason
 
