@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from product import (
+    PersonAnswer,
     Team,
     canonicalize,
     decide_mode,
@@ -499,10 +500,46 @@ def test_a_person_approves_a_plan_before_anything_is_done(arena: Program) -> Non
     listed = arena.run("approvals", "s").out.decode()
     assert "planner" in listed
     assert "design the API" in listed
+    status = arena.run("status", "s").out.decode()
+    assert "planner plans: layered, 2 steps" in status
+    document = json.loads(arena.run("status", "s", "--json").out)
+    assert document["sessions"][0]["plan"]["mode"] == "layered"
     assert arena.run("approve", "s", "1").code == 0
     done = arena.run("resume", "s")
     assert done.code == 0
     assert arena.finished() == [("arch", "success"), ("dev", "success")]
+
+
+@pytest.mark.parametrize("decision", ["approved", "rejected"])
+def test_a_terminal_asks_about_the_plan_at_once(tmp_path: Path, decision: Any) -> None:
+    asked: list[str] = []
+
+    async def answer(question: Any) -> PersonAnswer:
+        asked.append(question.asked.detail)
+        return PersonAnswer(decision)
+
+    made = planned(*crew(), says=[{"say": LAYERS}], approve_plan=True, replans=0)
+    talk = Talk(tmp_path, made, ask_person=answer)
+    end = talk.send("build an API")
+    assert asked == ["layered: 3 steps"]
+    assert end.end == ("quiet" if decision == "approved" else "cancelled")
+    assert len(talk.outcomes()) == (3 if decision == "approved" else 0)
+
+
+def test_a_chinese_workspace_asks_in_chinese(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def answer(given: Any) -> str:
+        asked.append(given.messages[-1].content)
+        return plan("single", [step("a", "dev")])
+
+    puppets = Puppets({"planner": answer, "dev": lambda _: "好的"})
+    made = planned(puppet("dev"), says=[])
+    object.__setattr__(made, "planner", puppet("planner", member=False))
+    talk = Talk(tmp_path, made, adapter_type=puppets, language="zh")
+    talk.send("做一个接口")
+    assert asked[0].startswith("你为一个智能体团队制定计划")
+    assert "Answer with" not in asked[0]
 
 
 def test_a_rejected_plan_is_made_again_with_the_reason(arena: Program) -> None:
