@@ -199,7 +199,6 @@ def _list_words(
     for path in attached:
         yield from ("--attach", str(path))
     yield from (f"{option}={value}" for option, value in given.items() if value is not None)
-    yield from (flag for flag, is_given in flags.items() if is_given)
 
 
 def _run(
