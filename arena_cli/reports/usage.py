@@ -12,7 +12,6 @@ from arena_cli.reports.columns import fit, width_of
 from arena_cli.reports.lines import Line, Span, Words, line
 from arena_cli.transcript.events import (
     FREE_KINDS,
-    AgentCall,
     Event,
     ReplyFinished,
     ReplyStarted,
@@ -120,8 +119,7 @@ class Ledger:
                 free = kind in FREE_KINDS
                 self._add(event, event.agent, event.usage, failed=failed, free=free)
             case SideEvent():
-                if event.agent_call is not None:
-                    self._remembered(event, event.agent_call)
+                self._remembered(event)
             case _:
                 pass
 
@@ -141,8 +139,11 @@ class Ledger:
             "total": self.total.document(),
         }
 
-    def _remembered(self, event: Event, call: AgentCall) -> None:
-        """Add a call that is no reply: for control, as a tool, or for the team's memory."""
+    def _remembered(self, event: SideEvent) -> None:
+        """Add the call of an event, which is no reply: for control, as a tool, or for memory."""
+        call = event.agent_call
+        if call is None:
+            return
         kind = str(call.metadata.get("adapter", ""))
         model = _model(call.metadata, kind)
         self._models[call.agent] = model or self._models.get(call.agent, "")
