@@ -8,8 +8,8 @@ its words announce a change ("instead of", "moved to", 改为, 不再), the less
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
@@ -235,64 +235,73 @@ class Found(NamedTuple):
     related: dict[int, int]
 
 
-def find_corrections(statements: Sequence[Statement], correcting: int = 0) -> Found:
+def find_corrections(
+    statements: Sequence[Statement], correcting: Sequence[Statement] = ()
+) -> Found:
     """Return which of the statements later ones correct; they are in the order of the talk.
 
-    The last `correcting` of them only correct others.
+    Those that come after them (`correcting`) only correct others, and share one place.
     """
-    statements = statements[-MOST_STATEMENTS:]
-    correctable = len(statements) - correcting
-    counts = Counter(chain.from_iterable(statement.subjects for statement in statements))
-    most = max(_COMMON_AT_LEAST, int(len(statements) * _COMMON))
-    known = _EarlierStatements()
-    common = frozenset(word for word, count in counts.items() if count > most)
-    found = Found({}, {})
-    for index, later in enumerate(statements):
-        displaces = later.ends or bool(later.values)  # only such a statement corrects another
-        if index >= correctable and not displaces:
-            continue
-        subjects = later.subjects - common
-        earlier = known.find_candidates(later, subjects) if displaces else {}
-        for statement, shared in earlier.items():
-            if _displaces(later, statement, shared):
-                found.displaced[statement.order] = later.order
-            elif _may_displace(later, statement, shared):
-                found.related[statement.order] = later.order
-        if index < correctable:
-            known.add(later, subjects)
-    return found
+    everything = (*statements, *correcting)[-MOST_STATEMENTS:]
+    correctable = everything[: max(len(everything) - len(correcting), 0)]
+    counts = Counter(chain.from_iterable([statement.subjects for statement in everything]))
+    most = max(_COMMON_AT_LEAST, int(len(everything) * _COMMON))
+    known = _EarlierStatements(frozenset(word for word, count in counts.items() if count > most))
+    for statement in correctable:
+        known.correct(statement)
+        known.add(statement)
+    after = max((statement.order for statement in correctable), default=0) + 1
+    for statement in dict.fromkeys(correcting[-MOST_STATEMENTS:]):
+        known.correct(statement._replace(order=after))
+    return known.found
 
 
 class _EarlierStatements:
-    """The statements so far, by what they are about and by their values."""
+    """The statements so far, by what they are about and by their values.
 
-    def __init__(self) -> None:
-        self._by_subject: dict[str, list[Statement]] = {}
-        self._by_value: dict[Value, list[Statement]] = {}
+    Words that are `common` say little about what a statement is about.
+    """
 
-    def add(self, statement: Statement, subjects: Iterable[str]) -> None:
-        """Add a statement that is about these words."""
-        for word in subjects:
-            self._by_subject.setdefault(word, []).append(statement)
+    def __init__(self, common: frozenset[str]) -> None:
+        self.found = Found({}, {})
+        self._common = common
+        self._statements: list[Statement] = []
+        self._by_subject: defaultdict[str, list[int]] = defaultdict(list)
+        self._by_value: defaultdict[Value, list[int]] = defaultdict(list)
+
+    def add(self, statement: Statement) -> None:
+        """Add a statement."""
+        number = len(self._statements)
+        self._statements.append(statement)
+        for word in statement.subjects - self._common:
+            self._by_subject[word].append(number)
         for value in statement.values:
-            self._by_value.setdefault(value, []).append(statement)
+            self._by_value[value].append(number)
 
-    def find_candidates(self, later: Statement, subjects: Iterable[str]) -> dict[Statement, int]:
-        """Count for each earlier statement what it is about that the later one is about, too.
+    def correct(self, later: Statement) -> None:
+        """Note which of the statements a later one corrects, or may correct."""
+        if not (later.ends or later.values):
+            return
+        for number, shared in self._count_shared(later).items():
+            earlier = self._statements[number]
+            # Statements with other numbers are about other things.
+            if later.number and earlier.number not in ("", later.number):
+                continue
+            if _displaces(later, earlier, shared):
+                self.found.displaced[earlier.order] = later.order
+            elif _may_displace(later, earlier, shared):
+                self.found.related[earlier.order] = later.order
 
-        Statements with other numbers are about other things.
-        """
-        shared: dict[Statement, int] = {}
-        for word in subjects:
-            for statement in self._by_subject.get(word, ()):
-                shared[statement] = shared.get(statement, 0) + 1
+    def _count_shared(self, later: Statement) -> dict[int, int]:
+        """Count for each earlier statement what it is about that the later one is about, too."""
+        shared: dict[int, int] = {}
+        for word in later.subjects - self._common:
+            for number in self._by_subject.get(word, ()):
+                shared[number] = shared.get(number, 0) + 1
         if later.changes:
             for value in later.values.union(("name", word) for word in later.words):
-                for statement in self._by_value.get(value, ()):
-                    shared.setdefault(statement, 0)
-        if later.number:
-            numbers = ("", later.number)
-            return {item: n for item, n in shared.items() if item.number in numbers}
+                for number in self._by_value.get(value, ()):
+                    shared.setdefault(number, 0)
         return shared
 
 

@@ -218,22 +218,18 @@ def summarize(
 def _find_corrections(candidates: Sequence[_Candidate], later: Sequence[ShownMessage]) -> Found:
     """Return which candidates later sentences correct."""
     statements = [_statement(candidate) for candidate in candidates]
-    order = max((candidate.order for candidate in candidates), default=0)
-    for message in later:
-        read = _read_statements(message.content)
-        statements += (Statement(order + each.order, *each[1:]) for each in read)
-        order += len(_pieces(message.content))
-    return corrections.find_corrections(statements, len(statements) - len(candidates))
+    read = [_read_statements(message.content) for message in later]
+    return corrections.find_corrections(statements, list(chain.from_iterable(read)))
 
 
 @lru_cache(maxsize=256)
 def _read_statements(content: str) -> Sequence[Statement]:
-    """Return the statements of a text, in order from 1: each summary reads the newest ones."""
+    """Return the statements of a text, without their places: each summary reads the newest ones."""
     statements = []
     before = ""
-    for order, (piece, _) in enumerate(_pieces(content), 1):
+    for piece, _ in _pieces(content):
         if not is_chatter(piece):
-            statements.append(corrections.read_statement(piece, order, before))
+            statements.append(corrections.read_statement(piece, 0, before))
         before = piece
     return tuple(statements)
 
@@ -332,7 +328,7 @@ def _worn(candidates: Sequence[_Candidate]) -> list[float]:
     """
     terms = [_list_terms(candidate.text) for candidate in candidates]
     counts = Counter(chain.from_iterable(terms))
-    return [sum(counts[term] for term in words) / max(len(words), 1) or 1.0 for words in terms]
+    return [sum(map(counts.__getitem__, words)) / max(len(words), 1) or 1.0 for words in terms]
 
 
 @lru_cache(maxsize=4_096)

@@ -217,6 +217,7 @@ def _of_markdown(answer: str) -> list[tuple[str, str]]:
     return items
 
 
+@lru_cache(maxsize=4_096)
 def _heading(line: str) -> tuple[str, str]:
     """Return the section whose heading this line is, and the rest of the line, else "" for both."""
     lead = _HEADING.match(line)
