@@ -233,7 +233,7 @@ def test_examples_are_part_of_the_input_of_its_hash_and_of_its_estimate() -> Non
     head = window.Head.of(
         support.team(support.member("bot")), support.member("bot", examples=turns)
     )
-    assert head.halve_output().examples == head.examples
+    assert head.halve_output().common.examples == head.common.examples
     without, built = (
         window.build(one, a_history(*WORKED_EXAMPLE), a_call("m10")) for one in (plain, head)
     )

@@ -421,7 +421,9 @@ class Runtime:
 
     def _redacted_output(self, output: AgentOutput) -> AgentOutput:
         redact = self.redactor
-        changed: dict[str, Any] = {"content": redact.text(output.content)}
+        changed: dict[str, Any] = {}
+        if (content := redact.text(output.content)) != output.content:
+            changed["content"] = content
         if output.next_mentions:
             changed["next_mentions"] = [redact.text(name) for name in output.next_mentions]
         if output.metadata:
@@ -453,7 +455,7 @@ class Runtime:
             if cost is not None:
                 metadata = changed.get("metadata", output.metadata)
                 changed["metadata"] = {**metadata, COST_NOT_TAKEN: f"{cost:g}"}
-        return output.model_copy(update=changed)
+        return output.model_copy(update=changed) if changed else output
 
 
 def _hangs_on_variables(adapter: Mapping[str, Any]) -> bool:

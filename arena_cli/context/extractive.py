@@ -372,20 +372,18 @@ def _beginning(content: str) -> str:
 def _earlier(earlier: Mapping[str, Sequence[str]]) -> Iterator[_Candidate]:
     items = [(name, item) for name in earlier if name != GOAL for item in earlier[name]]
     for order, (name, item) in enumerate(items, -len(items)):
-        score = score_sentence(_bare(item)) + _OF_EARLIER
-        yield _Candidate(name, item, order, score, _is_sure(name, item))
+        yield _Candidate(name, item, order, *_judge_earlier(name, item))
 
 
 @lru_cache(maxsize=4_096)
-def _is_sure(section: str, item: str) -> bool:
-    """Return True if an item of an earlier summary clearly belongs to its section.
+def _judge_earlier(section: str, item: str) -> tuple[float, bool]:
+    """Return the score of an item of an earlier summary, and whether its section is clear.
 
-    A quoted sentence is judged again: its section may have been guessed.
+    The section of a quoted sentence is judged again: it may have been guessed.
     """
     bare = _bare(item)
-    if bare == item:
-        return True
-    return section in _noted(bare, None).values() or prefers(bare)
+    is_sure = bare == item or section in _noted(bare, None).values() or prefers(bare)
+    return score_sentence(bare) + _OF_EARLIER, is_sure
 
 
 def _said(

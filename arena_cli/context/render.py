@@ -253,10 +253,13 @@ def frame(message: ShownMessage, language: Language = "en") -> str:
 
 def _reference_lines(message: ShownMessage, say: Texts) -> list[str]:
     """Return the lines about the message that its author named, and the reactions to it."""
-    reference = escape_line(f"re: {message.reply_to}, {message.quoted}")
-    lines = [reference] if message.quoted else []
-    reactions = escape_line(" ".join(message.reactions))
-    return [*lines, say("reaction: {emojis}", emojis=reactions)] if reactions else lines
+    lines = []
+    if message.quoted:
+        lines.append(escape_line(f"re: {message.reply_to}, {message.quoted}"))
+    if message.reactions:
+        emojis = escape_line(" ".join(message.reactions))
+        lines.append(say("reaction: {emojis}", emojis=emojis))
+    return lines
 
 
 def _part_lines(message: ShownMessage, say: Texts) -> list[str]:

@@ -19,7 +19,6 @@ from arena_cli.protocol import (
     AgentInput,
     ExampleTurn,
     Invocation,
-    MemberInfo,
     Message,
     ShownMessage,
     Supervision,
@@ -364,46 +363,60 @@ def _estimate_turn(turn: ExampleTurn) -> int:
 class Head(NamedTuple):
     """The part of the input that all calls of one member in one team have in common.
 
-    `room` is its window minus the tokens reserved for its answer; `tokens` is the estimate for
-    everything except the messages.
+    `common` is an input with it alone. `room` is the member's window minus the tokens reserved for
+    its answer; `tokens` is the estimate for everything except the messages.
     """
 
-    agent_id: str
-    role_prompt: str
-    members: list[MemberInfo]
-    max_output_tokens: int
+    common: AgentInput
     tokens: int
     room: int
     digest: hashing.HeadDigest
-    examples: Sequence[ExampleTurn] = ()
+
+    @property
+    def agent_id(self) -> str:
+        """The id of the member."""
+        return self.common.agent_id
 
     @classmethod
     def of(cls, team: Team, member: Member, model_window: int | None = None) -> Head:
         """Return the head for a member; `model_window` is its model's limit in tokens, if known."""
-        members = team.infos
         settings = member.profile.context
         takes, reserved = sizes(settings, model_window)
-        system = render.system_text(member.id, member.role_prompt, members)
-        most = settings.max_output_tokens
+        system = render.system_text(member.id, member.role_prompt, team.infos)
         turns = [ExampleTurn.of(turn.user, turn.agent) for turn in member.profile.examples]
         examples = [turn for turn in turns if turn.text.strip()]
-        return cls(
+        # Its values are arena's own; those of a call are filled in by `build`.
+        common = AgentInput.model_construct(
+            session_id="",
+            turn_id="",
+            turn=0,
+            call=0,
+            trigger=[],
             agent_id=member.id,
             role_prompt=member.role_prompt,
-            members=members,
-            max_output_tokens=most,
-            tokens=estimate(system) + _PROMPT_TOKENS + sum(map(_estimate_turn, examples)),
-            room=takes - reserved,
-            digest=hashing.HeadDigest(member.id, member.role_prompt, members, most, (), examples),
+            invocation="must_reply",
+            members=team.infos,
+            max_output_tokens=settings.max_output_tokens,
             examples=examples,
         )
+        tokens = estimate(system) + _PROMPT_TOKENS + sum(map(_estimate_turn, examples))
+        return cls(common, tokens, takes - reserved, _digest_head(common))
 
     def halve_output(self) -> Head:
         """Return the head for an answer of half the length."""
-        most = max(self.max_output_tokens // 2, 1)
-        common = (self.agent_id, self.role_prompt, self.members, most, (), self.examples)
-        digest = hashing.HeadDigest(*common)
-        return self._replace(max_output_tokens=most, digest=digest)
+        most = max(self.common.max_output_tokens // 2, 1)
+        common = self.common.model_copy(update={"max_output_tokens": most})
+        return self._replace(common=common, digest=_digest_head(common))
+
+
+def _digest_head(common: AgentInput) -> hashing.HeadDigest:
+    return hashing.HeadDigest(
+        common.agent_id,
+        common.role_prompt,
+        common.members,
+        common.max_output_tokens,
+        examples=common.examples,
+    )
 
 
 class CallContext(NamedTuple):
@@ -506,27 +519,26 @@ def build(
         supervision=call.supervision,
     )
     # Its values are arena's own: checking each message again would cost more the more there are.
-    built = AgentInput.model_construct(
-        session_id=call.session_id,
-        turn_id=call.turn_id,
-        turn=call.turn,
-        call=call.call,
-        trigger=list(call.trigger),
-        agent_id=head.agent_id,
-        role_prompt=head.role_prompt,
-        invocation=call.invocation,
-        mentioned_by=list(call.mentioned_by),
-        members=list(head.members),
-        messages=selection.messages,
-        memory_context=memory_context,
-        max_output_tokens=head.max_output_tokens,
-        prefer_concise=is_concise,
-        deadline_s=call.deadline_s,
-        brief=call.brief,
-        supervision=call.supervision,
-        examples=list(head.examples),
-        memory_stable=len(chosen.stable),
-        input_hash=input_hash,
+    built = head.common.model_copy(
+        update={
+            "session_id": call.session_id,
+            "turn_id": call.turn_id,
+            "turn": call.turn,
+            "call": call.call,
+            "trigger": list(call.trigger),
+            "invocation": call.invocation,
+            "mentioned_by": list(call.mentioned_by),
+            "members": list(head.common.members),
+            "messages": selection.messages,
+            "memory_context": memory_context,
+            "prefer_concise": is_concise,
+            "deadline_s": call.deadline_s,
+            "brief": call.brief,
+            "supervision": call.supervision,
+            "examples": list(head.common.examples),
+            "memory_stable": len(chosen.stable),
+            "input_hash": input_hash,
+        }
     )
     used = head.tokens + chosen.stable_tokens + chosen.noted_tokens + selection.tokens + extra
     return Built(built, input_hash, round(used * limits.factor), digests, chosen)

@@ -169,11 +169,12 @@ def _report_usage(room: Room, chain: Chain) -> list[str]:
     for agent in turn.called:
         if room.scene.team.member(agent) is None:
             continue
-        used, unlisted = _usage(room, agent, chain)
-        used += round(unheard * max(fold.counts.factor(agent), 1.0))
+        head, limits = room.scene.head(agent), room.scene.limits(agent)
+        used, unlisted = _usage(room, agent, chain, head, limits)
+        used += round(unheard * max(limits.factor, 1.0))
         most = room.scene.room(agent)
         level = _level(used / most, rules.warn_at, rules.saturated_at)
-        if _is_full(room, agent, used, growth):
+        if _is_full(head, limits, used, growth, rules.saturated_at):
             full.append(agent)
         if level and fold.levels.get(agent) not in (level, "saturated"):
             left = 0 if agent in fold.crowded else unlisted
@@ -181,27 +182,28 @@ def _report_usage(room: Room, chain: Chain) -> list[str]:
     return full
 
 
-def _is_full(room: Room, agent: str, used: int, growth: int) -> bool:
+def _is_full(
+    head: window.Head, limits: window.Limits, used: int, growth: int, saturated_at: float
+) -> bool:
     """Return True if it is time to summarise what an agent's room for messages and memory holds.
 
     `growth` are the tokens of the last turn. A summary changes the beginning of the input, so it
     waits until a turn like the last one would not fit, or until the room is almost used.
     """
-    scene = room.scene
-    space, saturated_at = scene.room_for_messages(agent), scene.team.config.memory.saturated_at
-    factor = max(scene.fold.counts.factor(agent), 1.0)
-    filled = used / factor - scene.head(agent).tokens
+    space = window.room_for_messages(head, limits)
+    filled = used / max(limits.factor, 1.0) - head.tokens
     if space <= 0 or filled < space * saturated_at:
         return False
     return filled + growth > space or filled >= space * (saturated_at + _ALMOST)
 
 
-def _usage(room: Room, agent: str, chain: Chain) -> tuple[int, int]:
+def _usage(
+    room: Room, agent: str, chain: Chain, head: window.Head, limits: window.Limits
+) -> tuple[int, int]:
     """Return what `window.measure_usage` does for an agent's next input."""
     scene, reply = room.scene, chain.turns[-1].replies.get(agent)
     about = plan.about(agent, reply.phase, chain) if reply else ""
-    memory, head, limits = scene.memory(about), scene.head(agent), scene.limits(agent)
-    return window.measure_usage(agent, head, scene.history, memory, limits)
+    return window.measure_usage(agent, head, scene.history, scene.memory(about), limits)
 
 
 def _level(ratio: float, warn_at: float, saturated_at: float) -> Level | None:

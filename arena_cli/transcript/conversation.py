@@ -168,8 +168,8 @@ class Turn:
         replies = self.replies
         if not replies:
             return []
-        ends = [replies[agent].finished for agent in self.called if agent in replies]
-        return [end for end in ends if end is not None]
+        called = [replies[agent] for agent in self.called if agent in replies]
+        return [end for reply in called if (end := reply.finished) is not None]
 
     def ends(self) -> list[ReplyFinished]:
         """Return every end of a reply, those that were cancelled too."""
