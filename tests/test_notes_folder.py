@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,45 @@ def test_a_new_name_is_like_none_in_any_spelling(
     assert add(own, title).id.endswith("-3")
     names = [path.name for path in own.path.glob("decision-*")]
     assert len(set(map(model.folded, names))) == len(names) == 3 + is_late
+
+
+def keep_time(path: Path, change: Callable[[], object]) -> None:
+    before = path.stat()
+    change()
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a right there")
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda here: None,
+        lambda here: (here / "a.md").write_text("y", encoding="utf-8"),
+        lambda here: keep_time(here / "a.md", lambda: (here / "a.md").write_text("y")),
+        lambda here: (here / "a.md").unlink(),
+        lambda here: (here / "new.md").write_text("y", encoding="utf-8"),
+        lambda here: (here / "a.md").rename(here / "b.md"),
+        lambda here: (here / "a.md").rename(here / "a.txt"),
+        lambda here: (here / "deeper").mkdir() or (here / "deeper" / "b.md").write_text("y"),
+        lambda here: (here / "below" / "c.md").unlink(),
+        lambda here: (here / "a.md").rename(here / "a") or (here / "a.md").symlink_to("a"),
+        lambda here: (here / "e.md").symlink_to("nothing"),
+        lambda here: (here / ".hidden.md").write_text("y", encoding="utf-8"),
+        lambda here: (here / "d.md").mkdir(),
+    ],
+)
+def test_whatever_changes_is_listed_also_if_no_time_of_a_folder_tells(
+    shared: Folder, change: Callable[[Path], object]
+) -> None:
+    for name in ("decisions/a.md", "decisions/below/c.md", "tasks/t.md"):
+        put(shared, name)
+    here = shared.path / "decisions"
+    listed = shared.entries()
+    assert shared.entries() is listed
+    keep_time(here / "below", lambda: keep_time(here, lambda: change(here)))
+    again = Folder(shared.path, shared.workspace, shared=True)
+    assert shared.entries() == again.entries()
+    assert shared.problems == again.problems
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a right there")
@@ -441,6 +481,7 @@ def test_only_legal_steps_are_taken(own: Folder, status: Status, step: lifecycle
 
 WRITER = """
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from arena_cli.notes import lifecycle

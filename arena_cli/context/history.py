@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from arena_cli.context import hashing, render
@@ -368,13 +369,20 @@ def title_line(note: Note) -> str:
 
 def noted(note: Note) -> str:
     """Return a note as an agent is shown it."""
-    lines = list(_body_lines(note.body.splitlines()))
-    if [line.strip() for line in lines if not _HEADING.match(line)] == [note.title.strip()]:
+    body = _shown_body(note.title, note.body)
+    return f"- [{note.id}] {_headline(note)}" + (f"\n{body}" if body else "")
+
+
+@lru_cache(maxsize=512)
+def _shown_body(title: str, body: str) -> str:
+    """Return the text of a note as it is shown below its title; most calls show the same notes."""
+    lines = list(_body_lines(body.splitlines()))
+    if [line.strip() for line in lines if not _HEADING.match(line)] == [title.strip()]:
         lines = []
     full_text = "\n".join(lines).strip()
-    body = text.cut_text(full_text, LONGEST_NOTE)
-    ellipsis = " ..." if len(body) < len(full_text) else ""
-    return f"- [{note.id}] {_headline(note)}" + (f"\n{_indented(body)}{ellipsis}" if body else "")
+    shown = text.cut_text(full_text, LONGEST_NOTE)
+    ellipsis = " ..." if len(shown) < len(full_text) else ""
+    return f"{_indented(shown)}{ellipsis}" if shown else ""
 
 
 def _body_lines(lines: Sequence[str]) -> Iterator[str]:

@@ -336,7 +336,7 @@ def _notes(
     notes: list[RecalledNote] = []
     withheld: list[tuple[RecalledNote, str]] = []
     for entry in memory.notes:
-        cost = estimate(render.memory_paragraph("", history_module.noted(entry.note)))
+        cost = _weigh_note(history_module.noted(entry.note))
         if not entry.note.is_shared and entry.note.source in message_ids:
             withheld.append((entry, SHOWN_WHOLE))
         elif len(notes) >= memory.most_notes:
@@ -347,6 +347,11 @@ def _notes(
             most -= cost
             notes.append(entry)
     return notes, withheld
+
+
+@lru_cache(maxsize=512)
+def _weigh_note(noted: str) -> int:
+    return estimate(render.memory_paragraph("", noted))
 
 
 # For what stands around the messages in a prompt, the question at its end above all.

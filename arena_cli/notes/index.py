@@ -23,7 +23,7 @@ from arena_cli.notes.embeddings import EmbeddingFailed
 from arena_cli.notes.ingest import Known, OnProgress, place_of_note
 from arena_cli.notes.listing import FolderEntry, stamps_of
 from arena_cli.notes.model import KINDS, MOST_SHOWN, Kind, Note
-from arena_cli.notes.search import CountedWords, Hit, Scope
+from arena_cli.notes.search import FoundNotes, Hit, Scope
 from arena_cli.notes.staging import Approvals, ReadTrail
 from arena_cli.notes.store import Folder
 from arena_cli.notes.text import Stems
@@ -93,7 +93,7 @@ class Index:
         self._selections_of = (0, 0)
         self._scopes: dict[tuple[str, ...], Scope] = {}
         self._scopes_of = (0, 0)
-        self._counted = CountedWords()
+        self._found = FoundNotes()
         self._turn = threading.RLock()
 
     def sync(self, *, is_full: bool = False, is_edited: bool = True) -> list[Fault]:
@@ -224,7 +224,7 @@ class Index:
                 return self._nearness(self._vectors, connection, query, scope.keys)
 
             hits = search_module.hits(
-                connection, self._opened_stems, self._counted, query, scope, near, limit
+                connection, self._opened_stems, self._found, query, scope, near, limit
             )
             return [hit._replace(note=self._judged(connection, hit.note)) for hit in hits]
 
@@ -304,7 +304,7 @@ class Index:
         if self._scopes_of != state:
             self._scopes_of = state
             self._scopes.clear()
-            self._counted.clear()
+            self._found.clear()
         cache_key = (where, *values.values())
         if cache_key not in self._scopes:
             self._scopes[cache_key] = search_module.scope(connection, where, values)

@@ -8,9 +8,10 @@ import stat
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 from arena_cli.errors import Fault
@@ -46,13 +47,62 @@ One list, as 10,000 tuples would take longer to make and to compare, at each cal
 """
 
 
-class Listing(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Listing:
     """What a folder held: the time of each of its folders, and the files by folder and prefix."""
 
-    folders: Mapping[Path, int] = MappingProxyType({})
-    files: Mapping[tuple[str, Path], NoteFiles] = MappingProxyType({})
-    entries: list[FolderEntry] = []
+    folders: Mapping[Path, int] = field(default_factory=dict)
+    files: Mapping[tuple[str, Path], NoteFiles] = field(default_factory=dict)
+    entries: list[FolderEntry] = field(default_factory=list)
     problems: Sequence[Fault] = ()
+
+    @cached_property
+    def _stamps(self) -> dict[Path, dict[str, tuple[int, ...]]]:
+        return {folder: _read_by_name(listed) for (_, folder), listed in self.files.items()}
+
+    def is_current(self) -> bool:
+        """Return True if each of its files and folders is there unchanged, and nothing else is.
+
+        It looks at each file, in less time than listing them again takes; links are not trusted.
+        """
+        try:
+            return all(self._holds(folder) for folder, mtime in self.folders.items() if mtime >= 0)
+        except OSError:
+            return False
+
+    def _holds(self, folder: Path) -> bool:
+        known = self._stamps.get(folder, {})
+        count = 0
+        with scan_folder(folder) as scan:
+            # Each call here, too, is made for each file before each call of an agent.
+            for file in scan:
+                stamps = known.get(file.name)
+                if stamps is None:
+                    if self._is_new(folder, file):
+                        return False
+                    continue
+                count += 1
+                if read_stamps(file.stat()) != stamps or file.is_symlink():
+                    return False
+        return count == len(known)
+
+    def _is_new(self, folder: Path, file: os.DirEntry[str]) -> bool:
+        """Return True if what is not listed may be a note, or a folder with notes."""
+        if file.name[0] == "." or not (file.name.endswith(SUFFIX) or file.is_dir()):
+            return False
+        return folder / file.name not in self.folders
+
+
+def _read_by_name(listed: NoteFiles) -> dict[str, tuple[int, ...]]:
+    """Return the stamps of each file."""
+    stamps: dict[str, list[int]] = {}
+    fields: list[int] = []
+    for value in listed:
+        if isinstance(value, str):
+            fields = stamps[value] = []
+        else:
+            fields.append(value)
+    return {name: tuple(fields) for name, fields in stamps.items()}
 
 
 def read_mtimes(folders: Iterable[Path]) -> dict[Path, int]:
@@ -65,13 +115,7 @@ def make_entries(files: Mapping[tuple[str, Path], NoteFiles]) -> Iterable[Folder
     by_id: dict[str, FolderEntry] = {}
     for (prefix, folder), listed in files.items():
         path = f"{folder}{os.sep}"
-        stamps: dict[str, list[int]] = {}
-        fields: list[int] = []
-        for value in listed:
-            if isinstance(value, str):
-                fields = stamps[value] = []
-            else:
-                fields.append(value)
+        stamps = _read_by_name(listed)
         for name in sorted(stamps):
             spelt = prefix + name[: -len(SUFFIX)]
             note = spelt if spelt.isascii() else unicodedata.normalize("NFC", spelt)

@@ -6,7 +6,6 @@ import heapq
 import json
 import math
 import sqlite3
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -45,7 +44,8 @@ LEAST_RELEVANCE = 0.05
 # Okapi BM25 with its usual constants; a word in a title counts as three in the text.
 _K1, _B = 1.2, 0.75
 
-_MOST_COUNTED = 100_000  # words of all notes whose words are kept counted
+_MOST_WORDS_KEPT = 200_000  # words of all notes whose words are kept
+_MOST_NOTES_KEPT = 1_000
 _MOST_HELD = 100  # stems of which the notes that hold them are kept
 _TITLE = 3
 
@@ -112,60 +112,77 @@ class Question(NamedTuple):
 
 
 class NoteWords(NamedTuple):
-    """How often a note has each of its stems, in the title more than once, and how many it has."""
+    """The stems of a note's title and body, each between blanks of its own, and how many it has."""
 
-    often: Mapping[str, int]
+    title: str
+    body: str
     length: int
 
     @classmethod
     def of(cls, title: str, body: str) -> NoteWords:
-        """Count the stems of a note's title and body."""
-        in_title, in_body = title.split(), body.split()
-        often = Counter(in_body)
-        for stem in in_title:
-            often[stem] += _TITLE
-        return cls(often, len(in_title) + len(in_body))
+        """Return the words of a note with these stems."""
+        length = title.count(" ") + bool(title) + body.count(" ") + bool(body)
+        return cls(f" {title.replace(' ', '  ')} ", f" {body.replace(' ', '  ')} ", length)
+
+    def count(self, stem: str) -> int:
+        """Return how often the note has a stem; in the title each counts more than once."""
+        word = f" {stem} "
+        return self.body.count(word) + _TITLE * self.title.count(word)
 
 
-class CountedWords:
-    """The counted words of the notes that questions found, kept until a note changes."""
+class FoundNotes:
+    """The notes that questions found, and their words, kept until a note changes."""
 
     def __init__(self) -> None:
-        self._notes: dict[int, NoteWords] = {}
-        self._words = 0
+        self._notes: dict[int, Note] = {}
+        self._words: dict[int, NoteWords] = {}
+        self._length = 0
 
     def clear(self) -> None:
         """Forget all notes."""
         self._notes.clear()
-        self._words = 0
+        self._words.clear()
+        self._length = 0
 
-    def of(self, connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, NoteWords]:
+    def words_of(
+        self, connection: sqlite3.Connection, numbers: Iterable[int]
+    ) -> dict[int, NoteWords]:
         """Return the words of these notes, read if they are not known."""
-        known = {number: self._notes.get(number) for number in numbers}
+        known = {number: self._words.get(number) for number in numbers}
         rows = connection.execute(
             f"SELECT rowid, title, body FROM words WHERE rowid {_AMONG}",
             (json.dumps([number for number, words in known.items() if words is None]),),
         )
-        if self._words > _MOST_COUNTED:
-            self.clear()
+        if self._length > _MOST_WORDS_KEPT:
+            self._words.clear()
+            self._length = 0
         for number, title, body in rows:
-            words = known[number] = self._notes[number] = NoteWords.of(title, body)
-            self._words += len(words.often)
+            words = known[number] = self._words[number] = NoteWords.of(title, body)
+            self._length += words.length
         return {number: words for number, words in known.items() if words is not None}
+
+    def records_of(self, connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, Note]:
+        """Return these notes, read if they are not known."""
+        known = {number: self._notes[number] for number in numbers if number in self._notes}
+        new = records(connection, [number for number in numbers if number not in known])
+        if len(self._notes) > _MOST_NOTES_KEPT:
+            self._notes.clear()
+        self._notes.update(new)
+        return {**known, **new}
 
 
 def by_words(
-    question: Question, note: int, counted: NoteWords, average: float
+    question: Question, note: int, note_words: NoteWords, average: float
 ) -> tuple[float, list[str]]:
     """Return how well a note matches a question, from 0 to 1, and the words that it contains.
 
-    `counted` are the note's words; `average` is the mean number of words in scope.
+    `average` is the mean number of words in scope.
     """
-    length = 1 - _B + _B * counted.length / max(average, 1)
+    length = 1 - _B + _B * note_words.length / max(average, 1)
     total, words = 0.0, []
     for stem, term in question.terms.items():
         if note in term.notes:
-            often = counted.often.get(stem, 0)
+            often = note_words.count(stem)
             if often:
                 total += term.weight * often / (often + _K1 * length)
                 words.append(term.word)
@@ -249,7 +266,7 @@ class _Candidates(NamedTuple):
 def hits(
     connection: sqlite3.Connection,
     stems: Stems,
-    counted: CountedWords,
+    found: FoundNotes,
     query: str,
     scope: Scope,
     nearness: Callable[[], Mapping[int, float]],
@@ -258,7 +275,7 @@ def hits(
     """Return the best notes in scope; `nearness` returns how near notes are in meaning, 0 to 1."""
     if not scope.notes or limit < 1 or not query.strip():
         return []
-    word_hits = _by_words(connection, stems, counted, query, scope)
+    word_hits = _by_words(connection, stems, found, query, scope)
     near = nearness()
     relevance = {
         note: together(word_hits.get(note, _Candidates()).relevance, near.get(note))
@@ -270,7 +287,7 @@ def hits(
     )
     # A copy may stand beside each.
     best = ranked(Ranked(relevance[row[0]], *row) for row in rows)[: 2 * limit]
-    notes = records(connection, [hit.note for hit in best])
+    notes = found.records_of(connection, [hit.note for hit in best])
     copies = _copies(notes)
     result = []
     for hit in best:
@@ -408,7 +425,7 @@ def _holding(connection: sqlite3.Connection, stem: str, scope: Scope) -> frozens
 def _by_words(
     connection: sqlite3.Connection,
     stems: Stems,
-    counted: CountedWords,
+    found: FoundNotes,
     query: str,
     scope: Scope,
 ) -> dict[int, _Candidates]:
@@ -428,6 +445,6 @@ def _by_words(
     question = Question.of(chosen(terms, len(notes)))
     scored = {
         note: _Candidates(*by_words(question, note, words, scope.average))
-        for note, words in counted.of(connection, candidates(question.terms)).items()
+        for note, words in found.words_of(connection, candidates(question.terms)).items()
     }
     return {note: got for note, got in scored.items() if got.relevance >= LEAST_RELEVANCE}

@@ -12,6 +12,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -137,7 +138,8 @@ class Folder:
         not those that were added, replaced or deleted: that takes no look at each file.
         """
         last = self._listing
-        if not is_edited and last.folders and last.folders == read_mtimes(last.folders):
+        is_same = bool(last.folders) and last.folders == read_mtimes(last.folders)
+        if is_same and (not is_edited or last.is_current()):
             return last.entries
         self.problems = []
         folders: dict[Path, int] = {}
@@ -152,7 +154,7 @@ class Folder:
             last = Listing(
                 folders, files, entries, [*self._find_alike(entries), *self._find_huge(entries)]
             )
-        self._listing = last._replace(folders=folders)
+        self._listing = replace(last, folders=folders)
         self.problems += last.problems
         return last.entries
 
