@@ -96,8 +96,9 @@ def sort(selected: Selected, workspace: Workspace) -> Sorted:
     for path, fault in _same_stems(chains):
         faults[path][fault] = None
     loaded: list[Scenario] = []
+    teams: _Teams = {}
     for path, documents in chains.items():
-        scenarios, wrong = _Loader(path, documents, workspace, reader).scenarios()
+        scenarios, wrong = _Loader(path, documents, workspace, reader, teams).scenarios()
         faults[path].update(dict.fromkeys(wrong))
         loaded += scenarios if not faults[path] else ()
     broken = [
@@ -275,17 +276,30 @@ class _FilledFile:
         return file, faults
 
 
+_Teams = dict[str, tuple[Team | None, Workspace, list[Fault]]]
+"""Teams, by their keys in scenarios, with the workspace of their profiles, and the errors."""
+
+
 class _Loader:
-    """Makes the scenarios of one file. Parts that its cases share are checked once."""
+    """Makes the scenarios of one file. Parts that its cases share are checked once.
+
+    `common` are the teams that are the same in every file.
+    """
 
     def __init__(
-        self, path: Path, documents: Sequence[Document], workspace: Workspace, reader: Reader
+        self,
+        path: Path,
+        documents: Sequence[Document],
+        workspace: Workspace,
+        reader: Reader,
+        common: _Teams,
     ) -> None:
         self._path = path
         self._documents = documents
         self._workspace = workspace
         self._reader = reader
-        self._teams: dict[str, tuple[Team | None, Workspace, list[Fault]]] = {}
+        self._teams: _Teams = {}
+        self._common = common
         self._pasts = Pasts(path, reader)
         self._warned: dict[lint.Wrong, Fault] = {}
         self._recorded = (path.parent / snapshots.FOLDER / f"{path.stem}.jsonl").is_file()
@@ -365,12 +379,18 @@ class _Loader:
     def _team(
         self, data: Any, fragments: Sequence[Fragment]
     ) -> tuple[Team | None, Workspace, list[Fault]]:
-        """Return the team that plays, made once for all cases that have the same one."""
+        """Return the team that plays, made once for all cases that have the same one.
+
+        Members of the workspace alone, without any settings, are the same team in every file.
+        """
         data = data if isinstance(data, dict) else {}
         keys = {key: data[key] for key in TeamPart.model_fields if key in data}
         same = repr(keys)
         if same not in self._teams:
-            self._teams[same] = choose_team(keys, fragments, self._workspace)
+            made = self._common.get(same) or choose_team(keys, fragments, self._workspace)
+            self._teams[same] = made
+            if keys.keys() == {"agents"} and not made[2]:
+                self._common[same] = made
         return self._teams[same]
 
     def _flows(

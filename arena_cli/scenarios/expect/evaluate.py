@@ -166,8 +166,9 @@ Checks = Iterable[Check]
 
 def checks_of(expect: Expect) -> Checks:
     """Yield every check of an `expect`."""
+    given = expect.model_fields_set
     for key in Expect.model_fields:
-        if key in expect.model_fields_set:
+        if key in given:
             for check in _KEYS[key](getattr(expect, key)):
                 yield check._replace(loc=(key, *check.loc))
 

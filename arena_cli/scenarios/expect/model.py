@@ -562,8 +562,9 @@ def _in(value: Any, loc: Loc) -> Iterator[GivenCheck]:
             yield GivenCheck(here, kind, options)
             yield from _in(options, here)
     elif isinstance(value, FileShape):
+        given = value.model_fields_set
         for name in type(value).model_fields:
-            if name in value.model_fields_set:
+            if name in given:
                 yield from _in(getattr(value, name), (*loc, name))
     elif isinstance(value, dict):
         for key, item in value.items():
