@@ -283,6 +283,19 @@ def hostile_events() -> Iterable[dict[str, Any]]:
     yield from hostile_acting_events()
     yield from hostile_flow_events()
     yield from hostile_task_events()
+    yield from hostile_plan_events()
+
+
+def hostile_plan_events() -> Iterable[dict[str, Any]]:
+    """The same of plans: all that a planner writes, and why it is not carried out."""
+    step = {"id": HOSTILE, "agent": HOSTILE, "task": HOSTILE, "needs": [HOSTILE]}
+    plan = {"type": "planned", "chain": 1, "agent": HOSTILE, "mode": "single", "reasoning": HOSTILE}
+    phases = [{"name": HOSTILE, "steps": [step]}]
+    yield {**plan, "phases": phases, "checkpoints": [HOSTILE], "risks": [HOSTILE]}
+    yield {**plan, "fallback": HOSTILE, "ignored": [HOSTILE], "estimated_duration": HOSTILE}
+    yield {**plan, "refused": HOSTILE, "rules": [HOSTILE], "broken": {HOSTILE: HOSTILE}}
+    yield {**plan, "replan": 1, "failed": [HOSTILE]}
+    yield {"type": "delivered", "chain": 1, "folder": HOSTILE, "files": [HOSTILE]}
 
 
 def hostile_task_events() -> Iterable[dict[str, Any]]:
@@ -344,7 +357,7 @@ def hostile_control_events() -> Iterable[dict[str, Any]]:
     calls = {"turn": 1, "agent": HOSTILE, "should_reply": [HOSTILE], "reason": HOSTILE}
     yield {"type": "supervised", **calls}
     yield {"type": "supervised", **calls, "fallback": HOSTILE}
-    checked = {"decision": 1, "kind": "plan", "by": HOSTILE, "rules": [HOSTILE]}
+    checked = {"decision": 1, "kind": "task", "by": HOSTILE, "rules": [HOSTILE]}
     yield {"type": "decision", **checked, "allowed": False}
     yield {"type": "rule_broken", "reply": 1, "agent": HOSTILE, "rule": HOSTILE, "error": HOSTILE}
     yield {"type": "breaker", "agent": HOSTILE, "state": "open", "reason": HOSTILE}

@@ -275,7 +275,7 @@ def _explain_called(chain: Chain, team: Team) -> Called:
     reason = ""
     if must and not chain.opening.message.mentions and event.depth == 0:
         reason = "default_responders" if team.config.default_responders else "the only member"
-    return Called(event.depth + 1, must, reason, event.deferred)
+    return Called(chain.turns[-1].number, must, reason, event.deferred)
 
 
 def _explain_choice(event: Supervised, chain: Chain) -> Chosen:
@@ -307,7 +307,7 @@ def _explain_others(event: Candidates, chain: Chain, team: Team) -> Others:
         if member.id not in turn.started.must
     ]
     judged.sort(key=lambda one: order.get(one.agent, len(order)))
-    return Others(turn.started.depth + 1, team.config.selection, list(by_message), judged)
+    return Others(turn.number, team.config.selection, list(by_message), judged)
 
 
 def _explain_candidate(

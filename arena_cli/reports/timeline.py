@@ -230,7 +230,7 @@ class Timeline:
             yield from self._draw_acting(self._acting.pop(reply))
 
     def _turn_started(self, event: TurnStarted) -> Iterator[Line]:
-        self._chain_turn = event.depth + 1
+        self._chain_turn = max(self._chain_turn, event.depth) + 1
         self._turn = event.turn
         self._called_in_turn = dict.fromkeys(event.must, "")
         must = lines.joined((self._called(agent, event) for agent in event.must), self._say(", "))

@@ -88,12 +88,14 @@ class Reply:
 class Turn:
     """A turn of a chain; `replies` are by agent, `side_events` those in it or after it.
 
-    `announced` are messages by which agents told the group about their exchanges.
+    `number` is its place in the chain, from 1. `announced` are messages by which agents told the
+    group about their exchanges.
 
     `is_made_up`: its opening line is unknown, and `started` only has its number.
     """
 
     started: TurnStarted
+    number: int = 1
     is_made_up: bool = False
     replies: dict[str, Reply] = field(default_factory=dict)
     candidates: Candidates | None = None
@@ -264,7 +266,7 @@ class Chain:
                 if event.is_announcement:
                     turn.announced.append(event.message)
             case TurnStarted() if event.chain == self.number:
-                self.turns.append(Turn(event))
+                self.turns.append(Turn(event, len(self.turns) + 1))
                 self.called.update(event.must)
             case ChainFinished():
                 self.finished = event
@@ -451,7 +453,7 @@ def _open_turn(chain: Chain, event: Event) -> None:
     if not chain.turns or chain.turns[-1].started.turn != event.turn:
         heading = {"chain": chain.number, "turn": event.turn, "depth": len(chain.turns)}
         started = TurnStarted(seq=event.seq, ts=event.ts, trigger=[], must=[], **heading)
-        chain.turns.append(Turn(started, is_made_up=True))
+        chain.turns.append(Turn(started, started.depth + 1, is_made_up=True))
 
 
 def follow(events: Iterable[Event]) -> Iterator[tuple[Event, Chain | None]]:

@@ -246,7 +246,7 @@ class _ChainReader(FieldReader):
         return {"memory": memory} if memory else {}
 
     def _turn(self, turn: Turn) -> Fields:
-        number = turn.started.depth + 1
+        number = turn.number
         fields: Fields = {"turn": number}
         for event in (turn.started, turn.candidates, turn.finished):
             fields |= self.event(event) if event else {}

@@ -341,7 +341,7 @@ class _Table:
         has_heading = phase == "A" and not turn.is_made_up
         has_cells = any(cell.cards or cell.why for cell in (*cells.values(), *folded))
         if has_heading or turn.asked or has_cells:
-            yield PhaseRow(phase, turn.started.depth + 1, turn.started.turn, cells, folded)
+            yield PhaseRow(phase, turn.number, turn.started.turn, cells, folded)
 
     def _explain_passed_over(self, reasons: Reasons, cells: Mapping[str, Cell]) -> list[Cell]:
         """Write into cells why agents were passed over; return those without a column."""

@@ -302,7 +302,7 @@ def _list_facts(steps: Iterable[_StepEvents], tape: Tape) -> Iterator[Fact]:
         for event, chain in follow(step.events):
             last = chain.turns[-1] if chain and chain.turns else None
             if last and event is last.started:
-                turn = last.started.depth + 1
+                turn = last.number
             for field, agent, value in _facts(event, last):
                 text = tape.ignoring.text(value) if field in _TEXTS else value
                 is_memory = isinstance(event, SideEvent)
