@@ -1,10 +1,11 @@
-"""The kind `acp`: an agent of the Agent Client Protocol, written with the SDK's other side."""
+"""The kind `acp`: an agent of the Agent Client Protocol, with and without the SDK's other side."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -57,9 +58,9 @@ def _end_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "_END_GRACE_S", PATIENCE_S)
 
 
-def agent(folder: Path, *words: str, **keys: Any) -> AcpAdapter:
+def agent(folder: Path, *words: str, program: str = "acp_agent.py", **keys: Any) -> AcpAdapter:
     """An adapter whose agent takes these flags and steps (`programs/acp_agent.py`)."""
-    command = [sys.executable, str(PROGRAMS / "acp_agent.py"), str(folder / "log.jsonl"), *words]
+    command = [sys.executable, str(PROGRAMS / program), str(folder / "log.jsonl"), *words]
     (folder / "work").mkdir(exist_ok=True)
     settings = AcpSettings.model_validate(
         {"type": "acp", "command": command, "cwd": "work", **keys}
@@ -297,6 +298,48 @@ def test_the_system_text_goes_by_meta_to_who_takes_it(tmp_path: Path) -> None:
     assert made["system"]["append"].startswith("You are (@bot)")
     [[text, _]] = logged(tmp_path, "prompt")
     assert text.startswith("The conversation so far:")
+
+
+def test_the_sdks_other_side_hears_and_says_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most tests here have an agent without the SDK: it starts in a tenth of the time."""
+    monkeypatch.setattr(client, "CANCEL_GRACE_S", PATIENCE_S)
+    steps = """
+    plan:1 think:hmm tool:read:a say:I say@1:look tool:edit:b say@2:one say@2:two
+    usage:5,7,11,3 cost:0.1 /
+    ask:read:a.txt ask:fetch: read:FOLDER/合同.txt read:FOLDER/合同.txt#2 read:FOLDER/none
+    write:FOLDER/new.txt write:/etc/x terminal: elicit: say:x quota:21,4 cost:0.3 /
+    error:-32603:Internal error / say:half wait:"""
+
+    async def calls(adapter: AcpAdapter) -> list[Any]:
+        results: list[Any] = []
+        for asked in (later("s-earlier"), an_input()):
+            heard = Heard()
+            got = await adapter.invoke(asked, heard)
+            results += [got, heard.deltas, heard.statuses, heard.refused, heard.notes]
+        with pytest.raises(AgentError) as caught:
+            await adapter.invoke(an_input(), Heard())
+        heard = Heard()
+        call = asyncio.create_task(adapter.invoke(an_input(), heard))
+        await until(lambda: heard.text == "half")
+        await cancelled(call)
+        return [*results, str(caught.value), heard.notes]
+
+    def everything(program: str, how: str) -> list[str]:
+        """All that came of the calls and all that the program was asked, without what varies."""
+        folder = tmp_path / program / how
+        (folder / "work").mkdir(parents=True)
+        (folder / "work" / "合同.txt").write_text("一\n二\n", encoding="utf-8")
+        words = [word.replace("FOLDER", str(folder / "work")) for word in steps.split()]
+        adapter = agent(folder, how, "--close", *words, program=program, permissions="allow")
+        results = repr([*using(adapter, calls), log(folder)]).replace(str(folder), "FOLDER")
+        assert f"{how[2:]}'" in results
+        assert "'cancel'" in results
+        return re.sub(r"s-\d+-|_s=[\d.]+|" + re.escape(program), "", results).split(", ")
+
+    for how in ("--load", "--resume"):
+        assert everything("acp_agent.py", how) == everything("sdk_acp_agent.py", how)
 
 
 def test_one_process_for_all_calls_and_only_what_is_new(tmp_path: Path) -> None:

@@ -1,6 +1,9 @@
-"""An agent of the Agent Client Protocol, made with the SDK's other side, that does as it is told.
+"""An agent of the Agent Client Protocol that does as it is told.
 
     acp_agent.py LOG [FLAG...] [STEP...]
+
+It speaks the protocol without the SDK, which takes half a second of CPU to import;
+`sdk_acp_agent.py` shows that the SDK's other side says the same.
 
 LOG takes one JSON object a line of what the agent was asked. Flags: `--load`, `--resume`, `--close`
 (what it can), `--dies` (when it is to take a session up), `--forgets` (no session of another
@@ -15,17 +18,13 @@ next, `{n}` is how many prompts there were in this process.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import sys
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-import acp
-from acp import schema
-
-LOG = Path(sys.argv[1])
+LOG = sys.argv[1]
 FLAGS = {word for word in sys.argv[2:] if word.startswith("--")}
 STEPS: list[list[str]] = [[]]
 for word in sys.argv[2:]:
@@ -33,6 +32,16 @@ for word in sys.argv[2:]:
         STEPS.append([])
     elif not word.startswith("--"):
         STEPS[-1].append(word)
+KINDS = ["allow_always", "allow_once", "reject_always", "reject_once"]
+WRITTEN = "written\n"
+
+
+class Failed(Exception):
+    """What a request is answered with, and what a request of the agent was answered with."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 def flag(name: str, default: str) -> str:
@@ -40,258 +49,270 @@ def flag(name: str, default: str) -> str:
 
 
 def log(**what: Any) -> None:
-    with LOG.open("a", encoding="utf-8") as file:
+    with open(LOG, "a", encoding="utf-8") as file:  # noqa: PTH123 - pathlib takes time to import
         file.write(json.dumps(what, ensure_ascii=False) + "\n")
 
 
-def model_options() -> list[Any]:
-    options = [schema.SessionConfigSelectOption(value=name, name=name) for name in ("big", "small")]
-    return [
-        schema.SessionConfigOptionSelect(
-            id="which",
-            name="Model",
-            category="model",
-            type="select",
-            current_value="big",
-            options=options,
-        )
-    ]
+def send(**message: Any) -> None:
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
 
 
-def modes() -> schema.SessionModeState:
+def model_options() -> list[dict[str, Any]]:
+    options = [{"value": name, "name": name} for name in ("big", "small")]
+    choice = {"type": "select", "currentValue": "big", "options": options}
+    return [{"id": "which", "name": "Model", "category": "model", **choice}]
+
+
+def modes() -> dict[str, Any]:
     names = ("agent", "read-only")
-    return schema.SessionModeState(
-        current_mode_id="agent",
-        available_modes=[schema.SessionMode(id=name, name=name) for name in names],
-    )
+    known = [{"id": name, "name": name} for name in names]
+    return {"currentModeId": "agent", "availableModes": known}
+
+
+def options_of(kinds: list[str]) -> list[dict[str, Any]]:
+    return [{"optionId": f"o-{kind}", "name": kind, "kind": kind} for kind in kinds]
 
 
 class Agent:
     def __init__(self) -> None:
-        self.client: Any = None
         self.prompts = 0
         self.sessions = 0
+        self.asked = 0
+        self.session = ""
         self.taken_up = ""
-        self.cancelled = asyncio.Event()
+        self.is_cancelled = False
+        self.answers: dict[int, dict[str, Any]] = {}
+        self.methods: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "initialize": self.initialize,
+            "session/new": self.new_session,
+            "session/load": self.load_session,
+            "session/resume": lambda asked: self.take_up("resume", asked["sessionId"]),
+            "session/close": lambda asked: log(close=asked["sessionId"]),
+            "session/set_mode": lambda asked: log(mode=asked["modeId"]),
+            "session/set_config_option": self.set_config_option,
+            "session/cancel": self.cancel,
+            "session/prompt": self.prompt,
+        }
 
-    def on_connect(self, client: Any) -> None:
-        self.client = client
+    def take_line(self) -> None:
+        """Read a message and do what it asks; the end of the input ends the program."""
+        line = sys.stdin.readline()
+        if not line:
+            sys.exit()
+        message = json.loads(line)
+        if "method" not in message:
+            self.answers[message["id"]] = message
+            return
+        try:
+            result = self.methods[message["method"]](message["params"])
+        except Failed as failed:
+            send(id=message["id"], error={"code": failed.code, "message": str(failed)})
+        else:
+            if "id" in message:
+                send(id=message["id"], result=result or {})
 
-    async def initialize(self, **asked: Any) -> schema.InitializeResponse:
-        fs = asked["client_capabilities"].fs
-        log(initialize={"reads": fs.read_text_file, "writes": fs.write_text_file})
+    def wait_until(self, holds: Callable[[], object]) -> None:
+        while not holds():
+            self.take_line()
+
+    def initialize(self, asked: dict[str, Any]) -> dict[str, Any]:
+        fs = (asked.get("clientCapabilities") or {}).get("fs") or {}
+        reads, writes = (fs.get(key, False) for key in ("readTextFile", "writeTextFile"))
+        log(initialize={"reads": reads, "writes": writes})
         if "--silent" in FLAGS:
-            await asyncio.Event().wait()
-        resume = schema.SessionResumeCapabilities() if "--resume" in FLAGS else None
-        close = schema.SessionCloseCapabilities() if "--close" in FLAGS else None
-        return schema.InitializeResponse(
-            protocol_version=int(flag("--version", "1")),
-            agent_capabilities=schema.AgentCapabilities(
-                prompt_capabilities=schema.PromptCapabilities(
-                    image="--images" in FLAGS, embedded_context="--resources" in FLAGS
-                ),
-                load_session="--load" in FLAGS,
-                session_capabilities=schema.SessionCapabilities(resume=resume, close=close),
-            ),
-            agent_info=schema.Implementation(name="tiny", version="1"),
-        )
+            self.wait_until(lambda: False)
+        shown = {"image": "--images" in FLAGS, "embeddedContext": "--resources" in FLAGS}
+        can = {name: {} for name in ("resume", "close") if f"--{name}" in FLAGS}
+        return {
+            "protocolVersion": int(flag("--version", "1")),
+            "agentCapabilities": {
+                "promptCapabilities": shown,
+                "loadSession": "--load" in FLAGS,
+                "sessionCapabilities": can,
+            },
+            "agentInfo": {"name": "tiny", "version": "1"},
+        }
 
-    async def new_session(self, cwd: str, **meta: Any) -> schema.NewSessionResponse:
+    def new_session(self, asked: dict[str, Any]) -> dict[str, Any]:
         if "--login" in FLAGS:
-            raise acp.RequestError.auth_required()
+            raise Failed(-32000, "Authentication required")
         self.sessions += 1
-        log(new={"cwd": cwd, "system": meta.get("systemPrompt")})
-        return schema.NewSessionResponse(
-            session_id=f"s-{os.getpid()}-{self.sessions}",
-            config_options=model_options() if "--models" in FLAGS else None,
-            modes=modes() if "--modes" in FLAGS else None,
-        )
+        log(new={"cwd": asked["cwd"], "system": (asked.get("_meta") or {}).get("systemPrompt")})
+        made: dict[str, Any] = {"sessionId": f"s-{os.getpid()}-{self.sessions}"}
+        if "--models" in FLAGS:
+            made["configOptions"] = model_options()
+        if "--modes" in FLAGS:
+            made["modes"] = modes()
+        return made
 
-    async def load_session(self, session_id: str, **_: Any) -> schema.LoadSessionResponse:
-        await self._take_up("load", session_id)
-        await self._tell(session_id, acp.update_agent_message_text("an answer of the past"))
-        return schema.LoadSessionResponse()
+    def load_session(self, asked: dict[str, Any]) -> None:
+        self.take_up("load", asked["sessionId"])
+        self.session = asked["sessionId"]
+        self.say("agent_message_chunk", "an answer of the past")
 
-    async def resume_session(self, session_id: str, **_: Any) -> schema.ResumeSessionResponse:
-        await self._take_up("resume", session_id)
-        return schema.ResumeSessionResponse()
-
-    async def _take_up(self, how: str, session_id: str) -> None:
+    def take_up(self, how: str, session_id: str) -> None:
         log(**{how: session_id})
         self.taken_up = session_id
         if "--dies" in FLAGS:
             os._exit(3)
         if "--forgets" in FLAGS:
-            raise acp.RequestError.resource_not_found(session_id)
+            raise Failed(-32002, "Resource not found")
 
-    async def close_session(self, session_id: str, **_: Any) -> None:
-        log(close=session_id)
+    def set_config_option(self, asked: dict[str, Any]) -> dict[str, Any]:
+        log(option={asked["configId"]: asked["value"]})
+        if asked["value"] not in ("big", "small"):
+            raise Failed(-32602, "Invalid params")
+        return {"configOptions": model_options()}
 
-    async def set_session_mode(self, mode_id: str, **_: Any) -> None:
-        log(mode=mode_id)
+    def cancel(self, asked: dict[str, Any]) -> None:
+        log(cancel=asked["sessionId"])
+        self.is_cancelled = True
 
-    async def set_config_option(self, config_id: str, value: Any, **_: Any) -> Any:
-        log(option={config_id: value})
-        if value not in ("big", "small"):
-            raise acp.RequestError.invalid_params({"details": f"no {value}"})
-        return schema.SetSessionConfigOptionResponse(config_options=model_options())
-
-    async def cancel(self, session_id: str, **_: Any) -> None:
-        log(cancel=session_id)
-        self.cancelled.set()
-
-    async def prompt(self, session_id: str, prompt: list[Any], **_: Any) -> schema.PromptResponse:
+    def prompt(self, asked: dict[str, Any]) -> dict[str, Any]:
         self.prompts += 1
-        blocks = [block for block in prompt if block.type != "text"]
+        self.session = asked["sessionId"]
+        blocks = [block for block in asked["prompt"] if block["type"] != "text"]
         if blocks:
-            log(files=[block.model_dump(mode="json", exclude_none=True) for block in blocks])
-        texts = [block.text for block in prompt if block.type == "text"]
-        log(prompt=texts, session=session_id)
-        answer: dict[str, Any] = {"stop_reason": "end_turn"}
+            log(files=blocks)
+        texts = [block["text"] for block in asked["prompt"] if block["type"] == "text"]
+        log(prompt=texts, session=self.session)
+        answer: dict[str, Any] = {"stopReason": "end_turn"}
         for step in STEPS[min(self.prompts, len(STEPS)) - 1]:
             is_lost = step.startswith("lost:")
-            if is_lost and session_id != self.taken_up:
+            if is_lost and self.session != self.taken_up:
                 continue
-            words = step.removeprefix("lost:").replace("{n}", str(self.prompts))
-            answer.update(await self._do(session_id, words) or {})
+            answer |= self.do(step.removeprefix("lost:").replace("{n}", str(self.prompts))) or {}
             if is_lost:
                 break
-        return schema.PromptResponse.model_construct(**answer)
+        return answer
 
-    async def _do(self, session_id: str, step: str) -> dict[str, Any] | None:
+    def do(self, step: str) -> dict[str, Any] | None:
         """One step; what it returns goes into the answer to the prompt."""
         word, _, rest = step.partition(":")
         name, _, message_id = word.partition("@")
         if name == "say":
-            update = acp.update_agent_message_text(rest)
-            await self._tell(
-                session_id, update.model_copy(update={"message_id": message_id or None})
-            )
+            more = {"messageId": message_id} if message_id else {}
+            self.say("agent_message_chunk", rest, **more)
         elif name == "think":
-            await self._tell(session_id, acp.update_agent_thought_text(rest))
+            self.say("agent_thought_chunk", rest)
         elif name == "tool":
             kind, _, title = rest.partition(":")
-            await self._tell(session_id, acp.start_tool_call(title, title, kind=kind))
-            await self._tell(session_id, acp.update_tool_call(title, status="completed"))
+            self.tell("tool_call", toolCallId=title, title=title, kind=kind)
+            self.tell("tool_call_update", toolCallId=title, status="completed")
         elif name == "err":
             print(rest, file=sys.stderr, flush=True)
         elif name == "plan":
             states = ["completed"] * int(rest) + ["pending"] * (4 - int(rest))
-            entries = [acp.plan_entry("step", status=state) for state in states]
-            await self._tell(session_id, acp.update_plan(entries))
+            entry = {"content": "step", "priority": "medium"}
+            self.tell("plan", entries=[{**entry, "status": state} for state in states])
         elif name == "cost":
-            cost = schema.Cost(amount=float(rest), currency="USD")
-            used = {"session_update": "usage_update", "used": 1, "size": 2, "cost": cost}
-            await self._tell(session_id, schema.UsageUpdate(**used))
+            cost = {"amount": float(rest), "currency": "USD"}
+            self.tell("usage_update", used=1, size=2, cost=cost)
         elif name == "raw":
-            await self._raw(session_id, json.loads(rest))
+            self.update(json.loads(rest))
         elif name == "usage":
             numbers = [int(part) for part in rest.split(",")]
-            fields = ("input_tokens", "output_tokens", "cached_read_tokens", "thought_tokens")
+            fields = ("inputTokens", "outputTokens", "cachedReadTokens", "thoughtTokens")
             used = dict(zip(fields, numbers, strict=True))
-            return {"usage": schema.Usage(total_tokens=sum(numbers), **used)}
+            return {"usage": {"totalTokens": sum(numbers), **used}}
         elif name == "quota":
-            tokens = dict(zip(("input_tokens", "output_tokens"), rest.split(","), strict=True))
-            count = {key: int(value) for key, value in tokens.items()}
-            return {"field_meta": {"quota": {"token_count": count}}}
+            tokens = [int(part) for part in rest.split(",")]
+            count = dict(zip(("input_tokens", "output_tokens"), tokens, strict=True))
+            return {"_meta": {"quota": {"token_count": count}}}
         elif name == "stop":
-            return {"stop_reason": rest}
+            return {"stopReason": rest}
         elif name in ("ask", "permit", "read", "write", "elicit", "terminal"):
-            await self._ask(session_id, name, rest)
+            self.ask(name, rest)
         else:
-            await self._go_wrong(session_id, name, rest)
+            self.go_wrong(name, rest)
         return None
 
-    async def _ask(self, session_id: str, name: str, rest: str) -> None:
+    def ask(self, name: str, rest: str) -> None:
         """Something that the agent asks of arena; what came is logged."""
         try:
             if name == "ask":
                 kind, _, path = rest.partition(":")
-                options = [
-                    schema.PermissionOption(option_id=f"o-{kind}", name=kind, kind=kind)
-                    for kind in ("allow_always", "allow_once", "reject_always", "reject_once")
-                ]
-                update = acp.start_tool_call("t", f"{kind} {path}", kind=kind)
-                await self._tell(session_id, update)
-                told: dict[str, Any] = {}
+                self.tell("tool_call", toolCallId="t", title=f"{kind} {path}", kind=kind)
+                told: dict[str, Any] = {"toolCallId": "t"}
                 if path.startswith("{"):
-                    told["raw_input"] = json.loads(path)
+                    told["rawInput"] = json.loads(path)
                 elif path:
-                    told["locations"] = [schema.ToolCallLocation(path=path)]
-                tool = schema.ToolCallUpdate(tool_call_id="t", **told)
-                came = await self.client.request_permission(
-                    session_id=session_id, tool_call=tool, options=options
-                )
-                log(answer=came.outcome.option_id)
+                    told["locations"] = [{"path": path}]
+                log(answer=self.permitted(told, KINDS)["optionId"])
             elif name == "permit":
-                asked = json.loads(rest)
-                options = [
-                    schema.PermissionOption(option_id=f"o-{kind}", name=kind, kind=kind)
-                    for kind in asked.pop("options", ["allow_always", "allow_once", "reject_once"])
-                ]
-                tool = schema.ToolCallUpdate.model_validate({"toolCallId": "p", **asked})
-                came = await self.client.request_permission(
-                    session_id=session_id, tool_call=tool, options=options
-                )
-                log(answer=getattr(came.outcome, "option_id", came.outcome.outcome))
+                asked = {"toolCallId": "p", **json.loads(rest)}
+                kinds = asked.pop("options", ["allow_always", "allow_once", "reject_once"])
+                came = self.permitted(asked, kinds)
+                log(answer=came.get("optionId", came["outcome"]))
             elif name == "read":
                 path, _, lines = rest.partition("#")
                 some = {"line": int(lines), "limit": 1} if lines else {}
-                came = await self.client.read_text_file(session_id=session_id, path=path, **some)
-                log(answer=came.content)
+                log(answer=self.request("fs/read_text_file", path=path, **some)["content"])
             elif name == "write":
-                await self.client.write_text_file(
-                    session_id=session_id, path=rest, content="written\n"
-                )
+                self.request("fs/write_text_file", path=rest, content=WRITTEN)
                 log(answer="written")
             elif name == "terminal":
-                await self.client.create_terminal(session_id=session_id, command="sh")
+                self.request("terminal/create", command="sh")
                 log(answer="a terminal")
             else:
-                mode = schema.ElicitationFormSessionMode(
-                    session_id=session_id, requested_schema=schema.ElicitationSchema(type="object")
-                )
-                came = await self.client.create_elicitation(message="which?", mode=mode)
-                log(answer=came.action)
-        except acp.RequestError as error:
-            log(refused=str(error))
+                form = {"requestedSchema": {"type": "object", "properties": {}}, "mode": "form"}
+                log(answer=self.request("elicitation/create", message="which?", **form)["action"])
+        except Failed as failed:
+            log(refused=str(failed))
 
-    async def _go_wrong(self, session_id: str, name: str, rest: str) -> None:
+    def go_wrong(self, name: str, rest: str) -> None:
         if name == "error":
             code, _, text = rest.partition(":")
-            raise acp.RequestError(int(code), text)
+            raise Failed(int(code), text)
         if name == "die":
             sys.stderr.write(f"{rest}\n")
             sys.stderr.flush()
             os._exit(3)
         if name == "hang":
-            await asyncio.Event().wait()
+            self.wait_until(lambda: False)
         if name == "wait":
-            await self.cancelled.wait()
+            self.wait_until(lambda: self.is_cancelled)
         if name == "leave":
-            asked = {"toolCallId": "l", "kind": "execute", "rawInput": {"command": rest}}
-            tool = schema.ToolCallUpdate.model_validate(asked)
-            yes = schema.PermissionOption(option_id="yes", name="yes", kind="allow_once")
-            self.left = asyncio.ensure_future(
-                self.client.request_permission(session_id=session_id, tool_call=tool, options=[yes])
-            )
-            await asyncio.sleep(0)
+            tool = {"toolCallId": "l", "kind": "execute", "rawInput": {"command": rest}}
+            yes = {"optionId": "yes", "name": "yes", "kind": "allow_once"}
+            self.begin_request("session/request_permission", toolCall=tool, options=[yes])
         if name == "child":
+            import subprocess
+
             sleeps = [sys.executable, "-c", "import time; time.sleep(600)"]
-            child = await asyncio.create_subprocess_exec(*sleeps, start_new_session=True)
-            part = Path(f"{rest}.part")
-            part.write_text(f"{os.getpid()} {child.pid}", encoding="utf-8")
-            part.rename(rest)
+            child = subprocess.Popen(sleeps, start_new_session=True)
+            with open(f"{rest}.part", "w", encoding="utf-8") as part:  # noqa: PTH123
+                part.write(f"{os.getpid()} {child.pid}")
+            os.rename(f"{rest}.part", rest)  # noqa: PTH104
 
-    async def _raw(self, session_id: str, update: dict[str, Any]) -> None:
-        params = {"sessionId": session_id, "update": update}
-        sys.stdout.write(
-            json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params}) + "\n"
-        )
-        sys.stdout.flush()
+    def permitted(self, tool: dict[str, Any], kinds: list[str]) -> dict[str, Any]:
+        asked = {"toolCall": tool, "options": options_of(kinds)}
+        outcome: dict[str, Any] = self.request("session/request_permission", **asked)["outcome"]
+        return outcome
 
-    async def _tell(self, session_id: str, update: Any) -> None:
-        await self.client.session_update(session_id=session_id, update=update)
+    def request(self, method: str, **params: Any) -> dict[str, Any]:
+        number = self.begin_request(method, **params)
+        self.wait_until(lambda: number in self.answers)
+        came = self.answers.pop(number)
+        if "error" in came:
+            raise Failed(came["error"]["code"], came["error"]["message"])
+        result: dict[str, Any] = came["result"]
+        return result
+
+    def begin_request(self, method: str, **params: Any) -> int:
+        self.asked += 1
+        send(id=self.asked, method=method, params={"sessionId": self.session, **params})
+        return self.asked
+
+    def say(self, kind: str, text: str, /, **more: Any) -> None:
+        self.tell(kind, content={"type": "text", "text": text}, **more)
+
+    def tell(self, kind: str, /, **update: Any) -> None:
+        self.update({"sessionUpdate": kind, **update})
+
+    def update(self, update: dict[str, Any]) -> None:
+        send(method="session/update", params={"sessionId": self.session, "update": update})
 
 
 if "--banner" in FLAGS:
@@ -299,4 +320,4 @@ if "--banner" in FLAGS:
 if "--flood" in FLAGS:
     sys.stderr.write("x" * 1_000_000 + "\nthe end of the flood\n")
     sys.stderr.flush()
-asyncio.run(acp.run_agent(Agent(), use_unstable_protocol=True))
+Agent().wait_until(lambda: False)
