@@ -161,8 +161,12 @@ _FENCE = re.compile(r"^(`{3,})([^\n`]*)\n(.*?)^\1[ ]*$", re.MULTILINE | re.DOTAL
 _SPAN = re.compile(r"(`+)(.+?)\1")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _ANYTHING = "..."
-# a command that needs no shell
-_PLAIN = re.compile(r"""arena(?: (?:[\w@./:=+,-]+|"[^"$`\\!\n]*"|'[^'\n]*'))*""")
+# a command that needs no shell: variables, words, a file for its output
+_PLAIN = re.compile(
+    r"""(?P<variables>(?:(?!PYTHON|_)\w+=[\w.-]+ )*)"""
+    r"""(?P<words>arena(?: (?:[\w@./:=+,✅-]+|"[^"$`\\!\n]*"|'[^'\n]*'))*)"""
+    r"""(?: > (?P<file>[\w.-]+))?"""
+)
 _VARIES = [
     (re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}"), "SESSION"),
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),
@@ -361,10 +365,13 @@ class Reader:
     def shell(self, command: str) -> Ran:
         """Run a command line in the workspace without stdin; in process if it needs no shell."""
         env = self._environment()
-        if _PLAIN.fullmatch(command):
-            arguments = shlex.split(command)[1:]
-            ran = inprocess.run(arguments, self.folder, env, b"", one_stream=True)
-            return Ran(ran.stdout.decode("utf-8"), ran.code)
+        if plain := _PLAIN.fullmatch(command):
+            env |= dict(word.split("=") for word in plain["variables"].split())
+            words, file = shlex.split(plain["words"])[1:], plain["file"]
+            ran = inprocess.run(words, self.folder, env, b"", one_stream=not file)
+            if file:
+                (self.folder / file).write_bytes(ran.stdout)
+            return Ran((ran.stderr if file else ran.stdout).decode("utf-8"), ran.code)
         ended = subprocess.run(
             ["sh", "-c", command],
             cwd=self.folder,
