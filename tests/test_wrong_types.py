@@ -69,6 +69,21 @@ def wrong(model: type[BaseModel], depth: int = 4) -> list[tuple[str, Any]]:
     return [(str(path), holding(path, value)) for path in places for value in VALUES]
 
 
+def once_each(model: type[BaseModel]) -> Iterator[tuple[str | int, ...]]:
+    """The place of each field of a shape and of all shapes within it, each shape where it is first."""
+    known: dict[type[BaseModel], tuple[str | int, ...]] = {model: ()}
+    waiting = [model]
+    while waiting:
+        shape = waiting.pop(0)
+        for name, field in shape.model_fields.items():
+            path = (*known[shape], field.alias or name)
+            yield path
+            for steps, inner in models_within((), field.annotation):
+                if inner not in known:
+                    known[inner] = (*path, *steps)
+                    waiting.append(inner)
+
+
 def check(done: Done, *, says: str, least: int) -> None:
     """Each error names a file and a line, and none is pydantic's."""
     text = done.stdout + done.stderr
@@ -118,8 +133,9 @@ def test_workspaces(program: Program, at: str, document: Any) -> None:
 
 
 def test_scenarios(program: Program) -> None:
-    documents = wrong(ScenarioFile)[::6]  # each field, the values in turn
-    for number, (_, document) in enumerate(documents):
+    places = [*once_each(ScenarioFile), *paths(ScenarioFile, 1)]
+    documents = [holding(path, value) for path in places for value in VALUES][::2]
+    for number, document in enumerate(documents):
         full = {"scenario": "s", "steps": [{"send": "hi"}], **document}
         program.file(f"scenarios/s{number}.yaml", json.dumps(full))
     done = program.run("run", "--list")
