@@ -480,6 +480,8 @@ class Reference:
         if decides and supervised:  # it saw what joined before it decided
             asked_seq = supervised["seq"]
             joined = [one for one in joined if one[2] is None or int(one[0][1:]) > asked_seq]
+        if any(map(self._is_aborted, chain.turns)):
+            joined = []  # nothing waits after an abort
         if joined:  # only what the settings decided may stay without a turn, at the limit
             is_policy = all(one[2] is None and self._is_by_policy(one[0]) for one in joined)
             self.demand(is_policy and self._is_at_limit(), "somebody waits for an answer")
