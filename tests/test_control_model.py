@@ -602,6 +602,4 @@ def _requests_are_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 TestSessions = Sessions.TestCase
-TestSessions.settings = settings(
-    max_examples=3 * settings.default.max_examples, stateful_step_count=30
-)
+TestSessions.settings = settings(stateful_step_count=30)
