@@ -70,7 +70,7 @@ def wrong(model: type[BaseModel], depth: int = 4) -> list[tuple[str, Any]]:
 
 
 def once_each(model: type[BaseModel]) -> Iterator[tuple[str | int, ...]]:
-    """The place of each field of a shape and of all shapes within it, each shape where it is first."""
+    """The place of each field of a shape and of those within it, each shape where it is first."""
     known: dict[type[BaseModel], tuple[str | int, ...]] = {model: ()}
     waiting = [model]
     while waiting:

@@ -49,7 +49,7 @@ def flag(name: str, default: str) -> str:
 
 
 def log(**what: Any) -> None:
-    with open(LOG, "a", encoding="utf-8") as file:  # noqa: PTH123 - pathlib takes time to import
+    with open(LOG, "a", encoding="utf-8") as file:
         file.write(json.dumps(what, ensure_ascii=False) + "\n")
 
 
@@ -282,9 +282,9 @@ class Agent:
 
             sleeps = [sys.executable, "-c", "import time; time.sleep(600)"]
             child = subprocess.Popen(sleeps, start_new_session=True)
-            with open(f"{rest}.part", "w", encoding="utf-8") as part:  # noqa: PTH123
+            with open(f"{rest}.part", "w", encoding="utf-8") as part:
                 part.write(f"{os.getpid()} {child.pid}")
-            os.rename(f"{rest}.part", rest)  # noqa: PTH104
+            os.rename(f"{rest}.part", rest)
 
     def permitted(self, tool: dict[str, Any], kinds: list[str]) -> dict[str, Any]:
         asked = {"toolCall": tool, "options": options_of(kinds)}

@@ -6,20 +6,20 @@ close: close stdout; fill N: write N bytes to stderr; long N: write a JSON line 
 spawn FILE / escape FILE: start a program that sleeps for long, in this group or in a session of its
 own, and write both pids to FILE; deaf: ignore SIGTERM; outlive FILE: make FILE at SIGTERM, go on;
 args: write the arguments after it; env: write the environment; cwd.
+
+It is started more than a thousand times in a run of all tests, so each step imports what it needs.
 """
 
-import json
 import os
-import signal
-import subprocess
 import sys
 import time
-from pathlib import Path
 
 LONG_S = 600
 
 
 def spawn(path: str, *, escape: bool, keep_stdout: bool = True) -> None:
+    import subprocess
+
     child = subprocess.Popen(
         [sys.executable, "-c", f"import time; time.sleep({LONG_S})"],
         start_new_session=escape,
@@ -29,9 +29,15 @@ def spawn(path: str, *, escape: bool, keep_stdout: bool = True) -> None:
 
 
 def write_pids(path: str, *more: int) -> None:
-    whole = Path(path + ".part")
-    whole.write_text(" ".join(map(str, [os.getpid(), *more])), encoding="utf-8")
-    whole.rename(path)
+    with open(path + ".part", "w", encoding="utf-8") as part:
+        part.write(" ".join(map(str, [os.getpid(), *more])))
+    os.rename(path + ".part", path)
+
+
+def write_json(value):
+    import json
+
+    sys.stdout.buffer.write(json.dumps(value).encode())
 
 
 def main() -> None:
@@ -58,18 +64,22 @@ def main() -> None:
             sys.stderr.write("e" * int(next(words)))
             sys.stderr.flush()
         elif word == "long":
-            out.write(json.dumps({"type": "result", "content": "x" * int(next(words))}).encode())
+            write_json({"type": "result", "content": "x" * int(next(words))})
             out.write(b"\n")
         elif word == "deaf":
+            import signal
+
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         elif word == "outlive":
-            mark = Path(next(words))
-            signal.signal(signal.SIGTERM, lambda *_, mark=mark: mark.touch())
+            import signal
+
+            mark = next(words)
+            signal.signal(signal.SIGTERM, lambda *_, mark=mark: open(mark, "ab").close())
         elif word == "pids":
             write_pids(next(words))
         elif word == "wait":
-            path = Path(next(words))
-            while not path.exists():
+            path = next(words)
+            while not os.path.exists(path):
                 time.sleep(0.02)
         elif word in {"spawn", "escape"}:
             spawn(next(words), escape=word == "escape")
@@ -77,13 +87,14 @@ def main() -> None:
             out.flush()
             os.close(1)
         elif word == "args":
-            out.write(json.dumps(list(words)).encode())
+            write_json(list(words))
         elif word == "file":
-            out.write(Path(next(words)).read_bytes())
+            with open(next(words), "rb") as file:
+                out.write(file.read())
         elif word == "env":
-            out.write(json.dumps(dict(os.environ)).encode())
+            write_json(dict(os.environ))
         elif word == "cwd":
-            out.write(str(Path.cwd()).encode())
+            out.write(os.getcwd().encode())
         elif word == "exit":
             out.flush()
             os._exit(int(next(words)))
