@@ -279,6 +279,7 @@ from arena_cli.session import (
 )
 from arena_cli.session import end_of_life as archive
 from arena_cli.session import outgoing as session_outgoing
+from arena_cli.session import served as session_served
 from arena_cli.session import status as lanes
 from arena_cli.session import store as session_store
 from arena_cli.session.notes import Keeper

@@ -83,8 +83,8 @@ def test_thousands_of_notes_are_compared_in_time() -> None:
             kind="decision",
             title=f"Service {number} keeps table {number % 97} for {number % 13 + 1} days",
         )
-        for number in range(5_000)
+        for number in range(1_500)
     ]
     start = time.process_time()
     assert len(list(contradictions.find_contradictions(notes))) == 0
-    assert time.process_time() - start < 60
+    assert time.process_time() - start < 20

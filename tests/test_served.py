@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from product import Attachment, ServedAgent, ToolResult, ToolSpec, make_agent_server
+from product import (
+    Attachment,
+    ServedAgent,
+    ToolResult,
+    ToolSpec,
+    make_agent_server,
+    session_served,
+)
 from program import LIMIT_S, Program, until
 
 pytest.importorskip("mcp", reason="the SDK of the Model Context Protocol is not installed")
@@ -402,20 +409,28 @@ def test_a_tool_is_served_as_programs_take_it(tmp_path: Path, text: str, value: 
     assert result.content[1].data == base64.b64encode(b"png").decode()
 
 
-def test_a_session_that_is_busy_with_others_says_so(caller: Caller) -> None:
+def test_a_session_that_is_busy_with_others_says_so(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server is one in this process, where the patience of ten seconds can be shorter."""
+    monkeypatch.setattr(session_served, "_PATIENCE_S", 0.1)
     program = caller.team()
     caller.plan([["stay"], "never said"])
     running = program.start("send", "-s", "s", "@coder stay")
     until(lambda: any("stays" in result for result in caller.results()))
 
-    async def use(client: Client) -> str:
-        with pytest.raises(MCPError) as caught:
-            await client.call_tool("list_members", {})
+    def open_team() -> Any:
+        raise AssertionError("the session is held by another process")
+
+    async def use() -> str:
+        agent = ServedAgent(program.transcript().parent, "tester", open_team)
+        async with Client(make_agent_server(agent, program.folder)) as client:
+            with pytest.raises(MCPError) as caught:
+                await client.call_tool("list_members", {})
         return str(caught.value)
 
     try:
-        problem = using(program, "-s", "s", "--agent", "tester", use=use)
-        assert "session s is busy, and no reply of tester is running in it" in problem
+        assert "session s is busy, and no reply of tester is running in it" in asyncio.run(use())
     finally:
         running.terminate()
         program.finish(running)
