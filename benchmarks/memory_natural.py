@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from arena_cli.adapters.base import Health, Settings, Setup
-from arena_cli.context import render, window
+from arena_cli.context import layers, render, window
 from arena_cli.context.summary import _ASKED
 from arena_cli.context.tokens import estimate
 from arena_cli.protocol import AgentInput, AgentOutput, Emit, ShownMessage
@@ -338,7 +338,7 @@ def _bound(conversation: Conversation, input: AgentInput, said: Sequence[Any], t
     """
     head = window.make_head(team, input.agent_id)
     room = head.room - head.tokens
-    newest = _newest(input, said, team, window.KEEP)
+    newest = _newest(input, said, team, layers.KEEP)
     texts = [message.content for message in newest]
     others = [fact for fact in conversation.facts if not _states(texts, fact.words)]
     tokens_left = room - sum(estimate(render.frame(message)) + 1 for message in newest)

@@ -86,6 +86,7 @@ from arena_cli.context import (
     extractive,
     hashing,
     history,
+    layers,
     summary,
     summary_checks,
     tokens,

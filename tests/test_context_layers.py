@@ -22,6 +22,7 @@ from product import (
     Team,
     hashing,
     history,
+    layers,
     summary,
     window,
 )
@@ -169,7 +170,7 @@ def test_notes_stand_after_the_messages_with_their_ids() -> None:
 def test_a_note_is_not_shown_beside_the_message_that_it_comes_from() -> None:
     built = build(a_history(3), Memory(notes=[RecalledNote(a_note(2))]))
     assert built.input.memory_context is None
-    assert built.chosen.withheld == [(RecalledNote(a_note(2)), window.SHOWN_WHOLE)]
+    assert built.chosen.withheld == [(RecalledNote(a_note(2)), layers.SHOWN_WHOLE)]
 
 
 def test_a_shared_note_of_another_session_is_shown_though_its_source_has_a_namesake() -> None:
@@ -183,7 +184,7 @@ def test_notes_take_a_small_part_of_the_room_and_the_best_come_first() -> None:
     built = build(a_history(300), Memory(notes=notes), head=a_head(4000))
     assert 0 < len(built.chosen.notes) < 6
     assert built.chosen.notes == notes[: len(built.chosen.notes)]
-    assert {why for _, why in built.chosen.withheld} == {window.NO_ROOM}
+    assert {why for _, why in built.chosen.withheld} == {layers.NO_ROOM}
 
 
 def test_the_next_input_begins_as_the_one_before() -> None:
@@ -308,7 +309,7 @@ def test_a_note_whose_message_the_notes_push_out_is_shown_itself() -> None:
     for room in range(700, 1_100, 7):
         built = build(told, Memory(notes=notes), head=a_head(room))
         shown = set(ids(built))
-        whole = [one.note.source for one, why in built.chosen.withheld if why == window.SHOWN_WHOLE]
+        whole = [one.note.source for one, why in built.chosen.withheld if why == layers.SHOWN_WHOLE]
         assert shown.issuperset(whole)
         assert built.input_tokens <= room
 
@@ -425,7 +426,7 @@ def test_the_newest_messages_have_their_share_whatever_is_pinned_and_noted(
     memory = Memory(summary, pins, pins, [pinned(n, text) for n in range(1, pins + 1)], notes)
     built = build(told, memory, head=a_head(room), keep=keep)
     head = a_head(room)
-    share = (room - head.tokens) * min(keep, 1 - window.SHARE - window.NOTES_LEFT)
+    share = (room - head.tokens) * min(keep, 1 - layers.SHARE - layers.NOTES_LEFT)
     shown = {one.id for one in built.input.messages}
     for entry in reversed(told.after()[-talk:]):
         share -= told.weight_of(entry)
@@ -453,7 +454,7 @@ def test_usage_without_pins_and_notes_is_that_of_the_chosen_context(
     memory = Memory(text, 20, 20) if text else NOTHING
     limits = window.Limits(factor)
     room = window.room_for_messages(head, limits)
-    chosen = window.choose_context(head.agent_id, told, (), memory, room)
+    chosen = layers.choose_context(head.agent_id, told, (), memory, room)
     expected = window.sum_usage(head, told, memory, chosen, factor)
     assert window.measure_usage(head.agent_id, head, told, memory, limits) == (expected, 0)
 

@@ -15,7 +15,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Literal
 
-from arena_cli.context import summary, summary_checks, window
+from arena_cli.context import layers, summary, summary_checks, window
 from arena_cli.context.summary import PinnedFact, Replaced, Sections
 from arena_cli.context.summary_checks import Sources
 from arena_cli.context.tokens import estimate
@@ -248,7 +248,7 @@ def _old(room: Room, chain: Chain, full: Sequence[str]) -> _Old | None:
         most = (
             space
             * scene.team.config.memory.keep
-            * (_LOWER_MARK if window.SMALL_ROOM <= space < _NARROW else 1)
+            * (_LOWER_MARK if layers.SMALL_ROOM <= space < _NARROW else 1)
         )
         messages = summary.oldest(newer, int(most), history.weight_of)
     else:
@@ -293,10 +293,10 @@ def _summary_share(room_tokens: int, pinned_tokens: int, keep: float) -> int:
     In a small room it may use what pinned messages do not take. In a larger one the free room is
     worth more: the beginning of the input stays the same for more calls.
     """
-    if room_tokens >= window.SMALL_ROOM:
-        return int(room_tokens * window.SHARE)
+    if room_tokens >= layers.SMALL_ROOM:
+        return int(room_tokens * layers.SHARE)
     left = room_tokens * (1 - keep) - pinned_tokens
-    return int(max(room_tokens * window.SHARE, min(left, room_tokens * _SMALL_ROOM_SHARE)))
+    return int(max(room_tokens * layers.SHARE, min(left, room_tokens * _SMALL_ROOM_SHARE)))
 
 
 def _facts(room: Room, messages: Sequence[ShownMessage], earlier: str) -> list[PinnedFact]:
@@ -312,7 +312,7 @@ def _facts(room: Room, messages: Sequence[ShownMessage], earlier: str) -> list[P
     words = frozenset(of_note(earlier))
     return [
         PinnedFact(entry.note.title, entry.note.kind)
-        for entry in sorted(pinned, key=window.best_first)
+        for entry in sorted(pinned, key=layers.best_first)
         if entry.message.seq <= upto
         and (
             entry.message.id in new

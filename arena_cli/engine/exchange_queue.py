@@ -73,7 +73,7 @@ class ExchangeQueue:
             await ticket.is_over.wait()
 
     async def wait_until_free(self, agents: tuple[str, ...]) -> None:
-        """Wait until nobody asks one of these agents; those that have not begun wait longer."""
+        """Wait until no agent asks one of these agents; those that have not begun wait longer."""
         while True:
             queues = [self._queues.get(agent, []) for agent in agents]
             served = [ticket for queue in queues for ticket in queue if ticket.is_served]
@@ -83,7 +83,7 @@ class ExchangeQueue:
 
 
 def _find_next(queue: list[_QueuePlace]) -> _QueuePlace | None:
-    """Return the one whose turn it is; None if one is served, or nobody waits."""
+    """Return the one whose turn it is; None if one is served, or no agent waits."""
     if any(ticket.is_served for ticket in queue):
         return None
     return next((ticket for ticket in queue if ticket.is_urgent), queue[0] if queue else None)

@@ -1,4 +1,4 @@
-"""What agents are told of their exchanges: the results, and what they were asked at work."""
+"""The messages to agents about their exchanges: results, and questions that came at work."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tell(exchange: Exchange, room: Room, *, is_of_turn: bool) -> Told:
 
 
 def tell_late(exchange: Exchange, wait_s: float, room: Room) -> Told:
-    """Return what an agent is told that has waited for so long."""
+    """Return the message for an agent that has waited for so long."""
     started = exchange.started
     member = room.scene.team.member(started.requester)
     text = exchange_texts.describe_late(

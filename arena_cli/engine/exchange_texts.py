@@ -197,7 +197,7 @@ def describe_accepted(exchange: str, target: str, language: Language) -> str:
 def describe_late(
     exchange: str, target: str, wait_s: float, language: Language, *, may_fetch: bool
 ) -> str:
-    """Return the message for an agent that no longer waits; the work on the answer goes on."""
+    """Return the message for an agent that no longer waits; the work on the answer continues."""
     if language == "zh":
         later = (
             "用 wait_for_agent 可以取回回答" if may_fetch else "之后的回答会在你下次被调用时显示"

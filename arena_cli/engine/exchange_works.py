@@ -1,4 +1,4 @@
-"""The first answers that agents work on; the work goes on if nobody waits for it any more."""
+"""The first answers that agents work on; the work continues if no agent waits any more."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _POLL_S = 0.02
 
 
 class AnswerHeld(Exception):
-    """The chain is to stop, and nobody waits for the answer: the agent is not called now."""
+    """The chain is to stop, and no agent waits for the answer: the agent is not called now."""
 
 
 class AnswerWork:

@@ -60,7 +60,7 @@ class Exchanges:
     """The exchanges of a session's open turn.
 
     `_works` are the first answers that agents work on. `_late` are, by reply, the exchanges whose
-    agent has given up waiting, and has not been told the result.
+    agent has given up waiting, and has not been shown the result.
     """
 
     def __init__(self, room: Room) -> None:
@@ -154,7 +154,7 @@ class Exchanges:
         await self._works.settle()
 
     async def end(self, problem: str = "") -> None:
-        """End the work that goes on; a `problem` ends its exchanges, too."""
+        """End the work that continues; a `problem` ends its exchanges, too."""
         ended = await self._works.end_all()
         for exchange in map(self._get, ended if problem else ()):
             if exchange.finished is None:
@@ -180,7 +180,7 @@ class Exchanges:
         )
 
     def _give_up(self, exchange: Exchange, wait_s: float) -> Told:
-        """Write that the agent that asked no longer waits, and return what it is told."""
+        """Write that the agent that asked no longer waits, and return the message for it."""
         started = exchange.started
         self._room.journal.write(
             ExchangeTimedOut,
@@ -278,7 +278,7 @@ class Exchanges:
     async def wait(self, exchange: Exchange, wait_s: float, planned: Planned) -> bool:
         """Wait for the first answer, outside of the time limit of the reply.
 
-        Return False if the time is over before; the work on it goes on.
+        Return False if the time is over before; the work on it continues.
         """
         started = exchange.started
         clock = asyncio.get_running_loop().time

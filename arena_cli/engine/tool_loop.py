@@ -163,7 +163,7 @@ class ToolLoop:
         self._planned.waited_s += self._room.clock.monotonic() - began
 
     def _remind(self) -> str:
-        """Return what the model is reminded of: its goals, and what it was asked meanwhile."""
+        """Return what the model is reminded of: its goals, and questions that came meanwhile."""
         reminder, exchanges = self._toolbox.reminder(), self._room.tools.exchanges
         if exchanges is None or self._within:
             return reminder

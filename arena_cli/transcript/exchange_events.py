@@ -49,7 +49,7 @@ class ExchangeStarted(ExchangeEvent):
 
 
 class ExchangeTimedOut(ExchangeEvent):
-    """The agent that asked waited for `wait_s` seconds; the exchange goes on without it."""
+    """The agent that asked waited for `wait_s` seconds; the exchange continues without it."""
 
     type: Literal["exchange_timed_out"] = "exchange_timed_out"
     wait_s: float

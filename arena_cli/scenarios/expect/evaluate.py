@@ -194,8 +194,7 @@ def named_agents(expect: Expect) -> Iterator[tuple[Loc, str]]:
         yield from plan_checks.list_agents(expect.plan)
     for index, decision in enumerate(expect.supervised):
         yield from _at(("supervised", index, "should_reply"), decision.should_reply)
-    rows = ("timeline", "timeline_exact", "structured", "attachments", "deviations")
-    for key in (*rows, "approvals", "rules"):
+    for key in "timeline timeline_exact structured attachments deviations approvals rules".split():
         entries = getattr(expect, key)
         for index, entry in enumerate(entries if isinstance(entries, list) else ()):
             if getattr(entry, "agent", ""):
