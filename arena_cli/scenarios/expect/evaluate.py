@@ -190,11 +190,11 @@ def named_agents(expect: Expect) -> Iterator[tuple[Loc, str]]:
             if agent != EVERYBODY:
                 yield (key, agent), agent
     yield from task_checks.list_agents(expect.tasks)
-    if "plan" in expect.model_fields_set:
-        yield from plan_checks.list_agents(expect.plan)
+    yield from plan_checks.list_agents(expect.plan)
     for index, decision in enumerate(expect.supervised):
         yield from _at(("supervised", index, "should_reply"), decision.should_reply)
-    for key in "timeline timeline_exact structured attachments deviations approvals rules".split():
+    rows = ("timeline", "timeline_exact", "structured", "attachments", "deviations")
+    for key in (*rows, "approvals", "rules"):
         entries = getattr(expect, key)
         for index, entry in enumerate(entries if isinstance(entries, list) else ()):
             if getattr(entry, "agent", ""):

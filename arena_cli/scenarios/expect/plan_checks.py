@@ -45,8 +45,10 @@ def check_plan(expected: PlanExpectation) -> Iterator[Check]:
             yield Check((name,), functools.partial(_check_last, check))
 
 
-def list_agents(expected: PlanExpectation) -> Iterator[tuple[Loc, str]]:
+def list_agents(expected: PlanExpectation | None) -> Iterator[tuple[Loc, str]]:
     """Yield the agents of an expected plan, each with its place."""
+    if expected is None:
+        return
     agents = expected.agents
     lists: dict[Loc, Sequence[str]] = {
         ("plan", "agents"): agents if isinstance(agents, list) else ()
