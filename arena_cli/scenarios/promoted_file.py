@@ -398,14 +398,21 @@ def select_part(stored: Stored, until: int | None) -> SessionPart:
 
 
 def _refuse_tasks(events: Iterable[Event], name: str) -> None:
-    """Raise UsageError if there are tasks: agents are shown them in every later call."""
-    first = next((event.seq for event in events if event.type == "task"), None)
-    if first is not None:
+    """Raise UsageError if there are plans or tasks: agents are shown them in every later call."""
+    first = next((event for event in events if event.type in ("planned", "task")), None)
+    if first is None:
+        return
+    if first.type == "planned":
         raise UsageError(
-            f"session {escape_line(name)} has tasks from event {first} on, and is not promoted",
-            "promote a part before it: `--until SEQ`; or write the tasks as steps `task` and "
-            "`work` of a scenario",
+            f"session {escape_line(name)} has a plan from event {first.seq} on, and is not promoted",
+            "promote a part before it: `--until SEQ`; or write the message as a step with "
+            "`plan: true`",
         )
+    raise UsageError(
+        f"session {escape_line(name)} has tasks from event {first.seq} on, and is not promoted",
+        "promote a part before it: `--until SEQ`; or write the tasks as steps `task` and "
+        "`work` of a scenario",
+    )
 
 
 def _read_events(stored: Stored, until: int | None, notes: list[str]) -> list[Event]:
