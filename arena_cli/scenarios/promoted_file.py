@@ -404,7 +404,8 @@ def _refuse_tasks(events: Iterable[Event], name: str) -> None:
         return
     if first.type == "planned":
         raise UsageError(
-            f"session {escape_line(name)} has a plan from event {first.seq} on, and is not promoted",
+            f"session {escape_line(name)} has a plan from event {first.seq} on, "
+            "and is not promoted",
             "promote a part before it: `--until SEQ`; or write the message as a step with "
             "`plan: true`",
         )
