@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import io
 import logging
@@ -15,7 +16,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import typer
 from product import __main__
+
+# Typer reads the signatures of a command and of its neighbours anew in each run.
+typer.main.get_params_from_function = functools.cache(typer.main.get_params_from_function)
+typer.completion.get_params_from_function = typer.main.get_params_from_function
 
 _SIGNALS = [
     getattr(signal, name)
