@@ -300,7 +300,6 @@ FAULTS = {
     "- {id: a, forbid: {regex: '('}}": "config.rules[0].forbid.regex: not a regular expression",
     "- {id: a, forbid: {contain: x}}": "config.rules[0].forbid.contain: unknown key",
     "- {id: a, forbid: {judge: x}}": "config.rules[0].forbid.judge: cannot be used in a rule",
-    "- {id: a, on: plan, forbid: {contains: x}}": "config.rules[0].on: `plan` is not implemented",
     "- {id: a, python: 'none.py:f'}": "config.rules[0].python: there is no file",
     "- {id: a, correct: 'rules.py:nothing'}": "config.rules[0].correct: there is no function",
     "- {max_chars: 1}\n  - {max_chars: 2}": "config.rules[1]: there are two rules `max_chars`",

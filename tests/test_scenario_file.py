@@ -14,9 +14,9 @@ NOT_BUILT = {
     "": "repeat pass_rate matrix workdir errors limits exclude max_repeat reflect inputs baseline "
     "max_reflections until_sure alpha beta max_usd max_minutes mcp",
     "step": "simulate id needs when agent python shell http sql each repeat container "
-    "on_failure retries timeout_s parallel kind reply_to group inputs output until max "
-    "feedback reflect work thread priority",
-    "expect": "files changed unchanged command tasks learned conflict",
+    "on_failure retries timeout_s parallel group inputs output until max "
+    "feedback reflect thread priority",
+    "expect": "files changed unchanged command learned conflict",
     "config": "lanes workdir",
     "memory": "limit_per_type expiration_days",
 }

@@ -68,7 +68,7 @@ def add(
             help="Use this session, or create it.", autocompletion=command_line.complete_sessions
         ),
     ],
-    title: Annotated[str, typer.Argument(help="The task in one line.")],
+    title: Annotated[str, typer.Argument(help="Say in one line what to do.")],
     description: Annotated[
         str,
         typer.Option(
@@ -244,7 +244,9 @@ def done(
     task: OneTask,
     result: Annotated[
         str,
-        typer.Option("--result", "-r", metavar="TEXT", help="The result; `-` reads stdin."),
+        typer.Option(
+            "--result", "-r", metavar="TEXT", help="Keep this as the result; `-` reads stdin."
+        ),
     ] = "",
     author: Author = None,
     wait: control.Wait = 60,
