@@ -72,7 +72,10 @@ def add(
     description: Annotated[
         str,
         typer.Option(
-            "--description", "-d", metavar="TEXT", help="What to do; `-` reads standard input."
+            "--description",
+            "-d",
+            metavar="TEXT",
+            help="Say more about it; `-` reads standard input.",
         ),
     ] = "",
     kind: Annotated[
