@@ -79,10 +79,13 @@ def add(
         ),
     ] = "",
     kind: Annotated[
-        str, typer.Option("--type", metavar="TYPE", help="The kind of work, such as review.")
+        str, typer.Option("--type", metavar="TYPE", help="Name the kind of work, such as review.")
     ] = "",
     priority: Annotated[
-        int, typer.Option("--priority", "-p", metavar="N", help="Higher ones come first.")
+        int,
+        typer.Option(
+            "--priority", "-p", metavar="N", help="Put it before tasks of a lower number."
+        ),
     ] = 0,
     needs: Annotated[
         str,
