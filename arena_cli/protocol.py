@@ -36,6 +36,9 @@ LATE = "late"
 TASK_LIST, TASK_UPDATE = "task_list", "task_update"
 """The tools by which an agent reads tasks, adds them and changes them."""
 
+TASK_BLOCK = "```task_list"
+"""The beginning of a block with tasks, as JSON."""
+
 ASK_ANSWER, ASK_AGAIN = "answer", "again"
 """The ids of what an agent is told that asked within a reply: an answer, and to go on."""
 

@@ -212,3 +212,18 @@ def test_a_session_with_tasks_is_not_promoted(program: Program) -> None:
     assert f"session s has tasks from event {upto + 1} on, and is not promoted" in done.stderr
     assert not (program.folder / "scenarios").exists()
     program.run("promote", "s", "--until", str(upto)).check()
+
+
+@pytest.mark.parametrize("way", ["tool", "block"])
+def test_an_agent_adds_the_first_task_of_a_session(program: Program, way: str) -> None:
+    """Its call was answered with "is added when your turn ends", and the task was lost."""
+    call = {"tool": "task_update", "arguments": {"action": "add", "title": "写文档"}}
+    block = 'I need help.\n```task_list\n{"tasks": [{"title": "写文档"}, {"titel": "x"}]}\n```'
+    if way == "tool":
+        program.agent("dev", {"calls": [call], "say": "Planned."}, tools=["task_update"])
+    else:
+        program.agent("dev", block)
+    done = program.run("send", "--session", "s", "@dev go").check()
+    assert "task t1 by dev: 写文档" in done.stdout
+    assert ("Refused, of @dev:\n  - the title is empty" in done.stdout) == (way == "block")
+    assert [(task["title"], task["by"]) for task in tasks(program)] == [("写文档", "dev")]

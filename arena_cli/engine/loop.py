@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from arena_cli.engine import after_turn, call, plan, rules
 from arena_cli.engine.plan import Room
 from arena_cli.errors import DiskRefused
-from arena_cli.protocol import Message, Usage
-from arena_cli.transcript.conversation import LIMIT_NOTICE, Chain
+from arena_cli.protocol import TASK_BLOCK, TASK_UPDATE, Message, Usage
+from arena_cli.transcript.conversation import LIMIT_NOTICE, Chain, Turn
 from arena_cli.transcript.events import (
     Candidates,
     ChainFinished,
@@ -284,11 +284,11 @@ class Engine:
             self._room.control.get(self._room).approvals.take_structured(turn)
 
     async def _settle_tasks(self, chain: Chain) -> None:
-        """Write what the replies of the turn do to tasks, if the session has any."""
-        control = self._room.scene.fold.control
-        if control is not None and control.tasks is not None:
+        """Write what the replies of the turn do to tasks, if there are any or they add some."""
+        control, turn = self._room.scene.fold.control, chain.turns[-1]
+        if (control is not None and control.tasks is not None) or _names_tasks(turn):
             ends = import_module("arena_cli.engine.task_ends")
-            await ends.settle(chain.turns[-1], chain, self._room)
+            await ends.settle(turn, chain, self._room)
 
     async def _ask_person(self, step: rules.Pause, chain: Chain) -> bool:
         """Ask at the terminal what the chain waits for; return False if it is not decided now."""
@@ -403,3 +403,10 @@ class Engine:
         if recollection.waits:
             about = {plan.about(agent, phase, chain) for agent in agents}
             await asyncio.to_thread(recollection.find, about)
+
+
+def _names_tasks(turn: Turn) -> bool:
+    """Return True if replies of a turn have a block of tasks, or called the tool that adds some."""
+    return any(getattr(event, "tool", "") == TASK_UPDATE for event in turn.side_events) or any(
+        TASK_BLOCK in done.message.content for done in turn.successes() if done.message
+    )

@@ -8,14 +8,11 @@ from typing import Any, NamedTuple
 
 from arena_cli.engine.task_changes import LONGEST_TEXT, TaskDraft, read_draft
 from arena_cli.notes.agent_extraction import read_values
-from arena_cli.protocol import TASK_UPDATE, Message
+from arena_cli.protocol import TASK_BLOCK, TASK_UPDATE, Message
 from arena_cli.transcript.acting_events import ToolFinished, ToolRequested
 from arena_cli.transcript.events import SideEvent
 from arena_cli.transcript.task_events import TaskAction
 from arena_cli.util.text import clean_text, cut_text
-
-MARK = "```task_list"
-"""The beginning of a block with a list of tasks, as JSON."""
 
 PASS = "<pass/>"
 """The answer by which an agent hands a task back."""
@@ -95,7 +92,7 @@ def read_task(fields: Any) -> tuple[TaskDraft | None, str]:
 
 def cut_blocks(content: str) -> str:
     """Return a text without its blocks of tasks."""
-    return _BLOCK.sub("", content).strip() if MARK in content else content.strip()
+    return _BLOCK.sub("", content).strip() if TASK_BLOCK in content else content.strip()
 
 
 def read_entries(message: Message | None, reply: int, events: Sequence[SideEvent]) -> Entries:
@@ -149,7 +146,7 @@ def _list_parts(message: Message | None) -> Iterator[tuple[bool, Any]]:
     if message is None:
         return
     lists = [part.data for part in message.structured if part.type == "task_list"]
-    if MARK in message.content:
+    if TASK_BLOCK in message.content:
         for match in _BLOCK.finditer(message.content):
             lists.append(next(iter(read_values(match["text"])), None))
     for data in lists:
