@@ -376,6 +376,7 @@ from arena_cli.util.text import (
     list_placeholders,
     make_safe_name,
     map_texts,
+    shorten_text,
     strip_ansi,
 )
 from arena_cli.util.user_pattern import PatternTimeout, UserPattern

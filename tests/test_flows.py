@@ -582,6 +582,28 @@ def test_a_container_whose_time_is_over_is_removed(program: Program) -> None:
     assert calls[-1].startswith("rm --force arena-")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a program of a shell")
+def test_a_container_runtime_that_fails_is_explained_by_its_error(program: Program) -> None:
+    """Docker's last line is only a hint on `--help`."""
+    cause = "docker: Cannot connect to the Docker daemon."
+    hint = "Run 'docker run --help' for more information"
+    script = f"#!{sys.executable}\nimport sys; sys.exit({cause + chr(10) + chr(10) + hint!r})\n"
+    program.file("bin/docker", script).chmod(0o755)
+    program.env["PATH"] = str(program.folder / "bin")
+    write(program, {"id": "box", "retries": 0, "container": {"image": "alpine:3"}})
+    failed = result(program, code=3)["failed"]
+    assert failed == {"box": f"docker failed with exit code 1: {cause}"}
+
+
+def test_a_long_output_is_shown_with_its_cut(program: Program) -> None:
+    write(program, {"id": "cat", "shell": echo("miau " * 100)})
+    done = run(program).check()
+    assert done.stdout.startswith('cat: success {"code": 0, "stdout": "miau miau')
+    assert done.stdout.endswith("…\n")
+    drawn = program.run("flow", "draw", "flow.yaml").check().stdout
+    assert '…"]' in drawn
+
+
 def test_rules_restrict_the_steps_that_run(program: Program) -> None:
     program.file(
         "rules.py",
@@ -854,7 +876,10 @@ ERRORS: list[tuple[list[dict[str, Any]], str]] = [
     ([{"id": "a", "each": "x", "steps": [{"id": "b", "shell": ["x"]}]}], "must be a list"),
     ([{"id": "a", "group": [{"id": "b", "shell": ["x"]}]},
       {"id": "c", "shell": ["${steps.b.output}"]}], "there is no step `b` here"),
-    ([{"id": "a-b", "shell": ["x"]}], "steps[0].id"),
+    ([{"id": "坏", "shell": ["x"]}], "steps[0].id: may have letters a to z, digits and `_` only"),
+    ([{"id": "a-b", "shell": ["x"]}], "steps[0].id: may have letters a to z, digits and `_` only"),
+    ([{"id": "a", "python": "work.py"}], "steps[0].python: must be FILE.py:FUNCTION"),
+    ([{"id": "a", "shell": "echo x"}], 'steps[0].shell: must be a list of words: ["echo", "x"]'),
 ]  # fmt: skip
 
 

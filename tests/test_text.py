@@ -19,6 +19,7 @@ from product import (
     escape_json,
     escape_line,
     escape_text,
+    shorten_text,
 )
 
 # Surrogates included: what a program's JSON escapes decode to.
@@ -191,6 +192,11 @@ def test_shown_in_one_line() -> None:
 )
 def test_cut(text: str, limit: int, expected: str) -> None:
     assert cut_text(text, limit) == expected
+
+
+def test_a_shortened_text_says_that_it_was_cut() -> None:
+    assert shorten_text("中文", 2) == "中文"
+    assert shorten_text("中文字", 2) == "中文…"
 
 
 def test_a_run_of_marks_without_end_is_cut_at_the_limit() -> None:

@@ -18,7 +18,7 @@ from arena_cli.session import outgoing, store
 from arena_cli.session.session import Session
 from arena_cli.transcript.events import ReplyFinished
 from arena_cli.util import files, language
-from arena_cli.util.text import cut_text, escape_line, escape_text
+from arena_cli.util.text import escape_line, escape_text, shorten_text
 from arena_cli.workspace import inputs as agent_inputs
 from arena_cli.workspace.models import AGENT_TOOL, Member
 
@@ -195,12 +195,12 @@ def describe_progress(event: Any) -> str:
     """Return the line of an event for a person who waits, "" for events without one."""
     if event.type == "tool_requested":
         arguments = json.dumps(event.arguments, ensure_ascii=False) if event.arguments else ""
-        excerpt = cut_text(arguments, _LONGEST_ARGUMENTS)
-        tool = cut_text(event.tool, _LONGEST_ARGUMENTS)
+        excerpt = shorten_text(arguments, _LONGEST_ARGUMENTS)
+        tool = shorten_text(event.tool, _LONGEST_ARGUMENTS)
         return escape_line(f"{_indent(event.call)}{event.call} {tool} {excerpt}".rstrip())
     if event.type == "tool_finished":
         problem = event.result.partition("\n")[0] if event.status != "ok" else ""
-        excerpt = f": {cut_text(problem, _LONGEST_ARGUMENTS)}" if problem else ""
+        excerpt = f": {shorten_text(problem, _LONGEST_ARGUMENTS)}" if problem else ""
         return escape_line(f"{_indent(event.call)}{event.call} {event.status}{excerpt}")
     return ""
 

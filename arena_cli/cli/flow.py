@@ -24,7 +24,7 @@ from arena_cli.session.session import Session
 from arena_cli.transcript import reader
 from arena_cli.transcript.flow_events import FlowStarted, StepFinished
 from arena_cli.util import language
-from arena_cli.util.text import cut_text, escape_line
+from arena_cli.util.text import escape_line, shorten_text
 from arena_cli.workspace import inputs as flow_inputs
 from arena_cli.workspace.models import Team
 
@@ -294,7 +294,7 @@ class _Run:
         if isinstance(event, FlowStarted):
             common.warn(f"flow: {escape_line(event.flow)}")
         elif isinstance(event, StepFinished):
-            problem = f": {cut_text(event.error, 4 * _SHOWN)}" if event.error else ""
+            problem = f": {shorten_text(event.error, 4 * _SHOWN)}" if event.error else ""
             line = f"{event.step} {event.status} ({event.ms / 1000:.1f} s){problem}"
             common.print_error(f"  {escape_line(line)}")
 
@@ -334,4 +334,4 @@ def _report(result: FlowResult, flow: Flow, session: str, *, as_json: bool) -> N
 
 def _shorten(output: Any) -> str:
     text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
-    return cut_text(" ".join(text.split()), _SHOWN)
+    return shorten_text(" ".join(text.split()), _SHOWN)

@@ -21,7 +21,7 @@ from arena_cli.reports.lines import user_words
 from arena_cli.session import end_of_life, store
 from arena_cli.session.end_of_life import ArchiveDamaged
 from arena_cli.util.clock import SystemClock
-from arena_cli.util.text import cut_text, escape_line
+from arena_cli.util.text import escape_line, shorten_text
 
 if TYPE_CHECKING:
     from arena_cli.adapters.base import SessionConfig
@@ -127,7 +127,7 @@ def _facts(row: dict[str, str | None], now: datetime, say: Words) -> list[str | 
         say.enum(row["end"]),
         _local_time(row["changed"] or "", now, say),
     ]
-    return facts + ([cut_text(" ".join(row["first"].split()), _FIRST)] if row["first"] else [])
+    return facts + ([shorten_text(" ".join(row["first"].split()), _FIRST)] if row["first"] else [])
 
 
 _FIRST = 60  # characters of the first message in the list of sessions

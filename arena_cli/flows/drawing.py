@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from arena_cli.flows.loader import Flow, FlowStep
 from arena_cli.flows.model import StepSpec
-from arena_cli.util.text import cut_text
+from arena_cli.util.text import shorten_text
 
 _LONGEST = 60
 
@@ -41,7 +41,7 @@ def describe_work(spec: StepSpec) -> str:
         value = spec.each if isinstance(spec.each, str) else json.dumps(spec.each)
     elif spec.group is not None or spec.choose is not None:
         value = ""
-    return cut_text(" ".join(f"{spec.kind} {value}".split()), _LONGEST)
+    return shorten_text(" ".join(f"{spec.kind} {value}".split()), _LONGEST)
 
 
 def draw_mermaid(flow: Flow) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from arena_cli.workspace.acting import InputSpec
 from arena_cli.workspace.control import RuleEntry, StepKind
@@ -15,6 +17,8 @@ from arena_cli.yamlio.nodes import Loc
 BlockKind = Literal["group", "each", "repeat", "choose", "flow"]
 LEAF_KINDS: tuple[StepKind, ...] = get_args(StepKind)
 KINDS: tuple[str, ...] = (*LEAF_KINDS, *get_args(BlockKind))
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 OnFailure = Literal["retry", "skip", "abort"]
 
@@ -94,7 +98,7 @@ class Reflect(FileShape):
 class StepSpec(FileShape):
     """A step: one kind of work, the steps that it `needs`, and what happens if it fails."""
 
-    id: str = Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$", max_length=64)
+    id: str = Field(max_length=64)
     needs: list[str] = []
     when: str | None = None
     on_failure: OnFailure = "retry"
@@ -107,7 +111,7 @@ class StepSpec(FileShape):
     to: list[str] = []
     agent: str | None = None
     message: str | None = None
-    python: str | None = Field(default=None, pattern=r"^.+:[A-Za-z_][A-Za-z0-9_]*$")
+    python: str | None = None
     inputs: dict[str, Any] = {}
     shell: list[str] | None = Field(default=None, min_length=1)
     cwd: str | None = None
@@ -123,6 +127,29 @@ class StepSpec(FileShape):
     choose: list[Branch] | None = Field(default=None, min_length=1)
     flow: str | None = None
     steps: list[StepSpec] = []
+
+    @field_validator("id")
+    @classmethod
+    def _is_name(cls, value: str) -> str:
+        if not _NAME.fullmatch(value):
+            raise ValueError("may have letters a to z, digits and `_` only, and no digit first")
+        return value
+
+    @field_validator("python")
+    @classmethod
+    def _is_function(cls, value: str | None) -> str | None:
+        file, _, name = (value or "").rpartition(":")
+        if value is not None and not (file and _NAME.fullmatch(name)):
+            raise ValueError("must be FILE.py:FUNCTION")
+        return value
+
+    @field_validator("shell", mode="before")
+    @classmethod
+    def _is_list(cls, value: Any) -> Any:
+        if isinstance(value, str) and value.strip():
+            words = json.dumps(value.split(), ensure_ascii=False)
+            raise ValueError(f"must be a list of words: {words}")
+        return value
 
     @model_validator(mode="after")
     def _is_one(self) -> StepSpec:

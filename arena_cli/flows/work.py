@@ -16,7 +16,7 @@ from typing import Any
 from arena_cli.adapters import http
 from arena_cli.adapters.base import SessionConfig
 from arena_cli.adapters.http import HttpRequest
-from arena_cli.adapters.process import run, spawn
+from arena_cli.adapters.process import diagnosis, run, spawn
 from arena_cli.adapters.process.spawn import Program
 from arena_cli.errors import AgentError
 from arena_cli.flows import sql_worker
@@ -289,4 +289,4 @@ def _read_response(call: HttpCall, shown: str, response: Any, data: bytes) -> di
 
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:_SHOWN] if lines else ""
+    return diagnosis.drop_usage_hints(lines)[-1][:_SHOWN] if lines else ""

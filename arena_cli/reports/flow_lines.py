@@ -14,7 +14,7 @@ from arena_cli.transcript.flow_events import (
     StepFinished,
     StepStarted,
 )
-from arena_cli.util.text import cut_text, escape_line
+from arena_cli.util.text import escape_line, shorten_text
 
 _LONGEST = 400
 _STYLES = {"success": "added", "failed": "failed", "skipped": "dim", "cancelled": "warned"}
@@ -43,7 +43,7 @@ def _render_step(event: StepFinished, say: Words, _: Who) -> Line:
         status=[Span(say.enum(event.status), _STYLES[event.status])],
         seconds=seconds,
     )
-    error = cut_text(event.error or "", _LONGEST)
+    error = shorten_text(event.error or "", _LONGEST)
     detail = Span(f"{say(': ')}{escape_line(error)}" if error else "")
     return line(INDENT, spans, detail, hang=4)
 

@@ -8,7 +8,7 @@ from typing import Any
 from arena_cli.reports.lines import INDENT, Line, Span, Who, Words, line
 from arena_cli.transcript.events import Event
 from arena_cli.transcript.plan_events import Delivered, PlanMade
-from arena_cli.util.text import cut_text, escape_line
+from arena_cli.util.text import escape_line, shorten_text
 
 _LONGEST_TASK = 160
 
@@ -49,7 +49,7 @@ def list_steps(event: PlanMade, say: Words, who: Who) -> Iterator[Line]:
         yield _draw("phase {name}", say, name=[Span(escape_line(phase.name), "strong")])
         for step in phase.steps:
             spans = [Span(escape_line(step.id)), Span(" · "), *_name(who(step.agent))]
-            task = escape_line(cut_text(" ".join(step.task.split()), _LONGEST_TASK))
+            task = escape_line(shorten_text(" ".join(step.task.split()), _LONGEST_TASK))
             spans.append(Span(f" · {task}"))
             if step.needs:
                 needs = say(", ").join(map(escape_line, step.needs))

@@ -19,7 +19,7 @@ from arena_cli.transcript.task_events import (
     TaskStatus,
     WorkStarted,
 )
-from arena_cli.util.text import cut_text, escape_line, escape_text
+from arena_cli.util.text import escape_line, escape_text, shorten_text
 
 STATUSES: tuple[TaskStatus, ...] = (
     "running",
@@ -82,7 +82,7 @@ def _render_change(event: TaskChanged, say: Words, who: Who) -> Line | None:
     }
     spans = list(say.spans(_TEXTS[event.action], **values))
     if event.text and event.action != "complete":
-        spans.append(Span(f"{say(': ')}{escape_line(cut_text(event.text, _LONGEST))}"))
+        spans.append(Span(f"{say(': ')}{escape_line(shorten_text(event.text, _LONGEST))}"))
     for fact in _list_facts(event, say, who) if facts else ():
         spans += [Span(" · ", "dim"), *fact]
     return line(INDENT, _MARKS.get(event.action, Span("▫ ", "dim")), spans, hang=4)
@@ -127,7 +127,9 @@ def _draw_texts(event: TaskChanged, _: Words, __: Who) -> Iterator[Line]:
     text = event.facts.description if event.facts else ""
     if event.action == "complete":
         text = event.text
-    for row in escape_text(cut_text(text.strip(), _LONGEST)).split("\n") if text.strip() else ():
+    for row in (
+        escape_text(shorten_text(text.strip(), _LONGEST)).split("\n") if text.strip() else ()
+    ):
         yield line(INDENT * 2, Span("| ", "dim"), row, hang=6)
 
 

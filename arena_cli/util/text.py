@@ -173,6 +173,12 @@ def cut_text(text: str, limit: int) -> str:
     return text[: end or limit]
 
 
+def shorten_text(text: str, limit: int) -> str:
+    """Return the beginning of a text as `cut_text` does, with `…` if it was cut."""
+    excerpt = cut_text(text, limit)
+    return excerpt + "…" if len(excerpt) < len(text) else excerpt
+
+
 def cut_start(text: str, limit: int) -> str:
     """Return the last `limit` characters at most, from the beginning of a word on.
 
