@@ -320,10 +320,13 @@ def test_may_ask_takes_the_place_of_may_mention(tmp_path: Path) -> None:
     ],
 )
 def test_a_block_with_wrong_options_asks_nobody(tmp_path: Path, options: str, problem: str) -> None:
+    """People see why, as for every exchange that is refused."""
     talk, puppets = talk_of(tmp_path, {"dev": asker(block(options=options)), "rev": reviewer})
     talk.send("@dev go")
     assert problem in notes(puppets.inputs["dev"][1])[0]
-    assert talk.of("exchange_started") == []
+    assert ends(talk) == [("refused", 0, False)]
+    assert problem in talk.of("exchange_finished")[0].reason
+    assert len(puppets.inputs["rev"]) == 0
     assert reply_of(talk, "dev") == "Done."
 
 
@@ -518,6 +521,17 @@ def test_an_agent_fetches_an_answer_later(tmp_path: Path, wait: float) -> None:
     talk.send("@dev again")
     later = [(event.status, event.result) for event in talk.of("tool_finished")[-2:]]
     assert sorted(later) == [("error", "you began no exchange 7.1"), ("ok", "Rename it.")]
+
+
+def test_the_reason_of_an_end_is_one_line(tmp_path: Path) -> None:
+    r"""The error of a scripted agent has several, which were shown with `\\n` between them."""
+    program = Program(tmp_path)
+    program.agent("rev", {"when": {"contains": "nothing"}, "say": "never"})
+    program.agent("dev", {"ask": {"agent": "rev", "message": "ok?", "wait_s": 9}, "say": "Done."})
+    shown = program.run("send", "@dev go").check().stdout
+    (end,) = [line for line in shown.splitlines() if "has ended: error" in line]
+    assert "add under `replies:` - {when: " in end
+    assert "\\n" not in end
 
 
 def test_a_replay_repeats_a_wait_that_was_in_vain(tmp_path: Path) -> None:

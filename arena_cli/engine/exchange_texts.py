@@ -30,7 +30,10 @@ _PRIORITIES: Mapping[str, ExchangePriority] = {"normal": "normal", "high": "high
 
 
 class Ask(NamedTuple):
-    """What an agent asks: the agent, the text, and how long it waits (0: it does not)."""
+    """What an agent asks: the agent, the text, and how long it waits (0: it does not).
+
+    A `problem` is the reason why it cannot be asked.
+    """
 
     agent: str
     message: str
@@ -38,10 +41,11 @@ class Ask(NamedTuple):
     max_turns: int | None = None
     key: str = ""
     priority: ExchangePriority = "normal"
+    problem: str = ""
 
 
-def read_blocks(text: str) -> tuple[str, list[tuple[Ask | None, str]]]:
-    """Return a text without its `ask` blocks, and what each of them asks, or what is wrong."""
+def read_blocks(text: str) -> tuple[str, list[Ask]]:
+    """Return a text without its `ask` blocks, and what each of them asks."""
     if MARK not in text:
         return text, []
     blocks = [_read_block(match["head"], match["text"]) for match in _BLOCK.finditer(text)]
@@ -50,29 +54,32 @@ def read_blocks(text: str) -> tuple[str, list[tuple[Ask | None, str]]]:
     return re.sub(r"\n{3,}", "\n\n", _BLOCK.sub("", text)).strip(), blocks
 
 
-def _read_block(head: str, text: str) -> tuple[Ask | None, str]:
+def _read_block(head: str, text: str) -> Ask:
     agent, *options = head.split()
     values: dict[str, str] = {}
     for option in options:
         name, sign, value = option.partition("=")
         if not sign or name not in _OPTIONS or not value or name in values:
-            known = "wait, turns, key and priority"
-            return None, f"`{option}` is no option of `ask {agent}`: there are {known}"
+            known = ", ".join(_OPTIONS)
+            problem = f"`{option}` is no option of `ask {agent}`: there are {known}"
+            return Ask(agent, text.strip(), problem=problem)
         values[name] = value
+    problem = ""
+    wait_s, turns = 0.0, None
+    priority = _PRIORITIES.get(values.get("priority", "normal"))
     try:
         wait_s = float(values.get("wait", "0").removesuffix("s"))
         turns = int(values["turns"]) if "turns" in values else None
     except ValueError:
-        return None, f"`ask {head.strip()}`: wait is a number of seconds, turns a whole number"
+        problem = f"`ask {head.strip()}`: wait is a number of seconds, turns a whole number"
     if not 0 <= wait_s <= LONGEST_WAIT_S or (turns is not None and turns < 0):
-        return (
-            None,
-            f"`ask {head.strip()}`: wait is 0 to {LONGEST_WAIT_S} seconds, turns at least 0",
-        )
-    priority = _PRIORITIES.get(values.get("priority", "normal"))
+        limit = f"wait is 0 to {LONGEST_WAIT_S} seconds, turns at least 0"
+        problem = f"`ask {head.strip()}`: {limit}"
     if priority is None:
-        return None, f"`ask {head.strip()}`: priority is normal or high"
-    return Ask(agent, text.strip(), wait_s, turns, values.get("key", ""), priority), ""
+        problem = problem or f"`ask {head.strip()}`: priority is normal or high"
+    if problem or priority is None:
+        return Ask(agent, text.strip(), problem=problem)
+    return Ask(agent, text.strip(), wait_s, turns, values.get("key", ""), priority)
 
 
 def cut_done(text: str) -> tuple[str, bool]:
@@ -147,13 +154,6 @@ def describe_outcome(agent: str, exchange: str, text: str, language: Language) -
         else f"Exchange {exchange}, about what you asked @{name}:"
     )
     return f"{heading}\n{text}"
-
-
-def describe_wrong(problem: str, language: Language) -> str:
-    """Return the message about a block that cannot be read."""
-    if language == "zh":
-        return f"没有向任何人提问：{translate_message(problem, language)}"
-    return f"Nobody was asked: {problem}"
 
 
 def make_answers(

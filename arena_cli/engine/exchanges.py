@@ -100,10 +100,7 @@ class Exchanges:
         """
         rest, blocks = exchange_texts.read_blocks(text)
         told: list[str] = []
-        for asked, problem in blocks:
-            if asked is None:
-                told.append(exchange_texts.describe_wrong(problem, self._room.language))
-                continue
+        for asked in blocks:
             number = self._number_block(asked, planned, prefix)
             outcome = await self.ask(member, asked, number, planned)
             if not outcome.is_open:
@@ -240,7 +237,10 @@ class Exchanges:
     def _put(self, requester: Member, asked: Ask, exchange: Exchange) -> Exchange:
         """Write the question, or that it is refused."""
         name, target = exchange.started.exchange, exchange.started.target
-        if problem := find_problem(self._room, self._queue, requester, target, asked.message, name):
+        problem = asked.problem or find_problem(
+            self._room, self._queue, requester, target, asked.message, name
+        )
+        if problem:
             self._finish(exchange, "refused", problem)
         else:
             self._say(exchange, requester, 0, asked.message.strip())

@@ -44,7 +44,8 @@ def _render_end(event: ExchangeFinished, say: Words, _: Who) -> Line:
     end = Span(say.enum(event.end), "failed" if event.end in _FAILED else "")
     spans = list(say.spans(text, number=escape_line(event.exchange), end=[end], answers=answers))
     if event.reason:
-        spans.append(Span(f"{say(': ')}{say.message(escape_line(event.reason))}"))
+        reason = " ".join(say.message(event.reason).split())
+        spans.append(Span(f"{say(': ')}{escape_line(reason)}"))
     return line(INDENT, Span("└ ", "rule"), spans, hang=4)
 
 
