@@ -598,12 +598,18 @@ def test_a_label_is_a_place_to_fork_at(arena: Program) -> None:
     assert forked.code == 0
 
 
+def split(*titles: str) -> dict[str, Any]:
+    """A reply that adds tasks."""
+    tasks = [{"title": title, "assigned_to": "qa"} for title in titles]
+    return {"say": f"split\n```task_list\n{json.dumps(tasks)}\n```"}
+
+
 def test_killed_after_any_event_it_continues_to_the_same_end(tmp_path: Path) -> None:
     def make(folder: Path) -> Talk:
         rule = {"id": "short", "on": "plan", "forbid": {"contains": "zzz"}}
         members = [
             member("arch", [{"fail": "error"}]),
-            member("dev", [{"say": "coded"}]),
+            member("dev", [split("Check it")]),
             member("qa", [{"say": "tested"}]),
         ]
         again = plan("parallel", [step("x", "dev"), step("y", "qa")], checkpoints=["both"])
@@ -626,6 +632,33 @@ def test_killed_after_any_event_it_continues_to_the_same_end(tmp_path: Path) -> 
             for one in (talk, whole)
         ]
         assert canonicalize(events[0]) == canonicalize(events[1]), (count, kinds[count])
+
+
+def test_tasks_that_agents_add_to_a_plan_are_done_and_delivered(tmp_path: Path) -> None:
+    """They were left without a word: only those of the plan were worked on."""
+    members = [member("arch", [split("Check the format", "Check the names")]), *crew()[1:]]
+    members[2] = member("qa", ["tested", "formats fit", "names fit"])
+    talk = Talk(tmp_path, planned(*members, says=[LAYERS]))
+    assert talk.send("build an API").end == "quiet"
+    assert [action for _, action in tasks_of(talk).values()] == ["complete"] * 5
+    assert [tasks_of(talk)[name][0] for name in ("t4", "t5")] == ["qa", "qa"]
+    text = (talk.transcript.parent / "delivery" / "README.md").read_text("utf-8")
+    assert "### t5 · Check the names" in text
+    assert "names fit" in text
+
+
+def test_tasks_that_were_added_to_a_plan_are_cancelled_with_it(tmp_path: Path) -> None:
+    again = plan("single", [step("x", "dev")])
+    says = [{"when": {"contains": "given up, since"}, "say": again}, {"say": LAYERS}]
+    members = [
+        member("arch", [split("Check the format", "Check the names")]),
+        member("dev", [{"when": {"call": 1}, "fail": "error"}, {"say": "coded"}]),
+        member("qa", [{"say": "tested"}]),
+    ]
+    talk = Talk(tmp_path, planned(*members, says=says, task_retries=0))
+    assert talk.send("build an API").end == "quiet"
+    ends = {name: action for name, (_, action) in tasks_of(talk).items()}
+    assert (ends["t2"], ends["t5"], ends["t6"]) == ("fail", "cancel", "complete")
 
 
 RECORDED = """\

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from arena_cli.engine.plan import Room
 from arena_cli.engine.plan_work import list_added
+from arena_cli.engine.task_changes import list_begotten
 from arena_cli.errors import DiskRefused
 from arena_cli.transcript.acting_events import ToolFinished
 from arena_cli.transcript.conversation import Chain
@@ -111,6 +112,8 @@ def _write_readme(chain: Chain, names: list[str], room: Room) -> str:
         for name in list_added(plan, chain).values():
             if name in board.tasks:
                 lines += [*_describe_task(board.tasks[name], say), ""]
+    for name in list_begotten(chain):
+        lines += [*_describe_task(board.tasks[name], say), ""]
     if names:
         lines += [f"## {say('Files')}", "", *(f"- [{name}]({name})" for name in names), ""]
     return "\n".join(lines)

@@ -70,7 +70,8 @@ class PlanWork:
         journal = self._room.journal
         by = ARENA if plan.fallback else plan.agent
         added = list_added(plan, chain)
-        for task in self.list_tasks(chain):
+        begotten = [self._board.tasks[name] for name in task_changes.list_begotten(chain)]
+        for task in (*self.list_tasks(chain), *begotten):
             is_open = task.status in ("pending", "blocked", "running")
             if is_open and task.id not in added.values():
                 task_changes.write_change(self._room, task.id, "cancel", by, REPLANNED)

@@ -73,6 +73,15 @@ def get_board(room: Room) -> TaskBoard:
     return (control.tasks if control else None) or TaskBoard()
 
 
+def list_begotten(chain: Chain) -> list[str]:
+    """Return the tasks that agents added in their replies of a chain, in order."""
+    return [
+        event.task
+        for event in chain.events
+        if isinstance(event, TaskChanged) and event.action == "add" and event.reply is not None
+    ]
+
+
 def fold_title(title: str) -> str:
     """Return a title as it is compared."""
     return " ".join(title.split()).casefold()

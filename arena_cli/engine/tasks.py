@@ -266,7 +266,7 @@ class TaskDesk:
         members = {member.id for member in team.members}
         states = control.agents if control else {}
         ready = []
-        for found in board.list_ready(work.tasks):
+        for found in board.list_ready(_list_names(work, self._room)):
             task, agent = found, found.assigned_to
             is_gone = bool(agent) and agent not in members
             if is_gone or states.get(agent) == "terminated":
@@ -312,7 +312,7 @@ class TaskDesk:
     ) -> rules.FinishChain:
         """Return the end of the chain, after the message about tasks that are left."""
         team = self._room.scene.team
-        left = board.list_open(work.tasks)
+        left = board.list_open(_list_names(work, self._room))
         if not left:
             ended = [
                 event.action
@@ -343,6 +343,17 @@ class TaskDesk:
             found = parse_mentions(task.error, room.roster, author=task.assigned_to, opener=opener)
             named.update(dict.fromkeys(name for name in found.ids if name in people))
         return tuple(named) or (opener,)
+
+
+def _list_names(work: WorkStarted, room: Room) -> Sequence[str]:
+    """Return the tasks on which the open chain works; none: on all.
+
+    To those of a plan belong the tasks that its agents add.
+    """
+    chain = room.scene.fold.open
+    if not work.tasks or chain is None or not control_of(chain).plans:
+        return work.tasks
+    return [*dict.fromkeys((*work.tasks, *task_changes.list_begotten(chain)))]
 
 
 def _waits(task: Task) -> bool:
