@@ -248,6 +248,8 @@ def _find_refusal(event: Event) -> str:
             why = f"a person changed the state of {escape_line(event.agent)}"
         case Supervised():
             why = "a supervisor was called, and no transcript contains such answers"
+        case _ if event.type == "planned":
+            why = "a planner was called, and no transcript contains such answers"
         case BudgetRaised():
             why = "a person raised its budget"
         case ChainFinished(end="cancelled"):

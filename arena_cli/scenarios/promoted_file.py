@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -398,22 +399,18 @@ def select_part(stored: Stored, until: int | None) -> SessionPart:
 
 
 def _refuse_tasks(events: Iterable[Event], name: str) -> None:
-    """Raise UsageError if there are plans or tasks: agents are shown them in every later call."""
-    first = next((event for event in events if event.type in ("planned", "task")), None)
-    if first is None:
-        return
-    if first.type == "planned":
+    """Raise UsageError if there are tasks: agents are shown them in every later call.
+
+    Those of a plan are refused as the plan is.
+    """
+    unplanned = takewhile(lambda event: event.type != "planned", events)
+    first = next((event.seq for event in unplanned if event.type == "task"), None)
+    if first is not None:
         raise UsageError(
-            f"session {escape_line(name)} has a plan from event {first.seq} on, "
-            "and is not promoted",
-            "promote a part before it: `--until SEQ`; or write the message as a step with "
-            "`plan: true`",
+            f"session {escape_line(name)} has tasks from event {first} on, and is not promoted",
+            "promote a part before it: `--until SEQ`; or write the tasks as steps `task` and "
+            "`work` of a scenario",
         )
-    raise UsageError(
-        f"session {escape_line(name)} has tasks from event {first.seq} on, and is not promoted",
-        "promote a part before it: `--until SEQ`; or write the tasks as steps `task` and "
-        "`work` of a scenario",
-    )
 
 
 def _read_events(stored: Stored, until: int | None, notes: list[str]) -> list[Event]:
