@@ -399,6 +399,29 @@ def test_a_block_in_a_text_blocks_the_task_and_the_end_names_the_person(tmp_path
     assert statuses(talk) == {"t1": "completed", "t2": "completed"}
 
 
+def test_an_agent_gives_its_task_to_another(tmp_path: Path) -> None:
+    given = part(content="not mine", actions=[{"action": "assign", "to": "ops"}])
+    talk = talk_of(tmp_path, Puppets({"dev": by_task(t1=given), "ops": lambda _: "mine"}))
+    add(talk, "Whose", assigned_to="dev")
+    assert work(talk).end == "quiet"
+    assert [event.action for event in talk.of("task")] == [
+        "add",
+        "start",
+        "assign",
+        "start",
+        "complete",
+    ]
+    assert board(talk).tasks["t1"].result == "mine"
+
+
+def test_a_percentage_beyond_all_numbers_is_refused(tmp_path: Path) -> None:
+    far = part(actions=[{"action": "progress", "percent": 10**400}])
+    talk = talk_of(tmp_path, Puppets({"dev": by_task(t1=far)}))
+    add(talk, "Count")
+    assert work(talk).end == "quiet"
+    assert any("`percent` must be a number from 0 to 100" in text for text in told(talk))
+
+
 def test_work_that_fails_is_tried_again_so_often_then_fails(tmp_path: Path) -> None:
     def fails(shown: AgentInput) -> str:
         raise AgentOverloaded(shown.agent_id, "try later")
@@ -630,6 +653,7 @@ def test_a_chain_that_was_cancelled_leaves_its_task_to_the_next(tmp_path: Path) 
     talk = talk_of(tmp_path, Puppets({"dev": slow}))
     add(talk, "Long", assigned_to="dev")
     assert work(talk).end == "cancelled"
+    assert statuses(talk) == {"t1": "pending"}
     later = talk_of(tmp_path, Puppets({"dev": lambda _: "now"}))
     assert work(later).end == "quiet"
     assert board(later).tasks["t1"].result == "now"

@@ -410,13 +410,6 @@ def _check_open(task: Task) -> None:
         raise UsageError(f"task {task.id} has ended: it is {task.status}", "Add another task.")
 
 
-def _is_at_work(task: Task, room: Room) -> bool:
-    """Return True if an agent works on the task now."""
-    chain = room.scene.fold.open
-    is_working = chain is not None and chain.control is not None and chain.control.work is not None
-    return task.status == "running" and is_working
-
-
 def _assign(request: ControlRequest, task: Task, room: Room) -> str:
     _check_open(task)
     if not request.agent:
@@ -424,7 +417,7 @@ def _assign(request: ControlRequest, task: Task, room: Room) -> str:
     agent = find_agent(request.agent, room)
     if task.assigned_to == agent:
         raise UsageError(f"task {task.id} is one of {agent} already", "Name another agent.")
-    if request.action == "assign" and _is_at_work(task, room):
+    if request.action == "assign" and task.status == "running":
         raise UsageError(
             f"{task.assigned_to} works on task {task.id} now",
             "`arena task reassign` gives it to another agent all the same.",

@@ -76,9 +76,9 @@ def read_action(fields: Any) -> tuple[Action | None, str]:
     if action == "progress" or fields.get("percent") is not None:
         value = fields.get("percent")
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not 0 <= float(value or 0) <= 100:
+        if value is None or not is_number or not 0 <= value <= 100:
             return None, "`percent` must be a number from 0 to 100"
-        percent = int(value or 0)
+        percent = int(value)
     text = cut_text(clean_text(texts["text"])[0].strip(), LONGEST_TEXT)
     return Action(name.strip(), action, text, percent, texts["to"].strip()), ""
 

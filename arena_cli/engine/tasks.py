@@ -150,7 +150,7 @@ class TaskDesk:
     ) -> list[_Started]:
         """Return the tasks that were started for the next turn, as before a crash.
 
-        Other tasks that are still running are so no more: their chain was ended meanwhile.
+        Other tasks that are still running wait again: their agents cannot be called now.
         """
         started = [
             start

@@ -366,6 +366,8 @@ class Fold:
                 if reply.finished is None and reply.failed_attempts:
                     self.calls[agent] = self.calls.get(agent, 0) + reply.failed_attempts
         self.open = None
+        if self.control is not None and self.control.tasks is not None:
+            self.control.tasks.release()
 
     def _remember(self, event: SideEvent) -> None:
         """Apply an event of the team's memory or of its control."""

@@ -170,11 +170,9 @@ class TaskBoard:
         for event in events:
             if isinstance(event, TaskChanged):
                 board.apply(event)
+            elif event.type == "chain_finished":
+                board.release()
         return board
-
-    def next_id(self) -> str:
-        """Return the id of the next task."""
-        return f"t{len(self.tasks) + 1}"
 
     def apply(self, event: TaskChanged) -> None:
         """Apply a change; one of a task that is not there changes nothing."""
@@ -193,6 +191,11 @@ class TaskBoard:
         known = self.tasks.get(event.task)
         if known is not None:
             self._put(known.model_copy(update=_list_changes(known, event)))
+
+    def release(self) -> None:
+        """Let the tasks on which agents work wait again: their chain has ended without them."""
+        for task in self.list_running():
+            self._put(task.model_copy(update={"status": "pending"}))
 
     def _put(self, task: Task) -> None:
         """Set a task, and keep the lists of those that are open, and of each agent's."""
@@ -241,10 +244,6 @@ class TaskBoard:
         names = [name for name in among if name in self._open] if among else self._open
         return sorted((self.tasks[name] for name in names), key=lambda task: task.number)
 
-    def find_running(self, agent: str) -> Task | None:
-        """Return the task that an agent works on."""
-        return next((task for task in self.list_of(agent) if task.status == "running"), None)
-
     def find_circle(self, needs: Mapping[str, Sequence[str]]) -> list[str]:
         """Return ids of tasks that need each other, the first one again at the end; or none.
 
@@ -285,7 +284,7 @@ def _list_changes(task: Task, event: TaskChanged) -> dict[str, Any]:
         changes["status"] = _STATUSES[event.action]
     if event.action in ("assign", "reassign"):
         changes |= {"assigned_to": event.to, "passed": []}
-        if event.action == "reassign" and task.status == "running":
+        if task.status == "running":
             changes["status"] = "pending"
     match event.action:
         case "start":
