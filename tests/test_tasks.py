@@ -287,6 +287,25 @@ def test_killed_after_any_event_the_work_goes_on_to_the_same_end(tmp_path: Path)
         assert canonical(talk) == expected, (count, lines[count - 1])
 
 
+def test_a_started_task_and_a_message_call_their_agent_once(tmp_path: Path) -> None:
+    talk = talk_of(tmp_path)
+    add(talk, "One", assigned_to="dev")
+    work(talk)
+    lines = talk.transcript.read_bytes().splitlines(keepends=True)
+    started = next(
+        at
+        for at, line in enumerate(lines)
+        if b'"action":"start"' in line and b'"type":"task"' in line
+    )
+    talk.transcript.write_bytes(b"".join(lines[: started + 1]))
+    with talk.open() as session:
+        session.carry_out(ControlRequest(act="steer", text="@dev be quick"))
+    talk.events.clear()
+    talk.resume()
+    assert talk.turns()[0] == (["dev"], [])
+    assert statuses(talk) == {"t1": "completed"}
+
+
 # What agents add and change.
 
 
@@ -379,6 +398,29 @@ def test_tasks_that_beget_tasks_end_at_the_depth_limit(tmp_path: Path) -> None:
     assert work(talk).end == "quiet"
     assert [task.depth for task in board(talk).tasks.values()] == [0, 1, 2]
     assert "tasks that come of tasks may be 2 deep" in told(talk)[-2]
+
+
+def test_agents_that_ask_each_other_for_tasks_end_at_the_depth_limit(tmp_path: Path) -> None:
+    def answer(_: AgentInput) -> Any:
+        return part(tasks=[{"title": f"more {next(count)}", "assigned_to": "dev"}])
+
+    count = iter(range(100))
+    talk = talk_of(tmp_path, Puppets({"dev": lambda _: "@ops more?", "ops": answer}))
+    add(talk, "Begin", assigned_to="dev")
+    assert work(talk).end == "quiet"
+    assert [task.depth for task in board(talk).tasks.values()] == [0, 1, 2, 3]
+
+
+def test_an_escape_in_a_block_hides_no_secret(tmp_path: Path) -> None:
+    block = '```task_list\n{"tasks": [{"title": "Call with s\\u0065cret-7"}]}\n```'
+    talk = talk_of(tmp_path, Puppets({"dev": by_task(t1=block)}))
+    talk.redact = ("secret-7",)
+    add(talk, "Split it")
+    assert work(talk).end == "quiet"
+    assert [task.title for task in board(talk).tasks.values()] == [
+        "Split it",
+        "Call with [redacted]",
+    ]
 
 
 def test_a_block_in_a_text_blocks_the_task_and_the_end_names_the_person(tmp_path: Path) -> None:
@@ -532,6 +574,24 @@ def test_max_responders_holds_and_max_tasks_ends_the_work(tmp_path: Path) -> Non
     assert [len(must) for must, _ in talk.turns()] == [2, 2, 1]
     assert told(talk)[-1].startswith("As many tasks as allowed were started. Left:\n- t6 ")
     assert work(talk).end == "quiet"
+
+
+def test_a_task_that_is_tried_again_counts_once(tmp_path: Path) -> None:
+    async def fail() -> str:
+        urgent = {"title": "Urgent", "priority": 9, "assigned_to": "dev"}
+        inbox = Inbox(talk.transcript.parent)
+        path = inbox.put(ControlRequest(act="task", action="add", arguments=urgent))
+        for _ in range(3_000):
+            if inbox.read_answer(path) is not None:
+                break
+            await asyncio.sleep(0.01)
+        raise AgentOverloaded("dev", "try later")
+
+    answers = iter([fail, lambda: "done"])
+    talk = talk_of(tmp_path, Puppets({"dev": lambda _: next(answers)()}), retries=0)
+    add(talk, "Flaky", assigned_to="dev")
+    assert work(talk, max_tasks=1).end == "chain_limit"
+    assert statuses(talk) == {"t1": "completed", "t2": "pending"}
 
 
 def test_no_task_starts_after_the_time(tmp_path: Path) -> None:

@@ -57,7 +57,8 @@ class _Settlement:
         """Write it, but for what is written already."""
         done = self._done
         if done.status in ("success", "declined"):
-            entries = task_entries.read_entries(done.message, done.reply, self._turn.side_events)
+            events, redactor = self._turn.side_events, self._room.runtime.redactor
+            entries = task_entries.read_entries(done.message, done.reply, events, redactor)
             if entries != task_entries.NOTHING:
                 await self._take(entries)
         task = self._find_work()
@@ -76,7 +77,7 @@ class _Settlement:
         """Add the tasks of the reply and carry out its actions; report those that are refused."""
         refused = [*entries.problems]
         drafts, actions = await self._check_rules(entries, refused)
-        depth = find_depth(self._work, self._room)
+        depth = find_depth(self._done.agent, self._work, self._room)
         if drafts and (problem := find_depth_fault(depth, self._room)):
             refused += [(draft.title, problem) for draft in drafts]
             drafts = []
@@ -267,10 +268,23 @@ def describe_action(action: Action, task: Task | None, agent: str) -> dict[str, 
     }
 
 
-def find_depth(work: str, room: Room) -> int:
-    """Return the depth of a task that is added in the work on another one, if it is."""
-    task = get_board(room).tasks.get(work)
-    return task.depth + 1 if task else 0
+def find_depth(agent: str, work: str, room: Room) -> int:
+    """Return the depth of a task that an agent adds: one more than those that led to it.
+
+    It is added in the `work` on another task, or in an answer to an agent of the work.
+    """
+    tasks, chain = get_board(room).tasks, room.scene.fold.open
+    if work in tasks:
+        return tasks[work].depth + 1
+    callers = chain.turns[-1].started.mentioned_by.get(agent, ()) if chain and chain.turns else ()
+    if chain is None or not any(room.scene.team.member(name) for name in callers):
+        return 0
+    started = (
+        event.task
+        for event in chain.events
+        if isinstance(event, TaskChanged) and event.action == "start"
+    )
+    return max((tasks[name].depth + 1 for name in started), default=0)
 
 
 def find_depth_fault(depth: int, room: Room) -> str:

@@ -12,6 +12,7 @@ from arena_cli.protocol import TASK_BLOCK, TASK_UPDATE, Message
 from arena_cli.transcript.acting_events import ToolFinished, ToolRequested
 from arena_cli.transcript.events import SideEvent
 from arena_cli.transcript.task_events import TaskAction
+from arena_cli.util.redaction import Redactor
 from arena_cli.util.text import clean_text, cut_text
 
 PASS = "<pass/>"
@@ -95,13 +96,15 @@ def cut_blocks(content: str) -> str:
     return _BLOCK.sub("", content).strip() if TASK_BLOCK in content else content.strip()
 
 
-def read_entries(message: Message | None, reply: int, events: Sequence[SideEvent]) -> Entries:
+def read_entries(
+    message: Message | None, reply: int, events: Sequence[SideEvent], redactor: Redactor
+) -> Entries:
     """Return what an agent adds and changes in a reply; `events` are those of its turn."""
     drafts: list[TaskDraft] = []
     actions: list[Action] = []
     problems: list[tuple[str, str]] = []
     count = 0
-    for is_task, fields in (*_list_calls(reply, events), *_list_parts(message)):
+    for is_task, fields in (*_list_calls(reply, events), *_list_parts(message, redactor)):
         if is_task and isinstance(fields, Mapping) and fields.get("done") is True:
             continue  # a list may show what is done
         count += 1
@@ -122,8 +125,10 @@ def read_entries(message: Message | None, reply: int, events: Sequence[SideEvent
     return Entries(drafts, actions, problems) if count else NOTHING
 
 
-def list_calls(reply: int, events: Sequence[SideEvent]) -> Iterator[Mapping[str, Any]]:
-    """Yield the arguments of the calls of `task_update` in a reply that were accepted."""
+def _list_calls(
+    reply: int, events: Sequence[SideEvent]
+) -> Iterator[tuple[bool, Mapping[str, Any]]]:
+    """Yield the arguments of the calls of `task_update` that were accepted, tasks with True."""
     accepted = {
         event.call
         for event in events
@@ -133,22 +138,21 @@ def list_calls(reply: int, events: Sequence[SideEvent]) -> Iterator[Mapping[str,
         if not isinstance(event, ToolRequested) or event.tool != TASK_UPDATE:
             continue
         if event.reply == reply and event.call in accepted and "." not in event.call:
-            yield event.arguments
+            yield event.arguments.get("action") == "add", event.arguments
 
 
-def _list_calls(reply: int, events: Sequence[SideEvent]) -> Iterator[tuple[bool, Any]]:
-    for arguments in list_calls(reply, events):
-        yield arguments.get("action") == "add", arguments
+def _list_parts(message: Message | None, redactor: Redactor) -> Iterator[tuple[bool, Any]]:
+    """Yield the entries of the parts and blocks of a message, tasks with True.
 
-
-def _list_parts(message: Message | None) -> Iterator[tuple[bool, Any]]:
-    """Yield the entries of the parts and blocks of a message, tasks with True."""
+    An escape in the JSON of a block may have hidden a secret from the redaction of the text.
+    """
     if message is None:
         return
     lists = [part.data for part in message.structured if part.type == "task_list"]
     if TASK_BLOCK in message.content:
         for match in _BLOCK.finditer(message.content):
-            lists.append(next(iter(read_values(match["text"])), None))
+            data = next(iter(read_values(match["text"])), None)
+            lists.append(redactor.value_or_nothing(data))
     for data in lists:
         if isinstance(data, list):
             yield from ((True, fields) for fields in data)

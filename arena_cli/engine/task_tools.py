@@ -133,7 +133,7 @@ class TaskTool:
         titles = {fold_title(added.title) for added in earlier}
         if fold_title(draft.title) in titles and draft not in earlier:
             raise ToolFailed("another task of the list has this title")
-        depth = task_ends.find_depth(self._find_work(planned), self.room)
+        depth = task_ends.find_depth(planned.agent, self._find_work(planned), self.room)
         if problem := task_ends.find_depth_fault(depth, self.room):
             raise ToolFailed(problem)
         drafts = [added for added in earlier if added != draft]
@@ -174,7 +174,9 @@ class TaskTool:
         """Return the tasks that the reply has added so far."""
         chain = self.room.scene.fold.open
         events = chain.turns[-1].side_events if chain and chain.turns else ()
-        return task_entries.read_entries(None, planned.reply, events).drafts
+        return task_entries.read_entries(
+            None, planned.reply, events, self.room.runtime.redactor
+        ).drafts
 
     def _find_work(self, planned: Planned) -> str:
         """Return the id of the task on which the agent works; "" if it works on none."""

@@ -133,12 +133,13 @@ class TaskDesk:
 
     def _open_turn(self, due: _Due, started: Sequence[_Started]) -> rules.StartTurn:
         """Return the turn of the agents that are due, and of those that took a task."""
-        places = self._room.scene.team.config.max_responders
-        must = due.agents[: places - len(started)] if started else due.agents[:places]
+        places = max(self._room.scene.team.config.max_responders - len(started), 0)
+        takers = [start.agent for start in started]
+        called = [agent for agent in due.agents if agent not in takers]
         return rules.StartTurn(
             0 if started else due.depth,
-            (*must, *(start.agent for start in started)),
-            due.agents[len(must) :],
+            (*called[:places], *takers),
+            tuple(called[places:]),
             (*(due.trigger if due.agents else ()), *(start.message for start in started)),
             dict(due.mentioned_by),
         )
@@ -176,6 +177,8 @@ class TaskDesk:
         """Start tasks for agents that are idle, at most `places`."""
         begun = self._list_begun(chain)
         left = len(ready) if work.max_tasks is None else max(0, work.max_tasks - len(begun))
+        if left == 0:
+            ready = [task for task in ready if task.id in begun]
         started: list[_Started] = []
         for task, agent in self._choose(ready, idle):
             if len(started) >= places:
