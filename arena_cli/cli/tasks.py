@@ -57,6 +57,25 @@ Author = Annotated[
     str | None, typer.Option("--from", metavar="HUMAN", help="Act as this human of the team.")
 ]
 Because = Annotated[str, typer.Option("--because", metavar="TEXT", help="Say why.")]
+ToAgent = Annotated[
+    str, typer.Argument(help="Give it to this agent.", autocompletion=command_line.complete_agents)
+]
+Description = Annotated[
+    str,
+    typer.Option(
+        "--description", "-d", metavar="TEXT", help="Say more about it; `-` reads standard input."
+    ),
+]
+Assign = Annotated[
+    str | None,
+    typer.Option(
+        "--assign",
+        "-a",
+        metavar="AGENT",
+        help="Give it to this agent.",
+        autocompletion=command_line.complete_agents,
+    ),
+]
 
 
 @task_app.command()
@@ -69,15 +88,7 @@ def add(
         ),
     ],
     title: Annotated[str, typer.Argument(help="Say in one line what to do.")],
-    description: Annotated[
-        str,
-        typer.Option(
-            "--description",
-            "-d",
-            metavar="TEXT",
-            help="Say more about it; `-` reads standard input.",
-        ),
-    ] = "",
+    description: Description = "",
     kind: Annotated[
         str, typer.Option("--type", metavar="TYPE", help="Name the kind of work, such as review.")
     ] = "",
@@ -93,16 +104,7 @@ def add(
             "--needs", metavar="TASKS", help="Wait until these are completed, such as t1,t2."
         ),
     ] = "",
-    assign: Annotated[
-        str | None,
-        typer.Option(
-            "--assign",
-            "-a",
-            metavar="AGENT",
-            help="Give it to this agent.",
-            autocompletion=command_line.complete_agents,
-        ),
-    ] = None,
+    assign: Assign = None,
     team: OneTeam = None,
     author: Author = None,
     wait: control.Wait = 60,
@@ -190,10 +192,7 @@ def assign(
     context: typer.Context,
     session: control.TheSession,
     task: OneTask,
-    agent: Annotated[
-        str,
-        typer.Argument(help="Give it to this agent.", autocompletion=command_line.complete_agents),
-    ],
+    agent: ToAgent,
     author: Author = None,
     wait: control.Wait = 60,
 ) -> None:
@@ -206,10 +205,7 @@ def reassign(
     context: typer.Context,
     session: control.TheSession,
     task: OneTask,
-    agent: Annotated[
-        str,
-        typer.Argument(help="Give it to this agent.", autocompletion=command_line.complete_agents),
-    ],
+    agent: ToAgent,
     author: Author = None,
     wait: control.Wait = 60,
 ) -> None:

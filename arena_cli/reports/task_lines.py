@@ -31,15 +31,6 @@ STATUSES: tuple[TaskStatus, ...] = (
 )
 """The statuses in the order in which counts name them."""
 
-STYLES: Mapping[TaskStatus, str] = {
-    "pending": "",
-    "running": "strong",
-    "blocked": "warned",
-    "completed": "added",
-    "failed": "failed",
-    "cancelled": "dim",
-}
-
 _LONGEST = 400
 _NARROWEST_TITLE = 16
 

@@ -485,7 +485,7 @@ def _cut(events: Sequence[Event], pieces: Sequence[Piece]) -> tuple[SessionEvent
     """Return the members, the event before the first played, and the reason for no earlier one."""
     sessions = [event for event in events if isinstance(event, SessionEvent)]
     cut, reason = 0, ""
-    messages = [*list_messages(events)]
+    messages = list_messages(events)
     for piece in pieces:
         last = piece.events[-1].seq
         if piece.chain and piece.end in ("", "interrupted"):
