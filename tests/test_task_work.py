@@ -77,7 +77,7 @@ def test_blocked_tasks_exit_with_4_and_say_on_whom(program: Program) -> None:
     add(program, "Rotate the keys")
     program.run("task", "add", "s", "Tell the customers", "--needs", "t1", "-a", "ops").check()
     waits = (
-        "arena: session s: no task can continue, 2 wait\n"
+        "arena: session s: no task can continue, 2 left\n"
         "  t1 blocked: Rotate the keys: waits: @maya which vault?\n"
         "  t2 pending: Tell the customers: waits for t1 (blocked)\n"
         "  `arena task unblock s TASK` lets an agent take it again.\n"
@@ -117,7 +117,7 @@ def test_an_open_chain_comes_first(program: Program) -> None:
     add(program, "Rotate the keys")
     done = program.run("work", "s")
     assert done.code == 2
-    assert "session s: chain 1 is open, so no work can begin" in done.stderr
+    assert "session s has an open chain (1): no other work can begin" in done.stderr
     assert "`arena resume s` continues it, `arena cancel s` ends it." in done.stderr
 
 

@@ -23,7 +23,14 @@ from arena_cli.session import outgoing, store
 from arena_cli.session.session import Session
 from arena_cli.transcript import queries, reader
 from arena_cli.transcript.revisions import list_visible
-from arena_cli.transcript.task_events import Task, TaskBoard, TaskChanged, TaskFacts, TaskStatus
+from arena_cli.transcript.task_events import (
+    Task,
+    TaskBoard,
+    TaskChanged,
+    TaskFacts,
+    TaskStatus,
+    get_board,
+)
 from arena_cli.util.language import translate_message
 from arena_cli.util.text import escape_line, escape_text
 
@@ -436,35 +443,18 @@ def work(
     names = [name.strip() for name in only.split(",") if name.strip()]
 
     async def start(opened: Session) -> ChainFinished | ChainPaused | None:
-        _refuse_open_chain(opened)
-        board = _get_board(opened)
-        for name in names:
-            _find_task(board, name, stored)
-        open_tasks = board.list_open(names)
-        if not board.list_ready(names) and all(t.status != "running" for t in open_tasks):
+        board = get_board(opened.journal.fold)
+        is_idle = opened.open_chain is None and board.tasks.keys() >= set(names)
+        is_stuck = all(task.status != "running" for task in board.list_open(names))
+        if is_idle and is_stuck and not board.list_ready(names):
             return None
         return await opened.work(by=human, tasks=names, max_tasks=max_tasks, minutes=minutes)
 
     opened, end = send.run_chain(
         loaded, stored, members, start, as_json=as_json, quiet=quiet, wait_s=wait
     )
-    _report(end, _get_board(opened), names, opened, is_shown=not (as_json or quiet))
-
-
-def _get_board(opened: Session) -> TaskBoard:
-    fold = opened.journal.fold
-    return (fold.control.tasks if fold.control else None) or TaskBoard()
-
-
-def _refuse_open_chain(opened: Session) -> None:
-    chain = opened.open_chain
-    if chain is not None:
-        name = escape_line(opened.name)
-        problem = f"session {name}: chain {chain.number} is open, so no work can begin"
-        raise UsageError(
-            problem,
-            f"`arena resume {name}` continues it, `arena cancel {name}` ends it.",
-        )
+    board = get_board(opened.journal.fold)
+    _report(end, board, names, opened, is_shown=not (as_json or quiet))
 
 
 def _report(
@@ -486,7 +476,7 @@ def _report(
             common.print_line(_describe_rest(end, board, left, say))
         return
     name = escape_line(opened.name)
-    common.warn(f"arena: session {name}: no task can continue, {len(left)} wait")
+    common.warn(f"arena: session {name}: no task can continue, {len(left)} left")
     for task in left if end is None or not is_shown else ():  # else the last message says it
         state = task_lines.describe_state(task, board, say)
         row = f"{task.id} {say.enum(task.status)}: {escape_line(task.title)}"

@@ -11,7 +11,7 @@ from arena_cli.errors import UsageError
 from arena_cli.session import outgoing
 from arena_cli.session.outgoing import Outgoing
 from arena_cli.transcript.log import Journal
-from arena_cli.transcript.task_events import TaskBoard
+from arena_cli.transcript.task_events import get_board
 from arena_cli.util.clock import format_timestamp
 from arena_cli.util.text import escape_line
 from arena_cli.workspace.models import Team
@@ -44,9 +44,11 @@ def write_opening(
     if max_tasks is not None and max_tasks < 1:
         raise UsageError(f"{max_tasks} is no number of tasks", "Allow at least one.")
     if minutes is not None and not (0 < minutes <= MOST_MINUTES and math.isfinite(minutes)):
-        raise UsageError(f"{minutes:g} is no number of minutes", "Give more than 0 minutes.")
-    control = journal.fold.control
-    board = (control.tasks if control else None) or TaskBoard()
+        raise UsageError(
+            f"{minutes} is no number of minutes",
+            f"Give more than 0 minutes, and at most {MOST_MINUTES}.",
+        )
+    board = get_board(journal.fold)
     unknown = [name for name in tasks if name not in board.tasks]
     if unknown:
         raise UsageError(

@@ -277,6 +277,11 @@ class TaskBoard:
         return cls(Task.model_validate(task) for task in record)
 
 
+def get_board(fold: Fold) -> TaskBoard:
+    """Return the tasks of a session, which may be none."""
+    return (fold.control.tasks if fold.control else None) or TaskBoard()
+
+
 def _list_changes(task: Task, event: TaskChanged) -> dict[str, Any]:
     """Return the fields of a task that an event changes."""
     changes: dict[str, Any] = {}
