@@ -238,6 +238,33 @@ def test_what_needs_approval_is_done_once_a_person_has_approved_it(caller: Calle
     assert "+one" in done["diff"]
 
 
+HOLD = """
+from pathlib import Path
+from time import sleep
+
+def hold() -> None:
+    with open("log.txt", "a") as file:
+        file.write("held ")
+    transcript = Path("sessions/s/transcript.jsonl")
+    while transcript.read_text().count('"tool_requested"') < 3:
+        sleep(0.02)
+"""
+
+
+def test_a_flow_that_runs_is_approved_again_if_it_is_called_again(caller: Caller) -> None:
+    program = caller.team(tools=["run_flow"])
+    program.file("work.py", HOLD)
+    call = ["run_flow", {"flow": {"flow": "F", "steps": [{"id": "a", "python": "work.py:hold"}]}}]
+    caller.plan([[call], "I asked."], [[call, ["wait", "log.txt"], call], "One ran."])
+    assert program.run("send", "-s", "s", "@coder go").code == 4
+    program.run("approve", "s", "1").check(stdout=None)
+    program.run("resume", "s")
+    assert (caller.folder / "log.txt").read_text() == "held "
+    ends = {event["call"]: event["status"] for event in caller.events("tool_finished")[1:]}
+    assert ends == {"1": "ok", "2": "denied"}
+    assert len(caller.events("approval_requested")) == 2
+
+
 def test_a_reply_that_was_cut_short_in_a_call_goes_on_with_its_counts(caller: Caller) -> None:
     program = caller.team()
     caller.plan([[MEMBERS], "first"], [[MEMBERS], "second"])

@@ -74,24 +74,29 @@ class FlowSource:
 
     def __init__(self, room: Room) -> None:
         self._room = room
+        self._running: set[tuple[int, str]] = set()
 
     async def find(self, entry: str | InlineTool, member: Member) -> list[Tool]:  # noqa: ARG002
         """Return the tool for that agent."""
-        return [RunFlow(self._room, member)]
+        return [RunFlow(self._room, member, self._running)]
 
     async def stop(self) -> None:
         """End nothing: a flow ends with its call."""
 
 
 class RunFlow:
-    """The tool `run_flow` of one agent; it is idempotent because it continues."""
+    """The tool `run_flow` of one agent; it is idempotent because it continues.
+
+    `running` are the calls of all agents that run now, by reply and number.
+    """
 
     idempotent = True
     spec = _SPEC
 
-    def __init__(self, room: Room, member: Member) -> None:
+    def __init__(self, room: Room, member: Member, running: set[tuple[int, str]]) -> None:
         self._room = room
         self._member = member
+        self._running = running
 
     def find_act(self, arguments: Mapping[str, Any]) -> PermissionRequest | None:
         """Return the flow as people approve it; None if this call has begun it already.
@@ -111,11 +116,15 @@ class RunFlow:
 
     async def call(self, arguments: Mapping[str, Any], scope: ToolScope) -> ToolOutput:
         """Run the flow to its end; return its steps, their ends, and their outputs, cut."""
-        name, log = self._find_session(scope.reply, scope.call)
+        place = (scope.reply, scope.call)
+        name, log = self._find_session(*place)
+        self._running.add(place)
         try:
-            return await self._run(arguments, name, self._find_caller(scope.reply, scope.call), log)
+            return await self._run(arguments, name, self._find_caller(*place), log)
         except ArenaError as error:
             raise ToolFailed(str(error)) from error
+        finally:
+            self._running.discard(place)
 
     async def _run(
         self, arguments: Mapping[str, Any], name: str, caller: FlowCaller, log: StepLog | None
@@ -217,7 +226,7 @@ class RunFlow:
             if isinstance(event, ToolRequested)
             and (event.tool, event.agent) == (RUN_FLOW, self._member.id)
             and event.arguments == arguments
-            and (event.reply, event.call) not in ended
+            and (event.reply, event.call) not in ended | self._running
         )
 
     def _find_session(self, reply: int, call: str) -> tuple[str, StepLog | None]:

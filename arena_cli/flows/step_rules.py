@@ -28,6 +28,9 @@ _NO_WORK = frozenset(
     {"id", "needs", "when", "on_failure", "retries", "retry_delay_s", "timeout_s", "parallel"}
 )
 
+_TARGETS = ("method", "url", "image", "database", "dsn")
+"""The keys that are shown in the first line of what a step does."""
+
 
 class StepRules:
     """The rules on the steps of a flow that runs; `by` decides that they run."""
@@ -109,9 +112,8 @@ def describe_work(kind: str, work: dict[str, Any]) -> str:
     own = work[kind]
     others = {key: value for key, value in work.items() if key != kind}
     if isinstance(own, dict):
-        first = [own[key] for key in ("method", "url", "image", "database", "dsn") if key in own]
-        lines = [f"{kind}: {' '.join(first)}"]
-        others = {**{key: value for key, value in own.items() if value not in first}, **others}
+        lines = [f"{kind}: {' '.join(own[key] for key in _TARGETS if key in own)}"]
+        others = {**{key: value for key, value in own.items() if key not in _TARGETS}, **others}
     else:
         lines = [f"{kind}: {_show(own)}"]
     return "\n".join([*lines, *(f"{key}: {_show(value)}" for key, value in others.items())])

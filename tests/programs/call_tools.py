@@ -2,7 +2,8 @@
 
 What it calls stands in CALLS_FOLDER/calls.json, by its runs: steps, each a list of calls that are
 made at once ([name, arguments]), then a text to say. `"tools"` in place of a call lists
-them; `"die"` ends the program, `"stay"` lets it wait. Each result is a line of results.jsonl.
+them; `"die"` ends the program, `"stay"` lets it wait. `["wait", FILE]` in place of a call waits
+until the file of CALLS_FOLDER is there. Each result is a line of results.jsonl.
 """
 
 import json
@@ -38,9 +39,13 @@ class Client:
         assert self._server.stdout
         first, results = self._count, {}
         for method, params in requests:
+            while method == "wait" and not (folder / params).exists():
+                time.sleep(0.02)
+            if method == "wait":
+                continue
             self._write(id=self._count, method=method, params=params)
             self._count += 1
-        while len(results) < len(requests):
+        while len(results) < self._count - first:
             answer = json.loads(self._server.stdout.readline())
             if "method" not in answer:
                 results[answer["id"]] = answer["result"]
@@ -65,8 +70,14 @@ def take(client: Client, step: list[Any]) -> None:
         keep({"stays": os.getpid()})
         time.sleep(600)
     else:
-        calls = [("tools/call", {"name": name, "arguments": given}) for name, given in step]
-        for (name, _), result in zip(step, client.ask(*calls), strict=True):
+        requests = [
+            ("wait", given)
+            if name == "wait"
+            else ("tools/call", {"name": name, "arguments": given})
+            for name, given in step
+        ]
+        calls = [name for name, _ in step if name != "wait"]
+        for name, result in zip(calls, client.ask(*requests), strict=True):
             is_error, text = result.get("isError", False), result["content"][0]["text"]
             keep({"tool": name, "error": is_error, "text": text})
 
