@@ -451,7 +451,10 @@ def test_the_time_is_over_and_the_work_on_the_answer_goes_on(tmp_path: Path) -> 
     assert "Rename it." in [message.content for message in puppets.inputs["dev"][-1].messages]
 
 
-def test_what_came_later_is_shown_at_the_next_call_of_the_reply(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_what_came_later_is_shown_at_the_next_call_of_the_reply(
+    tmp_path: Path, *, is_killed: bool
+) -> None:
     over = asyncio.Event()
 
     async def slow(shown: AgentInput) -> str:
@@ -472,6 +475,14 @@ def test_what_came_later_is_shown_at_the_next_call_of_the_reply(tmp_path: Path) 
 
     talk, puppets = talk_of(tmp_path, {"dev": dev, "rev": slow})
     talk.send("@dev go")
+    if is_killed:  # after it has waited
+        lines = talk.transcript.read_bytes().splitlines(keepends=True)
+        count = 1 + next(n for n, line in enumerate(lines) if b"exchange_timed_out" in line)
+        talk.transcript.write_bytes(b"".join(lines[:count]))
+        over = asyncio.Event()
+        talk, puppets = talk_of(tmp_path, {"dev": dev, "rev": slow})
+        talk.events += [event for event in map(events.parse, talk.records()) if event]
+        talk.resume()
     last = notes(puppets.inputs["dev"][2])
     assert "about what you asked @dev:\nnobody was asked" in last[2]
     assert last[3] == "Exchange 1.b1, about what you asked @rev:\nRename it."

@@ -86,6 +86,8 @@ class Exchanges:
             return self.tell(exchange)
         if exchange.timed_out is not None or self._interrupts(exchange):
             self._begin_work(exchange)
+            if exchange.timed_out is not None:
+                self._note_late(exchange)
         elif exchange.started.mode == "wait":
             in_time = await self.wait(exchange, asked.wait_s, planned)
             return self.tell(self._get(name)) if in_time else self._give_up(exchange, asked.wait_s)
@@ -189,8 +191,14 @@ class Exchanges:
         )
         if work := self._works.find(started.exchange):
             work.give_up()
-        self._late.setdefault(started.reply, []).append(started.exchange)
+        self._note_late(exchange)
         return exchange_results.tell_late(exchange, wait_s, self._room)
+
+    def _note_late(self, exchange: Exchange) -> None:
+        """Note that an agent is to be shown an answer for which it no longer waits."""
+        names = self._late.setdefault(exchange.started.reply, [])
+        if exchange.started.exchange not in names:
+            names.append(exchange.started.exchange)
 
     def _take_late(self, reply: int) -> Iterator[str]:
         """Yield, once, what has come since an agent gave up waiting for it in this reply."""
