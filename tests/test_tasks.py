@@ -795,3 +795,36 @@ def test_a_team_that_takes_nothing_by_itself_says_so(tmp_path: Path) -> None:
     ]
     change(talk, "assign", "t1", agent="dev")
     assert work(talk).end == "quiet"
+
+
+@pytest.mark.parametrize("answer", ["approve", "reject"])
+@pytest.mark.parametrize("places", [1, 3])
+def test_a_task_that_needs_an_approval_ends_after_it(
+    tmp_path: Path, answer: str, places: int
+) -> None:
+    arena = Program(tmp_path)
+    request = {"action": "deploy", "detail": "release 4"}
+    rule = {"say": "Deployed.", "request": request, "denied": "I did not.", "asked": "I wait."}
+    arena.agent("dev", rule)
+    arena.agent("ops", "Checked.")
+    arena.team(max_responders=places)
+    arena.run("task", "add", "s", "release it", "--assign", "dev").check(stdout=None)
+    arena.run("task", "add", "s", "check it", "--assign", "dev", "-p", "5").check(stdout=None)
+    arena.run("task", "add", "s", "look at it", "--assign", "ops").check(stdout=None)
+    waits = arena.run("work", "s")
+    assert waits.code == 4
+    assert "release 4" in waits.stdout
+    rows = json.loads(arena.run("tasks", "s", "--json").stdout)
+    assert "completed" not in [row["status"] for row in rows if row["assigned_to"] == "dev"]
+    for number in ("1", "2"):
+        arena.run(answer, "s", number)
+        arena.run("resume", "s")
+    rows = json.loads(arena.run("tasks", "s", "--json").stdout)
+    said = "Deployed." if answer == "approve" else "I did not."
+    assert [(row["status"], row["result"]) for row in rows] == [
+        ("completed", said),
+        ("completed", said),
+        ("completed", "Checked."),
+    ]
+    asked = [record for record in arena.records() if record["type"] == "approval_requested"]
+    assert len(asked) == (2 if answer == "approve" else 1)  # a rejected act is not asked again

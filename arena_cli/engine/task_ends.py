@@ -224,11 +224,10 @@ class _Settlement:
         """Write how the work on a task ended by its reply."""
         done, config = self._done, self._room.scene.team.config
         content = done.message.content if done.message else ""
-        structured = done.message.structured if done.message else ()
         if done.status == "declined" or content.strip() == task_entries.PASS:
             self._write(task, "pass", "")
         elif done.status == "success":
-            if any(part.type == "approval_request" for part in structured):
+            if self._asks_person():
                 self._write(task, "help", "it asked a person for approval")
                 return
             result = cut_text(task_entries.cut_blocks(content), task_changes.LONGEST_TEXT)
@@ -242,6 +241,15 @@ class _Settlement:
             self._write(task, "retry", done.error)
         else:
             self._write(task, "block", f"cancelled by {done.cancelled_by}")
+
+    def _asks_person(self) -> bool:
+        """Return True if the reply asks for an approval that no person has decided about."""
+        structured = self._done.message.structured if self._done.message else ()
+        if any(part.type == "approval_request" for part in structured):
+            return True
+        control = self._chain.control
+        pending = control.pending if control else ()
+        return any(request.asked.reply == self._done.reply for request in pending)
 
 
 def describe_draft(draft: TaskDraft, agent: str) -> dict[str, Any]:

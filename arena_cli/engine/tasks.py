@@ -88,15 +88,18 @@ class TaskDesk:
         board, team = get_board(self._room), self._room.scene.team
         due = self._find_due(step, chain, joining)
         started = self._keep_started(chain, board, unavailable)
-        busy = {*due.agents, *unavailable, *(start.agent for start in started)}
+        decided = _find_decided(joining, chain, board)
+        called = [agent for agent in due.agents if agent not in decided]
+        busy = {*called, *unavailable, *(start.agent for start in started)}
         idle = [member for member in team.members if member.id not in busy]
-        places = team.config.max_responders - min(len(due.agents), team.config.max_responders)
+        places = max(team.config.max_responders - len(called), 0)
         limit = self._find_limit(work, chain)
         if limit != "until":
             ready = self._list_ready(work, board, unavailable)
             if due.agents:  # the answer to a question comes first
                 helped = {event.task for event in _list_helped(chain)}
-                ready = [task for task in ready if task.id not in helped]
+                first = [task for task in ready if decided.get(task.assigned_to) == task.id]
+                ready = [*first, *(task for task in ready if task.id not in helped)]
             started += self._start(ready, idle, places - len(started), work, chain)
         if started:
             return self._open_turn(due, started)
@@ -376,6 +379,16 @@ def _list_helped(chain: Chain) -> list[TaskChanged]:
         for event in chain.turns[-1].side_events
         if isinstance(event, TaskChanged) and event.action == "help"
     ]
+
+
+def _find_decided(joining: Sequence[Message], chain: Chain, board: TaskBoard) -> dict[str, str]:
+    """Return the tasks for which agents asked for an approval that is decided now, by agent."""
+    told = {message.metadata.get("agent") for message in joining if message.author_type == "system"}
+    return {
+        event.by: event.task
+        for event in _list_helped(chain)
+        if event.by in told and not event.to and board.tasks[event.task].status == "pending"
+    }
 
 
 def list_started(chain: Chain) -> list[_Started]:
