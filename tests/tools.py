@@ -86,5 +86,7 @@ def scripted(*answers: AgentOutput | str) -> Callable[[Any], AgentOutput]:
 def statuses(events: Sequence[Any]) -> list[tuple[str, str, str]]:
     """(call, tool, status) of every call that ended, by call."""
     ended = [event for event in events if event.type == "tool_finished"]
-    ordered = sorted(ended, key=lambda event: [int(part) for part in event.call.split(".")])
+    ordered = sorted(
+        ended, key=lambda event: [int(part.strip("pr")) for part in event.call.split(".")]
+    )
     return [(event.call, event.tool, event.status) for event in ordered]

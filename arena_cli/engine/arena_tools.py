@@ -106,6 +106,8 @@ _SPECS = {
     ),
 }
 
+_OF_PLANNER = " It also finds similar work of other sessions, with how it ended."
+
 Run = Callable[[Mapping[str, Any], ToolScope], Awaitable[ToolOutput]]
 FindAct = Callable[[Mapping[str, Any]], PermissionRequest | None]
 
@@ -146,10 +148,14 @@ class ArenaSource:
             stack = self._goals.setdefault(member.id, GoalStack(self._room, member.id))
             return list(stack.make_tools())
         desk = _Desk(self._room, member)
+        searching = _SPECS["search_history"]
+        if desk.is_planner:
+            description = f"{searching.description}{_OF_PLANNER}"
+            searching = searching.model_copy(update={"description": description})
         runs: dict[str, ArenaTool] = {
             "list_members": ArenaTool(_SPECS["list_members"], desk.list_members),
             "search_notes": ArenaTool(_SPECS["search_notes"], desk.search_notes),
-            "search_history": ArenaTool(_SPECS["search_history"], desk.search_history),
+            "search_history": ArenaTool(searching, desk.search_history),
             "add_note": ArenaTool(_SPECS["add_note"], desk.add_note, idempotent=False),
             "read_attachment": ArenaTool(_SPECS["read_attachment"], desk.read_attachment),
             "check_patterns": ArenaTool(_SPECS["check_patterns"], desk.check_patterns),
@@ -179,6 +185,8 @@ class _Desk:
     def __init__(self, room: Room, member: Member) -> None:
         self._room = room
         self._member = member
+        planner = room.scene.team.planner
+        self.is_planner = planner is not None and planner.id == member.id
 
     async def list_members(self, _: Mapping[str, Any], __: ToolScope) -> ToolOutput:
         infos = [info.model_dump() for info in self._room.scene.team.infos]
@@ -242,19 +250,26 @@ class _Desk:
             if hits:
                 scored.append((hits, message.seq, message))
         scored.sort(key=lambda row: row[:2], reverse=True)
-        if not scored:
-            return ToolOutput("no message matches; try other words")
-        return _as_json(
-            [
-                {
-                    "id": message.id,
-                    "author": message.author_name,
-                    "time": message.timestamp,
-                    "text": cut_text(message.content, LONGEST_EXCERPT),
-                }
-                for _, _, message in scored[: arguments.get("limit", 5)]
-            ]
-        )
+        rows = [
+            {
+                "id": message.id,
+                "author": message.author_name,
+                "time": message.timestamp,
+                "text": cut_text(message.content, LONGEST_EXCERPT),
+            }
+            for _, _, message in scored[: arguments.get("limit", 5)]
+        ]
+        rows += await self._find_earlier_work(arguments["query"])
+        return _as_json(rows) if rows else ToolOutput("no message matches; try other words")
+
+    async def _find_earlier_work(self, query: str) -> list[dict[str, Any]]:
+        """Return the chains of other sessions that fit a query of the planner; none for others."""
+        if not self.is_planner:
+            return []
+        past_work = import_module("arena_cli.engine.past_work")
+        chains = await asyncio.to_thread(past_work.find_similar, query, self._room)
+        own = self._room.scene.session_id
+        return [chain._asdict() for chain in chains if chain.session != own]
 
     async def add_note(self, arguments: Mapping[str, Any], scope: ToolScope) -> ToolOutput:
         fields = {**arguments, "body": arguments["text"]}

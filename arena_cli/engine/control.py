@@ -260,7 +260,7 @@ class Control:
         book, chain = self.rulebook, self._room.scene.fold.open
         if book is None or chain is None or not book.of("note", agent):
             return [""] * len(drafts)
-        is_written = any(
+        is_written = reply == 0 or any(
             isinstance(event, Decision) and (event.kind, event.reply) == ("note", reply)
             for event in chain.turns[-1].side_events
         )

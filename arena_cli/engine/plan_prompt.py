@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from arena_cli.engine.past_work import Estimate, PastChain
 from arena_cli.notes.model import Note
 from arena_cli.protocol import ShownMessage
+from arena_cli.transcript.plan_events import PlanMode
 from arena_cli.util.text import cut_text
 from arena_cli.workspace.models import Language, Member
+
+PLAN = "plan"
+"""The key of a message's metadata that asks for a plan, and the action that people approve."""
 
 _LONGEST_NOTE = 400
 _LONGEST_SHOWN = 600
@@ -24,6 +28,41 @@ _SCHEMA = """\
  "lead": "id", "plan": {"phases": [{"name": "...", "steps": [{"id": "s1", "agent": "id",
  "task": "...", "needs": ["ids of steps"]}]}], "checkpoints": ["spec confirmed"]},
  "estimated_steps": 4, "estimated_duration": "10-20 minutes", "risks": ["..."]}"""
+
+_TEXT = {"type": "string"}
+_TEXTS = {"type": "array", "items": _TEXT}
+_STEP_SCHEMA = {
+    "type": "object",
+    "properties": {"id": _TEXT, "agent": _TEXT, "task": _TEXT, "needs": _TEXTS},
+    "required": ["id", "agent", "task"],
+}
+_PHASE_SCHEMA = {
+    "type": "object",
+    "properties": {"name": _TEXT, "steps": {"type": "array", "items": _STEP_SCHEMA}},
+    "required": ["steps"],
+}
+PLAN_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "mode": {"enum": list(get_args(PlanMode))},
+        "reasoning": _TEXT,
+        "confidence": {"type": "number", "minimum": 0, "maximum": 1},
+        "lead": _TEXT,
+        "plan": {
+            "type": "object",
+            "properties": {
+                "phases": {"type": "array", "minItems": 1, "items": _PHASE_SCHEMA},
+                "checkpoints": _TEXTS,
+            },
+            "required": ["phases"],
+        },
+        "estimated_steps": {"type": "integer", "minimum": 0},
+        "estimated_duration": _TEXT,
+        "risks": _TEXTS,
+    },
+    "required": ["mode", "confidence", "plan"],
+}
+"""The JSON Schema of a plan that a planner with tools hands in."""
 
 _ENGLISH = """\
 You plan work for a team of agents. You do none of it yourself. Work in this order:

@@ -74,6 +74,11 @@ def read_plan(
     return _PlanReader(team, roster, unavailable).read(plans[-1], least)
 
 
+def holds_plan(text: str) -> bool:
+    """Return True if a text holds a JSON object that means to be a plan."""
+    return any(isinstance(value, dict) and _is_plan(value) for value in read_values(text))
+
+
 def _is_plan(value: Mapping[str, Any]) -> bool:
     return not value.keys().isdisjoint(("mode", "plan", "phases"))
 

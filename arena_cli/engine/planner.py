@@ -14,8 +14,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from arena_cli.adapters.base import find_tool_way
 from arena_cli.context import tokens
 from arena_cli.engine import (
     call,
@@ -27,6 +29,7 @@ from arena_cli.engine import (
     side_calls,
 )
 from arena_cli.engine.plan import Room, attempt_limit_s, limit_s
+from arena_cli.engine.plan_prompt import PLAN
 from arena_cli.engine.plan_reading import PlanDraft
 from arena_cli.engine.plan_work import PlanWork, make_labels
 from arena_cli.engine.side_calls import AgentAnswer
@@ -49,9 +52,6 @@ if TYPE_CHECKING:
     from arena_cli.engine.budget import Excess
     from arena_cli.engine.control import Control
     from arena_cli.notes.model import Note
-
-PLAN = "plan"
-"""The key of a message's metadata that asks for a plan, and the action that people approve."""
 
 EXPERIENCE = ("pit", "pattern", "solution", "decision")
 """The kinds of notes that a planner is shown."""
@@ -95,9 +95,13 @@ def estimate_prompt(message: str, team: Team) -> int:
 
 
 class Planner:
-    """Plans the chains of a session, and turns their plans into tasks."""
+    """Plans the chains of a session, and turns their plans into tasks.
+
+    If it `only_reads`, it is called without consequences: its tools are those that read.
+    """
 
     def __init__(self, room: Room, control: Control) -> None:
+        self.only_reads = False
         self._room = room
         self._control = control
         self._work = PlanWork(room)
@@ -105,6 +109,8 @@ class Planner:
 
     def next_step(self, chain: Chain, state: ControlState) -> rules.Step | None:
         """Return the step that the plan of the chain leads to; None if it changes nothing."""
+        if held := _list_held(state):
+            return rules.Pause("approval", held)
         if not state.plans:
             is_asked = is_plan_asked(chain, self._room.scene.team)
             is_begun = chain.turns or state.work is not None
@@ -152,8 +158,10 @@ class Planner:
         assert planner is not None
         unavailable = self._control.unavailable()
         text = await self._write_prompt(chain, [*failed, *([refused] if refused else [])])
+        has_loop = _has_loop(planner)
+        number = _import_loop().find_call(chain).name if has_loop else ""
         answer = await self._call(planner, text, unavailable.get(planner.id, ""))
-        if answer is None:
+        if answer is None or (chain.control and _list_held(chain.control)):
             return
         draft = self._read(answer, unavailable)
         metadata = answer.metadata
@@ -178,6 +186,7 @@ class Planner:
             broken=redact(broken),
             refused="" if is_refused_again else redact(reason),
             approval=team.config.approve_plan and not problem and not reason,
+            call=number,
             attempts=answer.attempts,
             usage=answer.usage,
             metadata=metadata,
@@ -249,7 +258,10 @@ class Planner:
         if problem:
             reason = f"{planner.id} cannot be called now ({problem})"
             return AgentAnswer("", reason, Usage(cost_usd=0.0), {}, 0)
-        if (seconds := room.scene.team.config.plan_timeout_s) is not None:
+        has_loop, seconds = _has_loop(planner), room.scene.team.config.plan_timeout_s
+        if has_loop:
+            planner = _import_loop().prepare(planner, seconds)
+        elif seconds is not None:
             profile = planner.profile.model_copy(update={"timeout_s": seconds})
             planner = replace(planner, profile=profile)
         agent_input = self._make_input(planner, text)
@@ -264,7 +276,10 @@ class Planner:
                 if room.draw_planner_place is not None:
                     place = held.enter_context(room.draw_planner_place(planner.id))
                     await call.wait_unreported(place)
-                answer = await side_calls.consult(planner, agent_input, input_tokens, room)
+                if has_loop:
+                    answer = await self._run_loop(planner, agent_input, input_tokens)
+                else:
+                    answer = await side_calls.consult(planner, agent_input, input_tokens, room)
         except asyncio.CancelledError:
             by = room.control.cancelled.pop(planner.id, "")
             task = asyncio.current_task()
@@ -276,8 +291,20 @@ class Planner:
         finally:
             del room.control.running[planner.id]
             room.control.cancelled.pop(planner.id, None)
-            if budget:
+            if budget and not has_loop:
                 budget.settle_question(planner, answer.usage if answer else None)
+        return answer
+
+    async def _run_loop(
+        self, planner: Member, agent_input: AgentInput, input_tokens: int
+    ) -> AgentAnswer:
+        """Call a planner with its tools; each turn of its model counts in the budget by itself."""
+        room = self._room
+        if budget := room.control.budget:
+            budget.settle_question(planner, None)
+        answer: AgentAnswer = await _import_loop().consult(
+            planner, agent_input, input_tokens, room, only_reads=self.only_reads
+        )
         return answer
 
     def _make_input(self, planner: Member, text: str) -> AgentInput:
@@ -421,6 +448,24 @@ class Planner:
     async def _request_approval(self, plan: PlanMade) -> None:
         steps = [f"{step.id} @{step.agent}: {step.task}" for _, step in plan.steps]
         self._control.approvals.request_plan(plan.agent, PLAN, plan.mode, steps)
+
+
+def _import_loop() -> Any:
+    return import_module("arena_cli.engine.planner_loop")
+
+
+def _has_loop(planner: Member) -> bool:
+    """Return True if the planner has tools, and arena runs their loop."""
+    return planner.profile.acts and find_tool_way(planner.profile) == "loop"
+
+
+def _list_held(state: ControlState) -> str:
+    """Return the acts of the planner about which a person decides, "" if there are none."""
+    return ", ".join(
+        f"request {request.asked.request} of {request.asked.agent}: {request.asked.action}"
+        for request in state.pending
+        if not request.asked.reply and request.asked.action != PLAN
+    )
 
 
 def _find_request(plan: PlanMade, state: ControlState) -> Request | None:

@@ -46,7 +46,7 @@ from arena_cli.transcript.acting_events import (
     ToolFinished,
     ToolRequested,
 )
-from arena_cli.transcript.events import ReplyFinished
+from arena_cli.transcript.events import Event, ReplyFinished
 from arena_cli.transcript.state import MARK
 from arena_cli.workspace.acting import RunLimits
 from arena_cli.workspace.models import Member
@@ -541,12 +541,16 @@ class ToolLoop:
         return 0
 
     def list_written(self) -> list[ActingEvent]:
-        """Return the events of the reply that are written."""
+        """Return the events of the reply that are written; a planner's belong to the chain."""
         chain = self._room.scene.fold.open
-        turn = chain.turns[-1] if chain and chain.turns else None
+        events: Sequence[Event] = ()
+        if chain is not None and not self._planned.reply:
+            events = chain.events
+        elif chain is not None and chain.turns:
+            events = chain.turns[-1].side_events
         return [
             event
-            for event in (turn.side_events if turn else ())
+            for event in events
             if isinstance(event, ActingEvent) and event.reply == self._planned.reply
         ]
 

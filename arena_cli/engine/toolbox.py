@@ -76,6 +76,11 @@ class Toolbox:
             self._tools = {tool.spec.name: tool for tool in tools}
 
     @property
+    def tools(self) -> list[Tool]:
+        """The tools, in order."""
+        return list(self._tools.values())
+
+    @property
     def specs(self) -> list[ToolSpec]:
         """The tools as the model is shown them, in order."""
         return [tool.spec for tool in self._tools.values()]

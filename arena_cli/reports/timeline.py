@@ -161,6 +161,8 @@ class Timeline:
     def _other(self, event: Event) -> Iterator[Line]:
         """Yield the lines of an event that is no step of the conversation."""
         text = render_event(event, self._say, self._who)
+        if event.type == "planned":
+            yield from self._planner_calls()
         if event.type == "exchange_finished":
             yield from map(_in_thread, self._late_calls(getattr(event, "reply", 0)))
         if text is not None:
@@ -228,6 +230,11 @@ class Timeline:
         """Yield the calls for an exchange that were made after the reply that asked."""
         if reply not in self._open_replies.values() and reply in self._acting:
             yield from self._draw_acting(self._acting.pop(reply))
+
+    def _planner_calls(self) -> Iterator[Line]:
+        """Yield the calls of a planner, which belong to no reply."""
+        if events := self._acting.pop(0, []):
+            yield from self._draw_acting(events)
 
     def _turn_started(self, event: TurnStarted) -> Iterator[Line]:
         self._chain_turn = max(self._chain_turn, event.depth) + 1
@@ -322,6 +329,7 @@ class Timeline:
 
     def draw_open(self) -> Iterator[Line]:
         """Yield the calls of replies that have not ended, each below its agent's name."""
+        yield from self._planner_calls()
         for agent, reply in self._open_replies.items():
             if events := self._acting.pop(reply, []):
                 facts = [Span(self._say("no answer yet"), "warned")]

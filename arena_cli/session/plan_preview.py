@@ -63,6 +63,7 @@ async def preview_plan(
             return await _ask(room)
         finally:
             await runtime.stop()
+            await room.tools.stop()
             await room.control.stop()
 
 
@@ -98,6 +99,7 @@ async def _ask(room: Room) -> PlanMade:
     control.check()
     planner = control.find_planner()
     assert planner is not None
+    planner.only_reads = True
     while True:
         plans: list[PlanMade] = control_of(chain).plans
         if plans and not plans[-1].refused:

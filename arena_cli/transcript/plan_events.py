@@ -45,7 +45,8 @@ class PlanMade(ControlEvent):
     `fallback` is the reason why one agent does the work instead, or empty. `replan` counts the
     plans before it in this chain that were given up: `failed` is why. `rules` are those that looked
     at it, `broken` those of them that refuse it. `ignored` are parts of the answer that cannot be
-    used. `approval` says that a person decides first.
+    used. `approval` says that a person decides first. `call` is the number of a call with tools,
+    whose `agent_ended` counts.
     """
 
     type: Literal["planned"] = "planned"
@@ -69,6 +70,7 @@ class PlanMade(ControlEvent):
     broken: dict[str, str] = Field(default={}, exclude_if=lambda broken: not broken)
     refused: Annotated[str, Derived] = Field(default="", exclude_if=lambda reason: not reason)
     approval: bool = Field(default=False, exclude_if=lambda needed: not needed)
+    call: str = Field(default="", exclude_if=lambda call: not call)
     attempts: Annotated[int, Volatile] = 1
     usage: Annotated[Usage | None, Derived] = None
     metadata: Annotated[dict[str, Any], Volatile] = Field(
@@ -77,7 +79,9 @@ class PlanMade(ControlEvent):
 
     @property
     def agent_call(self) -> AgentCall | None:
-        """The call of the planner."""
+        """The call of the planner, unless it has an end of its own."""
+        if self.call:
+            return None
         return AgentCall(self.agent, self.usage, self.metadata, failed=bool(self.fallback))
 
     @property

@@ -282,6 +282,7 @@ class _Table:
         self._lanes = lanes
         self._say = say
         self._budget = make_tally(cast.config)
+        self._planner_calls: list[Any] = []
 
     def rows(self, item: Chain | Event) -> Iterator[tuple[int, Row]]:
         """Yield the rows of a chain, or of an event between chains, each with its event's seq."""
@@ -309,15 +310,25 @@ class _Table:
             case ChainFinished():
                 yield self._end(event)
             case SideEvent(is_acting=True):
-                return  # it is in the card of its reply
+                if not getattr(event, "reply", 0):
+                    self._planner_calls.append(event)
+                return  # it is in the card of its reply, or below the plan
             case _:
                 line = event_lines.render_event(event, self._say, self._name)
                 if line is None:
                     return
-                details = list(event_lines.render_details(event, self._say, self._name))
+                details = [*self._list_planner_calls(event)]
+                details += event_lines.render_details(event, self._say, self._name)
                 tone = find_tone(event) if event.is_control else ""
                 pieces = [span for span in line.spans if not (tone and span.style == "rule")]
                 yield NoteLine(pieces, tone, of_lines(details) if details else None)
+
+    def _list_planner_calls(self, event: Event) -> list[lines.Line]:
+        """Return the calls of tools that led to a plan."""
+        if event.type != "planned" or not self._planner_calls:
+            return []
+        calls, self._planner_calls = self._planner_calls, []
+        return list(_acting_lines().draw_calls(calls, self._say, self._name))
 
     def _name(self, agent: str) -> str:
         return self._cast.who(agent).name
