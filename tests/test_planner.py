@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from product import (
+    AgentOutput,
+    ModelFacts,
     PersonAnswer,
     Team,
+    Usage,
     canonicalize,
     decide_mode,
     estimate_complexity,
@@ -461,6 +464,30 @@ def test_a_plan_that_the_budget_cannot_pay_is_not_begun(tmp_path: Path) -> None:
     talk.send("build an API")
     assert "the budget is 4000" in talk.last("planned").fallback
     assert talk.turns() == [(["qa"], [])]
+
+
+def test_the_dollars_that_steps_may_cost_are_an_estimate(tmp_path: Path) -> None:
+    spent = Usage(input_tokens=100, output_tokens=10, cost_usd=0.1)
+    many = plan("parallel", [step(f"s{n}", "dev") for n in range(8)])
+    puppets = Puppets(
+        {
+            "planner": lambda _: AgentOutput(content=many, usage=Usage(cost_usd=0.0)),
+            "dev": lambda _: AgentOutput(content="done", usage=spent),
+        }
+    )
+    adapter = {"type": "anthropic", "model": "toy"}
+    budget = {"usd": {"session": 0.55}}
+    made = planned(puppet("dev", adapter=adapter), says=[], budget=budget, fallback_agent="dev")
+    object.__setattr__(made, "planner", puppet("planner", member=False, adapter=adapter))
+    facts = {"toy": ModelFacts(input_per_m=1, output_per_m=1)}
+    talk = Talk(tmp_path, made, adapter_type=puppets, models=facts)
+    talk.send("@dev hello")
+    talk.send("build an API")
+    assert talk.last("planned").fallback == (
+        "its 9 steps cost about $0.90, an estimate: a reply has cost $0.10 so far; "
+        "the budget of the session has $0.45 left"
+    )
+    assert [agents for agents, _ in talk.turns()][-1] == ["dev"]
 
 
 def test_a_failed_task_asks_for_another_plan(tmp_path: Path) -> None:

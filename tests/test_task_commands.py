@@ -227,3 +227,46 @@ def test_an_agent_adds_the_first_task_of_a_session(program: Program, way: str) -
     assert "task t1 by dev: 写文档" in done.stdout
     assert ("Refused, of @dev:\n  - the title is empty" in done.stdout) == (way == "block")
     assert [(task["title"], task["by"]) for task in tasks(program)] == [("写文档", "dev")]
+
+
+def test_a_task_is_made_of_a_note_once(program: Program) -> None:
+    program.run("send", "-s", "s", "@dev hello")
+    note = ("knowledge", "add", "Rotate the keys", "--kind", "task", "--text", "All of them.")
+    program.run(*note, "-s", "s")
+    done = program.run("task", "add", "s", "--from-note", "task-rotate-the-keys", "-a", "dev")
+    done.check(stdout="task t1 is added: Rotate the keys\n")
+    (task,) = tasks(program)
+    assert (task["description"], task["note"]) == ("All of them.", "task-rotate-the-keys")
+    again = program.run("task", "add", "s", "--from-note", "task-rotate-the-keys")
+    assert again.code == 2
+    assert "note task-rotate-the-keys is task t1 already: Rotate the keys" in again.stderr
+    program.run("knowledge", "add", "Clean up", "--kind", "task", "-s", "s")
+    program.run("knowledge", "approve", "task-clean-up", "-s", "s")
+    program.run("task", "add", "s", "--from-note", "task-clean-up", "-d", "The disk.").check(
+        stdout="task t2 is added: Clean up\n"
+    )
+    assert tasks(program)[1]["description"] == "The disk."
+    assert "from the note: task-rotate-the-keys" in program.run("task", "show", "s", "t1").stdout
+
+
+def test_only_a_note_that_is_a_task_becomes_one(program: Program) -> None:
+    assert program.run("task", "add", "s", "--from-note", "nothing").code == 2
+    assert not (program.folder / "sessions" / "s").exists()
+    program.run("send", "-s", "s", "@dev hello")
+    program.run("knowledge", "add", "We use Postgres", "--kind", "decision", "-s", "s")
+    wrong = program.run("task", "add", "s", "--from-note", "decision-we-use-postgres")
+    assert wrong.code == 2
+    assert "of the kind decision, not task" in wrong.stderr
+    for words in (["x", "--from-note", "y"], []):
+        both = program.run("task", "add", "s", *words)
+        assert both.code == 2
+        assert "a task needs a title, or --from-note" in both.stderr
+
+
+def test_a_refused_first_task_leaves_no_session(program: Program) -> None:
+    for words in (["x", "-a", "nobody"], [" "], ["x" * 300], ["x", "--type", "y" * 300]):
+        assert program.run("task", "add", "s", *words).code == 2
+        assert not (program.folder / "sessions" / "s").exists()
+    program.run("task", "add", "s", "first", "-a", "dev").check()
+    assert program.run("task", "add", "s", "x", "-a", "nobody").code == 2
+    assert len(tasks(program)) == 1

@@ -172,3 +172,26 @@ def test_the_page_has_a_table_of_tasks(program: Program) -> None:
     page = program.run("show", "s", "--html").check().stdout
     assert "<h2>Tasks</h2>" in page
     assert '<td>t1</td><td><b class="badge is-completed">completed</b></td>' in page
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        {"action": "help", "to": "maya", "text": "which vault?"},
+        {"action": "help", "to": "@maya", "text": "maya: which vault?"},
+        {"action": "help", "text": "which vault?"},
+    ],
+)
+def test_a_question_to_a_person_blocks_the_task_on_that_person(
+    program: Program, action: dict[str, str]
+) -> None:
+    part = {"type": "task_list", "data": {"actions": [action]}}
+    program.agent("dev", {"say": "I need to know, @maya.", "structured": [part]})
+    add(program, "Rotate the keys")
+    done = program.run("work", "s", "--from", "maya")
+    assert done.code == 4
+    assert statuses(program) == {"t1": "blocked"}
+    assert "waits: maya: which vault?" in program.run("tasks", "s").stdout
+    again = program.run("work", "s")
+    assert again.code == 4
+    assert "maya: which vault?" in again.stderr

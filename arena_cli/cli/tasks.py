@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,10 +21,12 @@ from arena_cli.reports import task_lines
 from arena_cli.reports.event_lines import render_details, render_event
 from arena_cli.reports.lines import INDENT, Words, clock, local_time, user_words
 from arena_cli.session import outgoing, store
+from arena_cli.session.end_of_life import discard_new
 from arena_cli.session.session import Session
 from arena_cli.transcript import queries, reader
 from arena_cli.transcript.revisions import list_visible
 from arena_cli.transcript.task_events import (
+    LONGEST_TITLE,
     Task,
     TaskBoard,
     TaskChanged,
@@ -32,7 +35,7 @@ from arena_cli.transcript.task_events import (
     get_board,
 )
 from arena_cli.util.language import translate_message
-from arena_cli.util.text import escape_line, escape_text
+from arena_cli.util.text import cut_text, escape_line, escape_text
 
 if TYPE_CHECKING:
     from arena_cli.session.store import Stored
@@ -94,7 +97,7 @@ def add(
             help="Use this session, or create it.", autocompletion=command_line.complete_sessions
         ),
     ],
-    title: Annotated[str, typer.Argument(help="Say in one line what to do.")],
+    title: Annotated[str, typer.Argument(help="Say in one line what to do.")] = "",
     description: Description = "",
     kind: Annotated[
         str, typer.Option("--type", metavar="TYPE", help="Name the kind of work, such as review.")
@@ -112,11 +115,21 @@ def add(
         ),
     ] = "",
     assign: Assign = None,
+    from_note: Annotated[
+        str,
+        typer.Option(
+            "--from-note",
+            metavar="NOTE",
+            help="Take title and description from this note of the session, of the kind task.",
+        ),
+    ] = "",
     team: OneTeam = None,
     author: Author = None,
     wait: control.Wait = 60,
 ) -> None:
     """Add a task that an agent takes when the session works: `arena work`."""
+    if bool(title) == bool(from_note):
+        raise UsageError("a task needs a title, or --from-note", "Give one of them.")
     text = common.read_message(description, None) if description else ""
     facts = {
         "title": title,
@@ -127,12 +140,35 @@ def add(
     }
     loaded = common.load_workspace(context)
     folder = store.existing(store.sessions_folder(loaded.root), store.checked(session))
+    if from_note:
+        note = _read_note(context, session, from_note)
+        facts |= {**note, "description": text or note["description"]}
     if folder is None or not reader.last_seq(folder / store.TRANSCRIPT):
         _add_to_new(loaded, session, team, author, facts, assign)
         return
     if team is not None:
         _refuse_other_team(loaded, session, team)
     _change(context, session, wait, author, "add", agent=assign, arguments=facts)
+
+
+def _read_note(context: typer.Context, session: str, name: str) -> dict[str, str]:
+    """Return the facts of a task from a note of the session. Raises UsageError."""
+    notes = import_module("arena_cli.cli.notes")
+    shelves = import_module("arena_cli.session.shelves")
+    among = notes.shelves(context, session, last=False, shared=False)
+    reference = notes.find(context, name, among)
+    note = shelves.find_note(reference.shelf, reference.id)
+    if note.kind != "task":
+        raise UsageError(
+            f"note {escape_line(note.id)} is of the kind {note.kind}, not task",
+            "Write the title instead.",
+        )
+    if note.status == "archived":
+        raise UsageError(
+            f"note {escape_line(note.id)} is archived", "Write the title instead of --from-note."
+        )
+    title = cut_text(" ".join(note.title.split()), LONGEST_TITLE)
+    return {"title": title, "description": note.body.strip(), "note": note.id}
 
 
 def _refuse_other_team(loaded: Workspace, session: str, team: str) -> None:
@@ -165,8 +201,12 @@ def _add_to_new(
         raise UsageError("no agent can do a task: the workspace has none", "`arena agents add ID`")
     human = outgoing.find_human(members, author).id
     config = common.make_config(loaded, wait_s=10)
-    with Session(config, session, members) as opened:
-        done = opened.change_task("add", by=human, agent=assign or "", facts=facts)
+    try:
+        with Session(config, session, members) as opened:
+            done = opened.change_task("add", by=human, agent=assign or "", facts=facts)
+    except UsageError:
+        discard_new(config, session)
+        raise
     common.print_line(translate_message(escape_line(done)))
 
 
@@ -379,6 +419,7 @@ def _draw_task(task: Task, board: TaskBoard, say: Words) -> Iterator[str]:
         say("priority"): str(task.priority) if task.priority else "",
         say("needs"): say(", ").join(task.needs),
         say("phase"): task.phase,
+        say("from the note"): task.note,
         say("added by"): task.by,
         say("attempts"): str(task.attempts) if task.attempts > 1 else "",
         say("added"): local_time(task.created),

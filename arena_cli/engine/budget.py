@@ -236,6 +236,30 @@ class BudgetGuard:
             self._reserved[_question_key(member)] = Reserved(Spent(), estimate)
         return excess
 
+    def find_excess_of_steps(self, count: int) -> str:
+        """Return why that number of replies exceeds the dollars that are left, "" if it does not.
+
+        It is an estimate: a reply costs what the session has cost so far, by its replies.
+        """
+        replies = self._room.scene.fold.reply
+        if not replies or not self._limits.has_unit("usd"):
+            return ""
+        average, sums = self._follow_own().session.spent(ALL).usd / replies, self._sum_up()
+        for scope, unit, given in self._limits.list_bounds():
+            if unit != "usd" or scope == "turn":
+                continue
+            left = given + self._raised(scope, unit) - sums[scope].spent(ALL).usd
+            if count * average > left:
+                cost, rest = (
+                    format_amount(each, "usd") for each in (count * average, max(left, 0))
+                )
+                each = format_amount(average, "usd")
+                return (
+                    f"its {count} steps cost about {cost}, an estimate: a reply has cost {each} so "
+                    f"far; the budget of the {scope} has {rest} left"
+                )
+        return ""
+
     def settle_question(self, member: Member, usage: Usage | None) -> None:
         """Replace the estimate of a question by what it used."""
         self._reserved.pop(_question_key(member), None)

@@ -23,6 +23,9 @@ MOST_SIMILAR = 5
 LEAST_SIMILAR = 0.3
 """The similarity by words from which an earlier message counts, from 0 to 1."""
 
+LEAST_NEAR = 0.7
+"""The similarity of vectors from which it counts, where the workspace has an embedding."""
+
 SIMPLE, MEDIUM, MODULAR = 300, 1_000, 2_000
 """Bounds in lines: below the first work is simple, up to the second medium, then complex."""
 
@@ -30,6 +33,7 @@ Level = Literal["simple", "medium", "complex"]
 
 _MOST_SESSIONS = 200
 _MOST_EVENTS = 20_000
+_MOST_COMPARED = 1_000
 _LONGEST_MESSAGE = 300
 _LINES_OF_FILE = 150
 _BASE, _PART = 40, 60
@@ -176,26 +180,54 @@ def find_similar(
 ) -> list[PastChain]:
     """Return the earlier chains of the workspace with a similar message, the most similar first.
 
-    In a scenario they are those of its own session.
+    Similar is what vectors say, or the words where there are none (`least`). In a scenario they are
+    those of its own session.
     """
     terms = frozenset(text.of_question(requirement))
     path = getattr(room.journal.log, "path", None)
     if not terms or (path is None and not room.config.shared_notes):
         return []
     current = room.scene.fold.open.number if room.scene.fold.open else 0
-    chains: list[PastChain] = []
-    for transcript in _list_transcripts(room, path):
-        is_own = path is not None and transcript == path
-        for chain in _read_chains(transcript):
-            if is_own and chain.chain == current:
-                continue
-            words = frozenset(text.of_question(chain.message))
-            similarity = 2 * len(terms & words) / (len(terms) + len(words)) if words else 0.0
-            if similarity >= least:
-                excerpt = cut_text(" ".join(chain.message.split()), _LONGEST_MESSAGE)
-                chains.append(chain._replace(similarity=round(similarity, 2), message=excerpt))
+    past = [
+        chain
+        for transcript in _list_transcripts(room, path)
+        for chain in _read_chains(transcript)
+        if path is None or transcript != path or chain.chain != current
+    ]
+    chains = _compare_vectors(requirement, past, room)
+    if chains is None:
+        chains = [chain for chain in _compare_words(terms, past) if chain.similarity >= least]
     chains.sort(key=lambda chain: (-chain.similarity, chain.session, chain.chain))
-    return chains[:limit]
+    return [
+        chain._replace(
+            similarity=round(chain.similarity, 2),
+            message=cut_text(" ".join(chain.message.split()), _LONGEST_MESSAGE),
+        )
+        for chain in chains[:limit]
+    ]
+
+
+def _compare_vectors(
+    requirement: str, past: Sequence[PastChain], room: Room
+) -> list[PastChain] | None:
+    """Return the chains whose messages mean nearly the same; None without vectors of them."""
+    recollection = room.scene.recollection
+    if recollection is None or not past:
+        return None
+    compared = past[:_MOST_COMPARED]
+    messages = [chain.message for chain in compared]
+    near = recollection.find_near(requirement, messages, LEAST_NEAR)
+    if near is None:
+        return None
+    return [compared[place]._replace(similarity=cosine) for place, cosine in near.items()]
+
+
+def _compare_words(terms: frozenset[str], past: Iterable[PastChain]) -> Iterator[PastChain]:
+    """Yield the chains with the similarity of their words."""
+    for chain in past:
+        words = frozenset(text.of_question(chain.message))
+        similarity = 2 * len(terms & words) / (len(terms) + len(words)) if words else 0.0
+        yield chain._replace(similarity=similarity)
 
 
 def _list_transcripts(room: Room, own: Path | None) -> list[Path]:

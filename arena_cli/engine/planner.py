@@ -343,22 +343,23 @@ class Planner:
     # Checking.
 
     def _find_excess(self, draft: PlanDraft) -> str:
-        """Return why the steps of a plan exceed the team's budget of tokens, "" if they need not.
+        """Return why the steps of a plan exceed the team's budget, "" if they need not.
 
-        Each step costs at least what its agent is always shown.
+        Each step costs at least what its agent is always shown, and about what a reply has cost.
         """
         limits, scene = self._room.scene.team.config.budget, self._room.scene
-        bounds = [limits.tokens.chain, limits.tokens.session] if limits else []
-        bound = min((bound for bound in bounds if bound is not None), default=None)
-        if bound is None:
+        if limits is None:
             return ""
         heads = [scene.head(step.agent).tokens for step in draft.steps]
         beyond = max((draft.estimated_steps or 0) - len(heads), 0)
-        least = sum(heads) + beyond * min(heads, default=0)
-        if least <= bound:
-            return ""
         steps = len(heads) + beyond
-        return f"its {steps} steps need at least {least} tokens, the budget is {bound}"
+        bounds = [limits.tokens.chain, limits.tokens.session]
+        bound = min((bound for bound in bounds if bound is not None), default=None)
+        least = sum(heads) + beyond * min(heads, default=0)
+        if bound is not None and least > bound:
+            return f"its {steps} steps need at least {least} tokens, the budget is {bound}"
+        budget = self._room.control.budget
+        return budget.find_excess_of_steps(steps) if budget else ""
 
     async def _check_rules(
         self, draft: PlanDraft, planner: Member

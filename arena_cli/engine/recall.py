@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -160,6 +161,20 @@ class Recollection:
         if not self._is_followed:
             self.follow()
         return self._index
+
+    def find_near(
+        self, question: str, texts: Sequence[str], least: float
+    ) -> dict[int, float] | None:
+        """Return the places of the texts that are so near to a question in meaning; None: unknown.
+
+        The vectors are kept in the index of the notes, also while there are none.
+        """
+        if not self.waits:
+            return None
+        if (index := self.index()) is not None:
+            return index.find_near(question, texts, least)
+        with contextlib.closing(self._make_index()) as opened:
+            return opened.find_near(question, texts, least)
 
     def wrote(self, note: Note) -> None:
         """Update the index by a note that was just written."""

@@ -46,7 +46,7 @@ ARENA = "arena"
 class TaskDraft(NamedTuple):
     """A task before it has an id; `needs` are ids, or titles of tasks that are added with it.
 
-    `step` and `phase` are those of the plan that it carries out.
+    `step` and `phase` are those of the plan that it carries out, `note` is its note.
     """
 
     title: str
@@ -57,6 +57,7 @@ class TaskDraft(NamedTuple):
     assigned_to: str = ""
     step: str = ""
     phase: str = ""
+    note: str = ""
 
 
 class NewTask(NamedTuple):
@@ -155,6 +156,7 @@ def resolve_drafts(
                 needs=list(dict.fromkeys(_find_id(name, ids, board) for name in draft.needs)),
                 step=draft.step,
                 phase=draft.phase,
+                note=draft.note,
             ),
             find_agent(draft.assigned_to, room) if draft.assigned_to else "",
         )
@@ -364,11 +366,25 @@ def _add(request: ControlRequest, room: Room) -> str:
     draft, problem = read_draft(fields)
     if draft is None:
         raise UsageError(f"the task cannot be added: {problem}")
+    if note := str(fields.get("note") or ""):
+        _check_note_unused(note, room)
+        draft = draft._replace(note=note)
     new, refused = resolve_drafts([draft], room)
     if refused:
         raise UsageError(f"the task cannot be added: {refused[0][1]}", _hint(refused[0][1], room))
     add_tasks(new, request.by, room)
     return f"task {new[0].id} is added: {new[0].facts.title}"
+
+
+def _check_note_unused(note: str, room: Room) -> None:
+    """Raise UsageError if there is a task that was made from the note."""
+    for task in get_board(room).tasks.values():
+        if task.note == note:
+            session = escape_line(room.scene.session_id)
+            raise UsageError(
+                f"note {_show(note)} is task {task.id} already: {escape_line(task.title)}",
+                f"`arena task show {session} {task.id}` shows it.",
+            )
 
 
 def _hint(problem: str, room: Room) -> str:

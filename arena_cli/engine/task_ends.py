@@ -20,6 +20,7 @@ from arena_cli.transcript.conversation import FAILED, Chain, Turn
 from arena_cli.transcript.events import MessageEvent, ReplyFinished
 from arena_cli.transcript.task_events import ENDED, Task, TaskAction, TaskChanged
 from arena_cli.util.text import cut_text, escape_line
+from arena_cli.workspace import mentions
 
 REFUSED = "refused"
 """The action in the metadata of the message about changes that are refused."""
@@ -150,6 +151,9 @@ class _Settlement:
             to = task_changes.find_agent(action.to, room) if kind == "assign" else action.to
         if kind == "help":
             kind, to = self._find_helper(action, task)
+            person = self._find_person(action) if kind == "block" else ""
+            if person and not text.startswith(f"{person}:"):
+                text = f"{person}: {text}"
         self._write(task, kind, text, to=to, percent=action.percent)
         return ""
 
@@ -192,6 +196,15 @@ class _Settlement:
             to = ""
         to = to or next(iter(self._done.next_mentions), "")
         return ("help", to) if to and task.attempts <= most else ("block", "")
+
+    def _find_person(self, action: Action) -> str:
+        """Return the person whom an action asks, or whom the message mentions; "" if none."""
+        message = self._done.message
+        names = [action.to.strip().removeprefix("@")] if action.to else []
+        asked = mentions.resolve_mentions(names, self._room.roster, author="", opener="user").ids
+        names = [*asked, *(message.mentions if message else ())]
+        team = self._room.scene.team
+        return next((name for name in names if team.agent(name) is None), "")
 
     def _write(
         self, task: Task, action: TaskAction, text: str, *, to: str = "", percent: int | None = None

@@ -251,6 +251,30 @@ class Index:
             self.lack = _describe(error)
             return []
 
+    def find_near(
+        self, question: str, texts: Sequence[str], least: float
+    ) -> dict[int, float] | None:
+        """Return the places of the texts whose cosine with the question is that or more.
+
+        At most five are returned. None: there are no vectors of all of them, and `lack` is why.
+        """
+        self.lack = ""
+
+        def compare(_: sqlite3.Connection) -> dict[int, float] | None:
+            if self._vectors is None:
+                return None
+            pairs = self._vectors.alike(self._opened, [*texts, question], least)
+            self.lack = self._vectors.lack
+            near = {pair.first: pair.cosine for pair in pairs if pair.second == len(texts)}
+            return None if self.lack else near
+
+        try:
+            with self._turn:
+                return self._done(compare)
+        except EmbeddingFailed as error:
+            self.lack = _describe(error)
+            return None
+
     def near_words(self, query: str, *, session: str | None = None) -> list[str]:
         """Return words of the notes that are spelled nearly like words of a question."""
         where, values = self._narrow((), (), session, archived=False)

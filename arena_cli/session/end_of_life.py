@@ -300,6 +300,15 @@ def delete_session(config: SessionConfig, name: str, on_wait: Callable[[], None]
             _discard(config, stored.folder, home, lock)
 
 
+def discard_new(config: SessionConfig, name: str) -> None:
+    """Remove a session in which nothing has happened yet; leave any other one as it is."""
+    with hold_archives(config) as home:
+        stored = store.find(config.workspace, name)
+        with _locked(config, stored, lambda: None) as lock:
+            if reader.last_seq(stored.transcript) <= 1:
+                _discard(config, stored.folder, home, lock)
+
+
 class Retired(NamedTuple):
     """The sessions that were archived because of their age, and what prevented others."""
 

@@ -60,7 +60,8 @@ _STATUSES: Mapping[TaskAction, TaskStatus] = {
 class TaskFacts(Shape):
     """What a task is, as it is added; `needs` are the ids of tasks that are completed before it.
 
-    `step` and `phase` are those of the plan that it carries out, if it does.
+    `step` and `phase` are those of the plan that it carries out, if it does. `note` is the id of
+    the note that it was made from.
     """
 
     title: str = Field(min_length=1, max_length=LONGEST_TITLE)
@@ -70,6 +71,7 @@ class TaskFacts(Shape):
     needs: list[str] = Field(default=[], exclude_if=lambda needs: not needs)
     step: str = Field(default="", exclude_if=lambda name: not name)
     phase: str = Field(default="", exclude_if=lambda name: not name)
+    note: str = Field(default="", exclude_if=lambda name: not name)
 
 
 class Task(TaskFacts):
