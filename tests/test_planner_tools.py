@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,60 @@ def test_its_turns_count_once_everywhere(tmp_path: Path, monkeypatch: pytest.Mon
     made = talk.last("planned")
     assert "the budget is used up" in made.fallback or "budget" in made.fallback
     assert len(talk.of("tool_finished")) < 3
+
+
+def test_a_planner_that_is_a_member_replies_with_its_own_tools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer(monkeypatch, FakeTool(TWICE, lambda _: "a pit"))
+    alone = plan("single", [step("a", "lead")])
+    answer = lambda shown: hands_in(alone) if shown.turn_id == "aside" else "done"  # noqa: E731
+    puppets = Puppets({"lead": answer, "dev": lambda _: "ok"})
+    lead = puppet("lead", tools=[TWICE])
+    made = team(lead, puppet("dev"), mode="planner", planner="lead", selection="none")
+    object.__setattr__(made, "planner", lead)
+    talk = Talk(tmp_path, made, adapter_type=puppets)
+    talk.send("build it")
+    names = [[spec.name for spec in one.tools] for one in puppets.inputs["lead"]]
+    assert names == [["complete_task", TWICE], [TWICE]]
+    assert talk.outcomes() == [("lead", "success")]
+
+
+def test_one_that_is_late_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def wait(_: Any) -> str:
+        await asyncio.sleep(600)
+        return "never"
+
+    offer(monkeypatch, FakeTool(TWICE, wait), FakeTool(ONCE, str))
+    answer = scripted(asks((TWICE, {"n": 1})), "I have no plan.")
+    talk, _ = talk_of(tmp_path, answer, plan_timeout_s=0.4, fallback_agent="dev")
+    talk.send("build it")
+    assert statuses(talk.events) == [("p1.1", TWICE, "timeout")]
+    assert talk.last("agent_ended").mode != "goal"
+    assert talk.last("planned").fallback
+    assert talk.outcomes() == [("dev", "success")]
+
+
+def test_a_refused_plan_is_another_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(monkeypatch, FakeTool(TWICE, lambda _: "a pit"), FakeTool(ONCE, str))
+    rule = {"id": "dev_only", "on": "plan", "forbid": {"contains": "secret"}}
+    secret = plan("single", [step("a", "dev", task="the secret")])
+    answer = scripted(asks((TWICE, {})), hands_in(secret))
+    talk, _ = talk_of(tmp_path, answer, rules=[rule], fallback_agent="dev")
+    talk.send("build it")
+    assert [made.call for made in talk.of("planned")] == ["p1", "p1.r2"]
+    assert [call for call, tool, _ in statuses(talk.events) if tool == TWICE] == ["p1.1", "p1.r2.1"]
+    talk.send("build it again")
+    assert talk.last("planned").call == "p2.r2"
+
+
+def test_without_tools_nothing_of_the_loop_is_imported(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.agent("planner", {"say": ALONE}, member=False)
+    program.agent("dev", "hi")
+    program.team(mode="planner", planner="planner", selection="none")
+    imported = program.list_imported("send", "-q", "build it")
+    assert not {"arena_cli.engine.planner_loop", "arena_cli.engine.tool_loop"} & {*imported}
 
 
 def test_it_has_no_tools_of_a_turn(tmp_path: Path) -> None:

@@ -17,9 +17,10 @@ from arena_cli.engine.plan import Planned, Room
 from arena_cli.engine.side_calls import AgentAnswer
 from arena_cli.engine.subagents import SubLoop, make_output
 from arena_cli.engine.tool_steps import Acting
-from arena_cli.engine.toolbox import Toolbox
+from arena_cli.engine.toolbox import CompleteTask, Toolbox
 from arena_cli.errors import AgentUnavailable
 from arena_cli.protocol import RUN_FLOW, TASK_LIST, TASK_UPDATE, AgentInput
+from arena_cli.tools.base import Tool
 from arena_cli.transcript.acting_events import AgentEnded
 from arena_cli.transcript.control_events import ApprovalDecided, ApprovalRequested
 from arena_cli.transcript.conversation import Chain
@@ -156,12 +157,17 @@ async def consult(
 
 
 async def _open_toolbox(planner: Member, room: Room, *, only_reads: bool) -> Toolbox:
-    """Return the tools of a planner. Raises AgentUnavailable."""
-    box = await room.tools.get(room).open(planner)
-    tools = [
-        tool
-        for tool in box.tools
-        if tool is box.complete_task
-        or (tool.spec.name in READING if only_reads else tool.spec.name not in _OF_REPLIES)
-    ]
+    """Return the tools of a planner. Raises AgentUnavailable.
+
+    If it is a member, too, its replies have no plan to hand in: their tools stay as they are.
+    """
+    own = room.scene.team.planner
+    box = await room.tools.get(room).open(own or planner)
+    output = planner.profile.output
+    tools: list[Tool] = [box.complete_task or CompleteTask(output)] if output else []
+    for tool in box.tools:
+        name = tool.spec.name
+        is_given = name in READING if only_reads else name not in _OF_REPLIES
+        if is_given and tool is not box.complete_task:
+            tools.append(tool)
     return Toolbox(tools)
