@@ -226,8 +226,12 @@ def test_no_catch_all_calls_anyone(name: TemplateName, language: TemplateLanguag
     for path, content in scaffold.render_template({}, name, language).items():
         if path.startswith("agents/") and "/teams/" not in path:
             last = loader.parse(content.decode(), path).data["adapter"]["replies"][-1]
-            other = {"agents/oncall.yaml": "fail", "agents/investigator.yaml": "calls"}
-            assert list(last) == [other.get(path, "say")]
+            other = {
+                "agents/oncall.yaml": ["fail"],
+                "agents/investigator.yaml": ["calls"],
+                "agents/planner.yaml": ["calls", "say"],
+            }
+            assert list(last) == other.get(path, ["say"])
             assert "@" not in last.get("say", "")
 
 
