@@ -194,6 +194,16 @@ def test_a_flow_by_itself_is_recorded_and_replayed(program: Program) -> None:
     assert not (program.folder / "a.db").exists()
 
 
+def test_a_recording_holds_no_secret_that_a_step_is_given(program: Program) -> None:
+    program.file("arena.yaml", dump_yaml({"redact": ["key-[0-9]+"]}))
+    write(program, [{"id": "one", "python": "work.py:log", "inputs": {"name": "key-4711"}}])
+    args = ("flow", "run", "flow.yaml", "--quiet")
+    program.run(*args, "--record", "night.jsonl").check()
+    assert read_log(program) == ["key-4711"]
+    assert "4711" not in (program.folder / "night.jsonl").read_text()
+    program.run(*args, "--replay", "night.jsonl").check(stderr="")
+
+
 def test_a_recording_of_a_flow_that_is_none(program: Program) -> None:
     args = ("flow", "run", "flow.yaml", "--quiet")
     done = program.run(*args, "--replay", "none.jsonl")

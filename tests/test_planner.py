@@ -782,6 +782,13 @@ def test_one_message_is_planned_in_a_free_team(arena: Program) -> None:
     assert "asked first, and plans the work:" in preview
 
 
+def test_the_call_of_a_planner_is_no_work_for_the_memory(arena: Program) -> None:
+    arena.run("send", "build an API").check()
+    used = arena.run("usage").check().stdout
+    assert "planner" in used
+    assert "(memory)" not in used
+
+
 def test_a_detached_chain_is_planned_too(arena: Program) -> None:
     arena.team(planner="planner", selection="none", default_responders=["dev"])
     arena.run("send", "-s", "s", "--plan", "--detach", "build an API")

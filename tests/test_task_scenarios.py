@@ -80,6 +80,26 @@ expect: {tasks: {t1: completed}, replies_count: 0}
     assert result.status == "passed", printed(result)
 
 
+def test_work_that_waits_for_a_person_continues_its_own_chain(stage: Program) -> None:
+    request = {"action": "deploy", "detail": "new keys"}
+    stage.agent("dev", {"say": "The keys are live.", "asked": "I wait.", "request": request})
+    result = stage.play(
+        """\
+scenario: keys
+steps:
+  - task: {add: {title: Rotate the keys, assign: dev}}
+  - work: true
+    expect: {paused: approval, approvals: [{agent: dev}]}
+  - send: "@ops hello"
+    session: other
+  - approve: {agent: dev}
+    expect: {end: quiet, tasks: {t1: completed}}
+  - check: {replies: {dev: {last: [{contains: live}]}}, replies_count: 3}
+"""
+    )
+    assert result.status == "passed", printed(result)
+
+
 def test_a_wrong_expectation_shows_the_task_and_the_others(stage: Stage) -> None:
     result = stage.play(
         STEPS

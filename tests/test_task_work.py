@@ -49,6 +49,7 @@ def test_the_work_is_printed_like_a_message(program: Program) -> None:
     found = [next(n for n, line in enumerate(lines) if text in line) for text in order]
     assert found == sorted(found)
     assert "\n\n\n" not in done.stdout
+    assert [line[:9] for line in lines if line.startswith("── turn")] == ["── turn 1", "── turn 2"]
     assert done.stdout.endswith("\ntasks: 2 completed\n")
     assert statuses(program) == {"t1": "completed", "t2": "completed"}
     program.run("work", "s").check(
