@@ -645,7 +645,108 @@ def test_questions_to_an_agent_at_work_by_their_priority(
     assert ends(talk) == [("limit", 1, False)]
 
 
-def place_of(talk: Talk, kind: str, **of: str) -> int:
+def test_an_urgent_question_is_answered_before_an_earlier_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(_: Mapping[str, Any]) -> str:
+        await begun(talk, 2)
+        await asyncio.sleep(0.05)
+        return "worked"
+
+    def rev(shown: AgentInput) -> AgentOutput | str:
+        if is_aside(shown):
+            return "No, I go on."
+        return scripted(asks((TWICE, {"n": 1})), "My work is done.")(shown)
+
+    async def first(shown: AgentInput) -> str:
+        await until(lambda: talk.of("tool_requested"))
+        return asker(block(text="Later?"))(shown)
+
+    async def second(shown: AgentInput) -> str:
+        await begun(talk, 1)
+        return asker(block(text="Stop?", options="wait=30 priority=high"))(shown)
+
+    offer(monkeypatch, FakeTool(TWICE, work))
+    config = {"exchange": {"max_turns": 0, "announce": False}}
+    answers = {"dev": first, "ops": second, "rev": rev}
+    talk, _ = talk_of(tmp_path, answers, config=config, rev={"tools": [TWICE]})
+    talk.send("@dev @ops @rev go")
+    replied = place_of(talk, "reply_finished", agent="rev")
+    asked = [event.requester for event in talk.of("exchange_finished")]
+    answered = [place_of(talk, "agent_ended", reply=reply) for reply in (2, 1)]
+    assert answered[0] < replied < answered[1]
+    assert sorted(asked) == ["dev", "ops"]
+
+
+def test_an_agent_does_not_wait_for_one_that_waits_for_it(tmp_path: Path) -> None:
+    async def dev(shown: AgentInput) -> AgentOutput | str:
+        if is_aside(shown):
+            return "<done/>"
+        if len(shown.steps) == 1:
+            await begun(talk, 2)
+            await until(lambda: len([event for event in talk.of("message") if event.exchange]) > 1)
+        return scripted(
+            asks(("ask_agent", {"agent": "rev", "message": "ok?"})),
+            asks(("wait_for_agent", {"exchange": "1.1", "timeout_s": 1})),
+            "Done.",
+        )(shown)
+
+    async def rev(shown: AgentInput) -> str:
+        if is_aside(shown):
+            return reviewer(shown)
+        await begun(talk, 1)
+        return asker(block("dev"))(shown)
+
+    tools = ["ask_agent", "wait_for_agent"]
+    talk, _ = talk_of(tmp_path, {"dev": dev, "rev": rev}, dev={"tools": tools})
+    talk.send("@dev @rev go")
+    (_, fetched) = talk.of("tool_finished")
+    assert (fetched.status, fetched.result) == (
+        "error",
+        "rev waits for you already: it would be a ring",
+    )
+
+
+def test_an_exchange_of_a_turn_that_was_stopped_has_no_answer(tmp_path: Path) -> None:
+    stop = stopping(lambda: talk, ControlRequest(act="cancel", by="maya"), waits=True)
+
+    async def dev(shown: AgentInput) -> AgentOutput | str:
+        if shown.steps:
+            return str(await stop(shown))
+        return scripted(asks(("ask_agent", {"agent": "rev", "message": "ok?"})), "Done.")(shown)
+
+    tools = ["ask_agent", "wait_for_agent"]
+    talk, puppets = talk_of(tmp_path, {"dev": dev, "rev": "Fine."}, dev={"tools": tools})
+    assert talk.send("@dev go").end == "cancelled"
+    puppets.answers["dev"] = scripted(asks(("wait_for_agent", {"exchange": "1.1"})), "Done.")
+    talk.send("@dev again")
+    fetched = talk.of("tool_finished")[-1]
+    assert (fetched.status, fetched.result) == (
+        "error",
+        "rev has not answered: the turn was stopped.",
+    )
+
+
+def test_an_agent_that_nobody_waits_for_is_not_called_when_the_chain_stops(
+    tmp_path: Path,
+) -> None:
+    stop = stopping(lambda: talk, ControlRequest(act="pause", by="maya"), waits=False)
+
+    async def rev(shown: AgentInput) -> str:
+        if is_aside(shown):
+            return reviewer(shown)
+        await until(lambda: any(event.agent == "dev" for event in talk.of("reply_finished")))
+        return str(await stop(shown))
+
+    dev = asker(block(options="wait=0.01"))
+    talk, puppets = talk_of(tmp_path, {"dev": dev, "rev": rev})
+    assert talk.send("@dev @rev go").type == "chain_paused"
+    assert (len(puppets.inputs["rev"]), ends(talk)) == (1, [])
+    assert talk.resume() is not None
+    assert ends(talk) == [("done", 1, True)]
+
+
+def place_of(talk: Talk, kind: str, **of: Any) -> int:
     """The place of an event in the session, by its fields."""
     found = next(one for one in talk.of(kind) if of.items() <= one.model_dump().items())
     return talk.events.index(found)

@@ -26,6 +26,10 @@ def flaky(name: str) -> str:
         Path(name).write_text("x")
         raise ValueError("not yet")
     return "now"
+
+
+def fail() -> None:
+    raise ValueError("never")
 """
 
 STEPS: list[dict[str, Any]] = [
@@ -52,6 +56,13 @@ STEPS: list[dict[str, Any]] = [
     },
     {"id": "flaky", "python": "work.py:flaky", "inputs": {"name": "f.txt"}, "retry_delay_s": 0},
     {"id": "broken", "shell": ["no-such-program"], "on_failure": "skip"},
+    {
+        "id": "tried",
+        "python": "work.py:fail",
+        "on_failure": "skip",
+        "retries": 1,
+        "retry_delay_s": 0,
+    },
     {"id": "ask", "agent": "writer", "message": "one is ${steps.one.output}"},
     {
         "id": "tell",
@@ -66,6 +77,7 @@ EXPECTED = {
     "store": {"output": {"path": "rows[0].count", "equals": 1}},
     "flaky": {"output": {"equals": "now"}},
     "broken": {"status": "skipped"},
+    "tried": {"status": "skipped"},
     "ask": {"output": {"equals": "Noted: one is one"}},
     "tell": {"output": {"path": "text", "equals": "Noted: @writer: 1 and skipped"}},
 }
@@ -133,6 +145,18 @@ def test_a_replay_carries_out_no_step(program: Program) -> None:
     done = program.run("run", "a")
     assert done.code == 0, done.stdout
     assert read_log(program) == []
+
+
+def test_a_recording_holds_no_secret_of_a_step(program: Program) -> None:
+    program.env["SHOP_TOKEN"] = "hunter2-4711"
+    shell = [sys.executable, "-c", "pass", "${env:SHOP_TOKEN}"]
+    write(program, [*STEPS, {"id": "secret", "shell": shell}])
+    record(program)
+    (work,) = [line["work"] for line in read_recording(program) if line.get("step") == "secret"
+               and "work" in line]  # fmt: skip
+    assert work["shell"][:3] == shell[:3]
+    assert "hunter2" not in json.dumps(work)
+    assert replay(program).code == 0
 
 
 def test_a_recording_that_was_edited_by_hand_is_accepted_and_updated(program: Program) -> None:

@@ -91,18 +91,22 @@ def test_a_flow_of_an_agent_is_approved_and_runs_in_a_session_of_its_own(
     assert "flow Three begins" in program.run("show", "s.flow-2-1").stdout
 
 
-def test_a_flow_file_is_approved_with_its_content(program: Program) -> None:
-    steps = [{"id": "one", "python": "work.py:log", "inputs": {"name": "${inputs.name}"}}]
+@pytest.mark.parametrize("change", [{"inputs": {"name": "evil"}}, {"retries": 9}])
+def test_a_flow_file_is_approved_with_its_content(program: Program, change: dict[str, Any]) -> None:
+    steps: list[dict[str, Any]] = [
+        {"id": "one", "python": "work.py:log", "inputs": {"name": "${inputs.name}"}}
+    ]
     flow = {"flow": "File", "inputs": {"name": {}}, "steps": steps}
     program.file("flows/a.yaml", dump_yaml(flow))
     boss(program, {"file": "flows/a.yaml", "inputs": {"name": "first"}})
     assert send(program).code == 4
     program.run("approve", "s", "1").check(stdout=None)
-    steps[0]["inputs"] = {"name": "evil"}
+    approved = dict(steps[0])
+    steps[0] |= change
     program.file("flows/a.yaml", dump_yaml(flow))
     assert program.run("resume", "s", "--quiet").code == 4
     assert read_log(program) == []
-    steps[0]["inputs"] = {"name": "${inputs.name}"}
+    steps[0] = approved
     program.file("flows/a.yaml", dump_yaml(flow))
     boss(program, {"file": "flows/a.yaml", "inputs": {"name": "first"}},
          approvals={"allow": ["flows/*.yaml"]})  # fmt: skip
