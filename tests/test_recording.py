@@ -135,7 +135,8 @@ def test_a_replay_keeps_what_an_answer_refers_to(tmp_path: Path) -> None:
     """Its kind, its reaction, and the message that it answers, which has another id by then."""
     program = Program(tmp_path)
     answer = {"content": "Mine.", "kind": "task", "reply_to": "@ops"}
-    program.agent("dev", {"when": {"contains": "whose"}, "output": answer}, {"say": "It is up."})
+    program.file("dev.py", f"def answer(shown):\n    return {answer}\n")
+    program.agent("dev", adapter={"type": "python", "target": "dev.py:answer"})
     program.program("ops", "read", "say", "I watch it.")
     program.scenario(
         "scenario: x\nsteps:\n"
