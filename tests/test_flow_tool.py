@@ -161,6 +161,18 @@ def test_rules_of_the_agent_and_of_the_team_restrict_the_steps_of_its_flows(
     assert "refused by rule safe" in done.stderr
 
 
+def test_a_rule_is_shown_no_secret_of_a_step(program: Program) -> None:
+    program.env["TOKEN"] = "hunter2-4711"
+    step = {"id": "a", "python": "work.py:log", "inputs": {"name": "$${env:TOKEN}"}}
+    rule = {"id": "safe", "on": "step", "forbid": {"contains": "hunter2"}}
+    flow = {"flow": "F", "steps": [step]}
+    boss(program, {"flow": flow}, approvals={"run_flow": "allow"}, rules=[rule])
+    send(program).check(stdout=None)
+    assert read_log(program) == ["hunter2-4711"]
+    (decision,) = [e for e in program.records("s.flow-1-1") if e["type"] == "decision"]
+    assert (decision["rules"], decision["allowed"]) == (["safe"], True)
+
+
 def test_a_flow_of_an_agent_starts_no_other_one(program: Program) -> None:
     boss(program, {"flow": FLOW}, approvals={"run_flow": "allow"})
     inner = {"flow": "Outer", "steps": [{"id": "a", "agent": "boss", "message": "go"}]}
