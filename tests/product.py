@@ -113,7 +113,7 @@ from arena_cli.engine.inbox import ControlRequest, Inbox, read_allowance
 from arena_cli.engine.intent import sort_by_rules as intent_sort_by_rules
 from arena_cli.engine.past_work import decide_mode, estimate_complexity
 from arena_cli.engine.plan import Room
-from arena_cli.engine.plan_reading import find_circle, read_plan
+from arena_cli.engine.plan_reading import read_plan
 from arena_cli.engine.supervisor import read_answer as supervisor_read_answer
 from arena_cli.errors import (
     AgentError,
@@ -343,6 +343,7 @@ from arena_cli.transcript.task_events import (
     TaskBoard,
     TaskChanged,
     TaskFacts,
+    find_circle,
 )
 from arena_cli.util import files, language, process_signals, tickets, user_pattern
 from arena_cli.util import text as util_text

@@ -356,6 +356,14 @@ def test_agents_change_tasks_by_tools_and_it_takes_effect_once(tmp_path: Path) -
         assert canonical(talk) == expected, (count, lines[count - 1])
 
 
+def test_the_first_task_of_a_session_may_be_added_by_a_tool(tmp_path: Path) -> None:
+    dev = scripted(asks(("task_update", {"action": "add", "title": "Check"})), "Noted.")
+    members = team(puppet("dev", tools=["task_update"]))
+    talk = Talk(tmp_path, members, adapter_type=Puppets({"dev": dev}))
+    talk.send("@dev what is left?")
+    assert [(task.title, task.by) for task in board(talk).tasks.values()] == [("Check", "dev")]
+
+
 def test_a_list_with_a_circle_is_refused_the_rest_is_added(tmp_path: Path) -> None:
     tasks = [
         {"title": "a", "needs": ["c"]},

@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from arena_cli.engine.plan import Room
 from arena_cli.engine.plan_work import list_added
-from arena_cli.engine.task_changes import list_begotten
+from arena_cli.engine.task_changes import get_board, list_begotten
 from arena_cli.errors import DiskRefused
 from arena_cli.transcript.acting_events import ToolFinished
 from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.plan_events import Delivered, PlanMade
-from arena_cli.transcript.task_events import Task, TaskBoard
+from arena_cli.transcript.task_events import Task
 from arena_cli.util import files
 from arena_cli.util.language import Texts
 
@@ -101,8 +101,7 @@ def _copy_files(made_files: list[MadeFile], target: Path, room: Room) -> list[st
 def _write_readme(chain: Chain, names: list[str], room: Room) -> str:
     """Return the text of `README.md`."""
     say = Texts(room.language)
-    control = room.scene.fold.control
-    board = (control.tasks if control else None) or TaskBoard()
+    tasks = get_board(room).tasks
     plans = chain.control.plans if chain.control else []
     lines = [f"# {say('Delivery')}", "", *_quote(chain.opening.message.content), ""]
     for plan in plans:
@@ -110,10 +109,10 @@ def _write_readme(chain: Chain, names: list[str], room: Room) -> str:
             continue
         lines += [*_describe_plan(plan, say), ""]
         for name in list_added(plan, chain).values():
-            if name in board.tasks:
-                lines += [*_describe_task(board.tasks[name], say), ""]
+            if name in tasks:
+                lines += [*_describe_task(tasks[name], say), ""]
     for name in list_begotten(chain):
-        lines += [*_describe_task(board.tasks[name], say), ""]
+        lines += [*_describe_task(tasks[name], say), ""]
     if names:
         lines += [f"## {say('Files')}", "", *(f"- [{name}]({name})" for name in names), ""]
     return "\n".join(lines)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal, NamedTuple
@@ -164,15 +165,13 @@ def _estimate_lines(requirement: str) -> tuple[int, str]:
 
 
 def _list_named_files(requirement: str, root: Path | None) -> list[str]:
-    """Return the files of a folder that a text names, with their size in lines."""
+    """Return the files of a folder that a text names, at most ten."""
     if root is None:
         return []
-    names: dict[str, None] = {}
-    for name in dict.fromkeys(_PATH.findall(requirement)):
-        path = root / name
-        if ".." not in path.parts and path.is_file() and len(names) < 10:
-            names[name] = None
-    return list(names)
+    names = dict.fromkeys(_PATH.findall(requirement))
+    paths = ((name, root / name) for name in names)
+    named = (name for name, path in paths if ".." not in path.parts and path.is_file())
+    return list(islice(named, 10))
 
 
 def find_similar(

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast, get_args
 
 from arena_cli.notes.agent_extraction import read_values
 from arena_cli.transcript.plan_events import PlanMode, PlanPhase, PlanStep
+from arena_cli.transcript.task_events import find_circle
 from arena_cli.util.text import cut_text, escape_line
 from arena_cli.workspace.mentions import Roster, resolve_mentions
 from arena_cli.workspace.models import Team
@@ -295,21 +296,6 @@ def _read_count(value: Any) -> int | None:
 
 def _quote(name: Any) -> str:
     return f"`{escape_line(cut_text(str(name).strip(), _LONGEST_NAME))}`"
-
-
-def find_circle(needs: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return ids that need each other, the first one again at the end; an empty list if none do."""
-    left = {name: [need for need in names if need in needs] for name, names in needs.items()}
-    while free := [name for name, names in left.items() if not names]:
-        for name in free:
-            del left[name]
-        left = {name: [need for need in names if need in left] for name, names in left.items()}
-    if not left:
-        return []
-    path = [next(iter(left))]
-    while path.count(path[-1]) == 1:
-        path.append(left[path[-1]][0])
-    return path[path.index(path[-1]) :]
 
 
 def complete_plan(draft: PlanDraft, team: Team) -> PlanDraft:

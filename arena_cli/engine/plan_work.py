@@ -13,9 +13,9 @@ from arena_cli.transcript.control_events import Checkpoint, ControlState
 from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.plan_events import PlanMade, PlanPhase, PlanStep
 from arena_cli.transcript.task_events import (
+    ENDED,
     LONGEST_TITLE,
     Task,
-    TaskBoard,
     TaskChanged,
     TaskFacts,
     WorkStarted,
@@ -34,11 +34,6 @@ class PlanWork:
 
     def __init__(self, room: Room) -> None:
         self._room = room
-
-    @property
-    def _board(self) -> TaskBoard:
-        control = self._room.scene.fold.control
-        return (control.tasks if control else None) or TaskBoard()
 
     def next_step(self, plan: PlanMade, chain: Chain) -> rules.Step | None:
         """Return the step that adds tasks of a plan or sets a checkpoint; None if there is none."""
@@ -62,20 +57,20 @@ class PlanWork:
         return [task for plan in plans for task in self._list_own(plan, chain)]
 
     def _list_own(self, plan: PlanMade, chain: Chain) -> list[Task]:
-        names = list_added(plan, chain).values()
-        return [self._board.tasks[name] for name in names if name in self._board.tasks]
+        tasks = task_changes.get_board(self._room).tasks
+        return [tasks[name] for name in list_added(plan, chain).values() if name in tasks]
 
     async def _carry_out(self, plan: PlanMade, chain: Chain) -> None:
         """Add the tasks of a plan, those that are not added yet, and start the work on them."""
         journal = self._room.journal
         by = ARENA if plan.fallback else plan.agent
         added = list_added(plan, chain)
-        begotten = [self._board.tasks[name] for name in task_changes.list_begotten(chain)]
+        board = task_changes.get_board(self._room)
+        begotten = [board.tasks[name] for name in task_changes.list_begotten(chain)]
         for task in (*self.list_tasks(chain), *begotten):
-            is_open = task.status in ("pending", "blocked", "running")
-            if is_open and task.id not in added.values():
+            if task.status not in ENDED and task.id not in added.values():
                 task_changes.write_change(self._room, task.id, "cancel", by, REPLANNED)
-        number = len(self._board.tasks)
+        number = len(board.tasks)
         for phase, step in _order_by_needs(plan):
             if step.id in added:
                 continue

@@ -6,7 +6,8 @@ They are read when a transcript holds one: a session without tasks never imports
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
@@ -251,23 +252,7 @@ class TaskBoard:
 
         `needs` are those of tasks to come, in addition to those on the board.
         """
-        graph = {task.id: list(task.needs) for task in self.tasks.values()}
-        graph |= {name: list(names) for name, names in needs.items()}
-        done: set[str] = set()
-        for start in graph:
-            path: dict[str, Iterator[str]] = {start: iter(graph[start])}
-            while path and start not in done:
-                name, waiting = next(reversed(path.items()))
-                needed = next(waiting, None)
-                if needed is None:
-                    done.add(name)
-                    path.popitem()
-                elif needed in path:
-                    names = list(path)
-                    return [*names[names.index(needed) :], needed]
-                elif needed in graph and needed not in done:
-                    path[needed] = iter(graph[needed])
-        return []
+        return find_circle({task.id: task.needs for task in self.tasks.values()} | {**needs})
 
     def record(self) -> list[dict[str, Any]]:
         """Return the tasks as JSON."""
@@ -282,6 +267,16 @@ class TaskBoard:
 def get_board(fold: Fold) -> TaskBoard:
     """Return the tasks of a session, which may be none."""
     return (fold.control.tasks if fold.control else None) or TaskBoard()
+
+
+def find_circle(needs: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return ids that need each other, the first one again at the end; an empty list if none do."""
+    try:
+        TopologicalSorter(needs).prepare()
+    except CycleError as error:
+        circle: list[str] = error.args[1]
+        return circle[::-1]
+    return []
 
 
 def _list_changes(task: Task, event: TaskChanged) -> dict[str, Any]:
