@@ -602,10 +602,14 @@ def test_the_results_are_delivered(arena: Program) -> None:
 
 
 def test_files_that_tools_made_are_in_the_delivery(arena: Program) -> None:
-    (arena.folder / "app").mkdir()
-    calls = [{"tool": "write_file", "arguments": {"path": "lib/api.py", "content": "x = 1\n"}}]
-    adapter = {"type": "scripted", "replies": [{"calls": calls, "say": "written"}]}
-    arena.agent("dev", adapter=adapter, workdir="app", tools=["write_file"])
+    for agent, workdir in (("arch", "design"), ("dev", "app")):
+        (arena.folder / workdir).mkdir()
+        calls = [
+            {"tool": "write_file", "arguments": {"path": path, "content": f"by = {agent!r}\n"}}
+            for path in ("lib/api.py", f"notes of {agent}.md")
+        ]
+        adapter = {"type": "scripted", "replies": [{"calls": calls, "say": "written"}]}
+        arena.agent(agent, adapter=adapter, workdir=workdir, tools=["write_file"])
     arena.team(
         mode="planner",
         planner="planner",
@@ -614,8 +618,16 @@ def test_files_that_tools_made_are_in_the_delivery(arena: Program) -> None:
     )
     arena.run("send", "-s", "s", "build an API")
     folder = arena.folder / "sessions" / "s" / "delivery"
-    assert (folder / "files" / "lib" / "api.py").read_text() == "x = 1\n"
-    assert "(files/lib/api.py)" in (folder / "README.md").read_text("utf-8")
+    paths = {path for path in (folder / "files").rglob("*") if path.is_file()}
+    contents = {path.relative_to(folder / "files").as_posix(): path.read_text() for path in paths}
+    assert contents == {
+        "lib/api.py": "by = 'arch'\n",
+        "notes of arch.md": "by = 'arch'\n",
+        "dev/lib/api.py": "by = 'dev'\n",
+        "notes of dev.md": "by = 'dev'\n",
+    }
+    text = (folder / "README.md").read_text("utf-8")
+    assert all(f"(<files/{name}>)" in text for name in contents)
 
 
 def test_a_label_is_a_place_to_fork_at(arena: Program) -> None:

@@ -5,11 +5,11 @@ It is the folder `delivery` of the session, with a `README.md`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from arena_cli.engine.past_work import list_changed
 from arena_cli.engine.plan import Room
 from arena_cli.engine.plan_work import list_added
 from arena_cli.engine.task_changes import get_board, list_begotten
@@ -26,8 +26,6 @@ FILES = "files"
 
 _LARGEST = 5_000_000
 _MOST_FILES = 500
-_CHANGED = re.compile(r"^\+\+\+ (?:b/)?(\S+)", re.MULTILINE)
-_NO_FILE = "/dev/null"
 
 
 class MadeFile(NamedTuple):
@@ -71,9 +69,7 @@ def _list_made(chain: Chain, room: Room) -> Iterator[MadeFile]:
         if member is None or member.profile.workdir is None:
             continue
         root = room.config.place_workdir(room.workspace / member.profile.workdir).resolve()
-        for name in _CHANGED.findall(event.diff):
-            if name == _NO_FILE:
-                continue
+        for name in list_changed(event.diff):
             path = (root / name).resolve()
             is_part = path.is_relative_to(root) and ".." not in PurePosixPath(name).parts
             if is_part and path not in seen and path.is_file() and len(seen) < _MOST_FILES:
@@ -82,10 +78,15 @@ def _list_made(chain: Chain, room: Room) -> Iterator[MadeFile]:
 
 
 def _copy_files(made_files: list[MadeFile], target: Path, room: Room) -> list[str]:
-    """Copy files into the delivery, except those that are too large; return their paths there."""
-    names = []
+    """Copy files into the delivery, except those that are too large; return their paths there.
+
+    A file whose name another agent has used in its own folder goes below the id of its agent.
+    """
+    names: list[str] = []
     for file in made_files:
         name = f"{FILES}/{file.name}"
+        if name in names:
+            name = f"{FILES}/{file.agent}/{file.name}"
         try:
             content = files.read_regular(file.path)
         except OSError:
@@ -95,7 +96,7 @@ def _copy_files(made_files: list[MadeFile], target: Path, room: Room) -> list[st
             files.make_own_folder(place.parent, below=room.workspace)
             files.write_file(place, content, below=room.workspace)
             names.append(name)
-    return list(dict.fromkeys(names))
+    return names
 
 
 def _write_readme(chain: Chain, names: list[str], room: Room) -> str:
@@ -114,7 +115,7 @@ def _write_readme(chain: Chain, names: list[str], room: Room) -> str:
     for name in list_begotten(chain):
         lines += [*_describe_task(tasks[name], say), ""]
     if names:
-        lines += [f"## {say('Files')}", "", *(f"- [{name}]({name})" for name in names), ""]
+        lines += [f"## {say('Files')}", "", *(f"- [{name}](<{name}>)" for name in names), ""]
     return "\n".join(lines)
 
 

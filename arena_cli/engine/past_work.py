@@ -277,7 +277,7 @@ def _describe_chain(opening: MessageEvent, events: Iterable[Any], session: str) 
                 mode, agents = event.mode, event.agents
             case "tool_finished":
                 lines += _count_added(event.diff)
-                files.update(re.findall(r"^\+\+\+ (\S+)", event.diff, re.MULTILINE))
+                files.update(list_changed(event.diff))
             case "reply_finished" if isinstance(event, ReplyFinished) and event.message:
                 lines += sum(block.count("\n") for block in _FENCE.findall(event.message.content))
             case _:
@@ -286,6 +286,12 @@ def _describe_chain(opening: MessageEvent, events: Iterable[Any], session: str) 
         return None
     content = opening.message.content
     return PastChain(session, opening.chain, 0.0, content, end, mode, agents, lines, len(files))
+
+
+def list_changed(diff: str) -> list[str]:
+    """Return the paths of the files that a diff makes or changes."""
+    names = re.findall(r"^\+\+\+ (?:b/)?([^\t\n]+)", diff, re.MULTILINE)
+    return [name for name in names if name != "/dev/null"]
 
 
 def _count_added(diff: str) -> int:
