@@ -317,13 +317,13 @@ def test_waiting_for_a_chain_that_never_was_is_an_error(program: Program) -> Non
 
 def test_waiting_prints_one_chain_and_exits_as_send_did(tmp_path: Path) -> None:
     program = Program(tmp_path)
-    program.agent("dev", ANSWER)
+    program.agent("dev", ANSWER, name="The Developer")
     program.agent("ops", {"fail": "error"}, retries=0)
     program.team()
-    program.run("send", "-s", "s", "@dev first").check()
+    sent = program.run("send", "-s", "s", "@dev first").check().stdout
     program.run("send", "-s", "s", "@ops second")
     first = program.run("wait", "s", "--chain", "1").check().stdout
-    assert ("first" in first, "second" in first) == (True, False)
+    assert first == sent, "also its head, and the names of the agents"
     second = program.run("wait", "s", "--timeout", "0")
     assert (second.code, "second" in second.stdout, "first" in second.stdout) == (3, True, False)
     assert program.run("wait", "s", "--chain", "1", "--quiet").check().stdout == ""

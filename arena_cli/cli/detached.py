@@ -184,6 +184,10 @@ def _follow(
         was_held = held
         time.sleep(min(reader.POLL_S, max(0.0, ends_at - time.monotonic())))
 
+    opening = queries.find_opening(stored.transcript, number)
+    team = queries.session_before(stored.transcript, opening) if opening else None
+    if team is not None and printer.is_shown:
+        printer.event(team)  # a timeline has the names and colours of the agents from it
     with contextlib.suppress(_Over):
         for event in _read(stored, number, look):
             printer.event(event)
