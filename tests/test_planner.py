@@ -569,6 +569,16 @@ def test_a_chinese_workspace_asks_in_chinese(tmp_path: Path) -> None:
     assert "Answer with" not in asked[0]
 
 
+def test_a_chinese_workspace_delivers_in_chinese(tmp_path: Path) -> None:
+    talk = Talk(tmp_path, planned(*crew(), says=[LAYERS]))
+    talk.language = "zh"
+    talk.send("写一个接口")
+    text = (talk.transcript.parent / "delivery" / "README.md").read_text("utf-8")
+    assert "## 计划：layered（分层）\n" in text
+    assert "completed（已完成） · @arch\n" in text
+    assert "- p1：" in text
+
+
 def test_a_rejected_plan_is_made_again_with_the_reason(arena: Program) -> None:
     again = plan("single", [step("x", "dev", task="write it at once")])
     adapter = {

@@ -124,7 +124,7 @@ def _quote(text: str) -> list[str]:
 
 
 def _describe_plan(plan: PlanMade, say: Texts) -> list[str]:
-    title = f"## {say('Plan')}: {say.translate(plan.mode)}"
+    title = f"## {say('Plan')}{say(': ')}{say.enum(plan.mode)}"
     lines = [title, ""]
     if plan.fallback:
         lines += [say("Without a plan: {why}", why=say.message(plan.fallback)), ""]
@@ -133,8 +133,8 @@ def _describe_plan(plan: PlanMade, say: Texts) -> list[str]:
     if plan.reasoning:
         lines += [plan.reasoning, ""]
     for phase in plan.phases:
-        steps = ", ".join(f"{step.id} (@{step.agent})" for step in phase.steps)
-        lines.append(f"- {phase.name}: {steps}")
+        steps = say(", ").join(f"{step.id} (@{step.agent})" for step in phase.steps)
+        lines.append(f"- {phase.name}{say(': ')}{steps}")
     lines += [f"- {say('risk: {risk}', risk=risk)}" for risk in plan.risks]
     return lines
 
@@ -142,6 +142,6 @@ def _describe_plan(plan: PlanMade, say: Texts) -> list[str]:
 def _describe_task(task: Task, say: Texts) -> list[str]:
     lines = [f"### {task.id} · {task.title}", ""]
     agent = f" · @{task.assigned_to}" if task.assigned_to else ""
-    lines += [f"{say.translate(task.status)}{agent}", ""]
+    lines += [f"{say.enum(task.status)}{agent}", ""]
     text = task.result or task.error
     return [*lines, text] if text else lines[:-1]
