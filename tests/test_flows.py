@@ -485,13 +485,19 @@ def test_a_flow_that_was_ended_leaves_no_process_and_goes_on(
     for resume in ((), ("--resume",)):
         done = program.run("flow", "run", "flow.yaml", "--session", "s", *resume)
         assert (done.code, "session s is busy" in done.stderr) == (5, True)
+    going_on = "session s · flow · running\n  steps that run: slow\n"
+    assert program.run("status", "s").check().stdout == going_on
     running.send_signal(number)
     done = program.finish(running)
+    shown = program.run("status", "s").stdout
+    assert shown.startswith("session s · flow · cut short\n")
+    assert ("steps that were cut short: slow" in shown) == (number == signal.SIGKILL)
     assert done.code == (130 if number == signal.SIGINT else -number)
     until(lambda: gone(int(pid_file.read_text())))
     done = program.run("flow", "run", "flow.yaml", "--session", "s", "--resume")
     assert done.code == 0, done.stderr
     assert (program.folder / "log.txt").read_text().splitlines() == ["first", "last"]
+    program.run("status", "s").check(stdout="session s · flow · idle\n")
 
 
 def test_a_session_is_listed_by_its_flow_and_resume_continues_it(program: Program) -> None:

@@ -123,8 +123,11 @@ def _make_document(
 
 
 def _draw_session(state: SessionStatus, budget: Sequence[BudgetRow], say: Words) -> Iterator[str]:
+    text = "session {session} · chain {chain} · {state}"
+    if state.steps is not None:
+        text = "session {session} · flow · {state}"
     heading = say(
-        "session {session} · chain {chain} · {state}",
+        text,
         session=escape_line(state.session),
         chain=state.chain,
         state=say.enum(state.state),
@@ -140,7 +143,13 @@ def _draw_session(state: SessionStatus, budget: Sequence[BudgetRow], say: Words)
     if state.plan:
         plan_lines = import_module("arena_cli.reports.plan_lines")
         yield plan_lines.render_plan(state.plan, say, escape_line).text
-    yield from _draw_agents(state.agents, say)
+    if state.steps is None:
+        yield from _draw_agents(state.agents, say)
+    elif state.steps:
+        text = "steps that run: {steps}"
+        if state.state != "running":
+            text = "steps that were cut short: {steps}"
+        yield INDENT + say(text, steps=say(", ").join(map(escape_line, state.steps)))
     for breaker in state.breakers:
         yield INDENT + describe_breaker(breaker, say, escape_line(breaker.agent))
     for request in state.requests:

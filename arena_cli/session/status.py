@@ -127,6 +127,7 @@ class SessionStatus(NamedTuple):
     `supervisor` is the agent that decides who replies, empty in the `mode` free. `breakers` are the
     circuit breakers that are not closed. `notes` are the ids of its notes that wait for a person's
     approval. `tasks` are those of the session, if it has any; `plan` is that of the open chain.
+    `steps` are those that the flow of the session has begun and not ended, None without a flow.
     """
 
     session: str
@@ -142,6 +143,7 @@ class SessionStatus(NamedTuple):
     breakers: Sequence[BreakerChanged] = ()
     tasks: TaskBoard | None = None
     plan: PlanMade | None = None
+    steps: Sequence[str] | None = None
 
     @property
     def all_decisions(self) -> DecisionCounts:
@@ -169,6 +171,7 @@ class SessionStatus(NamedTuple):
             "breakers": [breaker.model_dump(include=_OF_A_BREAKER) for breaker in self.breakers],
             **({"tasks": _count_tasks(self.tasks)} if self.tasks else {}),
             "plan": self.plan.model_dump(mode="json", include=_OF_A_PLAN) if self.plan else None,
+            **({"steps": list(self.steps)} if self.steps is not None else {}),
         }
 
 
@@ -203,9 +206,11 @@ def read_status(workspace: Path, stored: Stored, team: Team) -> SessionStatus:
     chain = fold.open
     is_held = store.is_held(stored.folder)
     is_free = team.config.mode == "free"
+    is_flow = chain is None and reader.ends_with_flow(stored.transcript)
+    flow_end = queries.summarize_session(stored.transcript)["end"] if is_flow else None
     return SessionStatus(
         stored.name,
-        _read_activity(chain, is_held=is_held),
+        _read_activity(chain, flow_end, is_held=is_held),
         fold.chain,
         chain.control.pause.detail if chain and chain.control and chain.control.pause else "",
         [_read_agent(member.id, conversation, control, is_held=is_held) for member in team.members],
@@ -217,7 +222,22 @@ def read_status(workspace: Path, stored: Stored, team: Team) -> SessionStatus:
         [breaker for breaker in control.breakers.values() if breaker.state != "closed"],
         control.tasks,
         chain.control.plans[-1] if chain and chain.control and chain.control.plans else None,
+        _list_steps(stored.transcript) if is_flow else None,
     )
+
+
+def _list_steps(path: Path) -> list[str]:
+    """Return the steps of the last flow of a transcript that have begun and not ended."""
+    steps: dict[str, None] = {}
+    for event in (event for line in reader.read_lines(path) for event in line.events):
+        step = getattr(event, "step", "")
+        if event.type == "flow_started":
+            steps.clear()
+        elif event.type == "step_started":
+            steps[step] = None
+        elif event.type == "step_finished":
+            steps.pop(step, None)
+    return list(steps)
 
 
 def list_waiting_notes(workspace: Path, stored: Stored | None) -> list[str]:
@@ -232,9 +252,11 @@ def is_open(stored: Stored) -> bool:
     return end in ("open", "paused") or store.is_held(stored.folder)
 
 
-def _read_activity(chain: Chain | None, *, is_held: bool) -> SessionActivity:
+def _read_activity(chain: Chain | None, flow_end: str | None, *, is_held: bool) -> SessionActivity:
+    """Return what the open chain of a session does, or without one its flow, which ended so."""
     if chain is None:
-        return "running" if is_held else "idle"
+        ends: dict[str | None, SessionActivity] = {"open": "cut short", "paused": "paused"}
+        return "running" if is_held else ends.get(flow_end, "idle")
     if chain.control and chain.control.pause:
         return "paused"
     return "running" if is_held else "cut short"
