@@ -534,6 +534,20 @@ def test_an_agent_fetches_an_answer_later(tmp_path: Path, wait: float) -> None:
     assert sorted(later) == [("error", "you began no exchange 7.1"), ("ok", "Rename it.")]
 
 
+def test_within_an_exchange_its_other_agent_is_asked_in_the_answer(tmp_path: Path) -> None:
+    """A scripted agent that always asks began exchanges within exchanges with the same agent."""
+    program = Program(tmp_path)
+    program.agent("rev", {"say": "rename it"})
+    program.agent(
+        "dev", {"ask": {"agent": "rev", "message": "ok?", "wait_s": 9}, "say": "${result}"}
+    )
+    program.team(exchange={"max_turns": 2})
+    shown = program.run("send", "@dev go").check().stdout
+    (refused,) = [line for line in shown.splitlines() if "refused" in line]
+    assert refused.endswith(": you talk with rev already: ask it in your answer")
+    assert "exchange 1.b1 has ended: limit, 3 answers, announced" in shown
+
+
 def test_the_reason_of_an_end_is_one_line(tmp_path: Path) -> None:
     r"""The error of a scripted agent has several, which were shown with `\\n` between them."""
     program = Program(tmp_path)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from arena_cli.engine.exchange_queue import ExchangeQueue
-from arena_cli.engine.exchange_state import STEP
+from arena_cli.engine.exchange_state import STEP, Exchange
+from arena_cli.engine.exchange_texts import Ask
 from arena_cli.engine.plan import Room
 from arena_cli.workspace.mentions import resolve_mentions
 from arena_cli.workspace.models import Member, normalize_id
@@ -21,16 +22,31 @@ def find_target(room: Room, agent: str) -> str:
 
 
 def find_problem(
-    room: Room, queue: ExchangeQueue, requester: Member, target: str, message: str, name: str
+    room: Room,
+    queue: ExchangeQueue,
+    requester: Member,
+    target: str,
+    asked: Ask,
+    outer: Exchange | None,
+    name: str,
 ) -> str:
-    """Return why a question cannot be asked, "" if it can; `name` is that of its exchange."""
+    """Return why a question cannot be asked, "" if it can.
+
+    `name` is that of its exchange, `outer` the one in which it is asked, if any.
+    """
     team = room.scene.team
-    if not message.strip():
+    if asked.problem:
+        return asked.problem
+    if not asked.message.strip():
         return "the question is empty"
     if target == requester.id:
         return "an agent cannot ask itself"
     if team.member(target) is not None:
-        return _find_refusal(room, queue, requester, target, name)
+        refusal = _find_refusal(room, queue, requester, target, name)
+        is_partner = outer and target in (outer.started.requester, outer.started.target)
+        if is_partner and not refusal:
+            return f"you talk with {target} already: ask it in your answer"
+        return refusal
     chain = room.scene.fold.open
     people = {human.id for human in team.humans}
     if chain is not None:

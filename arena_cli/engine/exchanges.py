@@ -245,10 +245,8 @@ class Exchanges:
     def _put(self, requester: Member, asked: Ask, exchange: Exchange) -> Exchange:
         """Write the question, or that it is refused."""
         name, target = exchange.started.exchange, exchange.started.target
-        problem = asked.problem or find_problem(
-            self._room, self._queue, requester, target, asked.message, name
-        )
-        if problem:
+        outer = self._find(name.rpartition(STEP)[0])
+        if problem := find_problem(self._room, self._queue, requester, target, asked, outer, name):
             self._finish(exchange, "refused", problem)
         else:
             self._say(exchange, requester, 0, asked.message.strip())
