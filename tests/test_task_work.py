@@ -196,3 +196,14 @@ def test_a_question_to_a_person_blocks_the_task_on_that_person(
     again = program.run("work", "s")
     assert again.code == 4
     assert "maya: which vault?" in again.stderr
+
+
+def test_a_blocked_task_says_how_to_answer(program: Program) -> None:
+    """A message would not unblock it."""
+    program.agent("dev", BLOCKS)
+    add(program, "Rotate the keys")
+    program.run("task", "add", "s", "Later", "--needs", "t1").check()
+    done = program.run("work", "s")
+    assert done.code == 4
+    assert '\n  to answer: arena task unblock s t1 --because "..."\n' in done.stdout
+    assert "arena send" not in done.stdout

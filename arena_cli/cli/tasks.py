@@ -76,6 +76,9 @@ Description = Annotated[
         "--description", "-d", metavar="TEXT", help="Say more about it; `-` reads standard input."
     ),
 ]
+Kind = Annotated[
+    str, typer.Option("--type", metavar="TYPE", help="Name the kind of work, such as review.")
+]
 Assign = Annotated[
     str | None,
     typer.Option(
@@ -99,14 +102,9 @@ def add(
     ],
     title: Annotated[str, typer.Argument(help="Say in one line what to do.")] = "",
     description: Description = "",
-    kind: Annotated[
-        str, typer.Option("--type", metavar="TYPE", help="Name the kind of work, such as review.")
-    ] = "",
+    kind: Kind = "",
     priority: Annotated[
-        int,
-        typer.Option(
-            "--priority", "-p", metavar="N", help="Put it before tasks of a lower number."
-        ),
+        int, typer.Option("--priority", "-p", metavar="N", help="Put it before those of a lower N.")
     ] = 0,
     needs: Annotated[
         str,

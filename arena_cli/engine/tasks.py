@@ -335,7 +335,8 @@ class TaskDesk:
             texts = task_texts.describe_left(
                 left, board, unavailable, self._room.language, limit=limit if is_limited else ""
             )
-            task_changes.tell_group(self._room, texts, task="", action=LEFT)
+            blocked = [task.id for task in left if task.status == "blocked"]
+            task_changes.tell_group(self._room, texts, task="", action=LEFT, blocked=blocked)
         if is_limited:
             return rules.FinishChain("chain_limit", ())
         return rules.FinishChain("awaiting_human", self._list_awaited(left, chain))

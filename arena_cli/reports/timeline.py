@@ -60,6 +60,7 @@ def _mark_skipped(drawn: Line) -> Line:
 AGENT_STYLES = 10
 _MAX_TOOLS_SHOWN = 20
 
+_MOST_ANSWERS = 3
 _HEADING = 3
 _UNDER_THE_NAME = len("00:00:00  ")
 
@@ -106,6 +107,7 @@ class Timeline:
         self._acting: dict[int, list[Any]] = {}
         self._open_replies: dict[str, int] = {}
         self._why: dict[str, str] = {}
+        self._blocked: list[str] | None = None  # tasks, if some are left at the end
         self._called_in_turn: dict[str, str] = {}  # agent: the status of its reply, "" so far
 
     def goes_on(self, session: SessionEvent, turns: int) -> Iterator[Line]:
@@ -205,6 +207,8 @@ class Timeline:
         message = event.message
         if event.chain is not None:
             self._new_chain()
+        if message.author_type == "system" and isinstance(message.metadata.get("blocked"), list):
+            self._blocked = [str(task) for task in message.metadata["blocked"]]
         planted = [Span(self._say("planted"))] if event.planted else []
         yield _heading(event.ts, self._author(message), planted)
         yield from lines.draw_message(message, self._say)
@@ -406,9 +410,8 @@ class Timeline:
         for row in self._budget.end_rows(event) if self._budget else ():
             tokens.append(Span(f" · {row.describe(say)}", "dim"))
         yield line(Span("══ ", "rule"), ended, BETWEEN, counts, BETWEEN, tokens, hang=_HEADING)
-        for human in event.awaits if self._is_live else ():
-            author = "" if human == "user" else f" --from {lines.quote(human)}"
-            yield line(INDENT, say("to answer: {command}", command=f'arena send -c{author} "..."'))
+        for command in self._list_answers(event) if self._is_live else ():
+            yield line(INDENT, say("to answer: {command}", command=command))
         if event.end == "no_reply" and event.turns:  # else the supervisor ended it, and says so
             for agent in self._names:
                 reason = f"{say(': ')}{self._why.get(agent) or self._unasked()}"
@@ -418,6 +421,17 @@ class Timeline:
                 INDENT, say("To call an agent, mention it in the message: {name}", name=first)
             )
         yield EMPTY
+
+    def _list_answers(self, event: ChainFinished) -> Iterator[str]:
+        """Yield the commands that answer what the chain waits for."""
+        if event.awaits and self._blocked is not None:
+            session = lines.quote(self._session_name or "")
+            for task in self._blocked[:_MOST_ANSWERS]:
+                yield f'arena task unblock {session} {lines.quote(task)} --because "..."'
+            return
+        for human in event.awaits:
+            author = "" if human == "user" else f" --from {lines.quote(human)}"
+            yield f'arena send -c{author} "..."'
 
     def _counts(self, event: ChainFinished) -> str:
         say = self._say
