@@ -394,6 +394,16 @@ def test_a_layered_plan_is_carried_out_layer_by_layer(tmp_path: Path) -> None:
     assert end.usage.input_tokens > made.usage.input_tokens > 0
 
 
+def test_an_escape_in_a_plan_hides_no_secret(tmp_path: Path) -> None:
+    answer = plan("single", [step("s1", "dev", task="call with secret-7")])
+    answer = answer.replace("secret-7", "s\\u0065cret-7")
+    talk = Talk(tmp_path, planned(*crew(), says=[answer]), redact=("secret-7",))
+    talk.send("build an API")
+    (made,) = talk.of("planned")
+    assert [one.task for _, one in made.steps] == ["call with [redacted]"]
+    assert b"secret-7" not in talk.transcript.read_bytes()
+
+
 def test_what_is_no_plan_costs_its_own_call_only(tmp_path: Path) -> None:
     talk = Talk(tmp_path, planned(*crew(), says=["let me think"], fallback_agent="qa"))
     assert talk.send("build an API").end == "quiet"

@@ -747,6 +747,39 @@ def test_rules_refuse_what_agents_do_to_tasks(tmp_path: Path) -> None:
     assert "- Drop the table: refused by rule safe" in refused
 
 
+def test_killed_between_decisions_each_is_written_once(tmp_path: Path) -> None:
+    def make(folder: Path) -> Talk:
+        answer = part(tasks=[{"title": "Drop it"}, {"title": "Read it"}])
+        rule = {"id": "safe", "on": "task", "forbid": {"contains": "rop"}}
+        return talk_of(folder, Puppets({"dev": by_task(t1=answer)}), rules=[rule])
+
+    whole = make(tmp_path / "whole")
+    add(whole, "Plan")
+    work(whole)
+    lines = whole.transcript.read_bytes().splitlines(keepends=True)
+    decided = [at for at, line in enumerate(lines) if b'"type":"decision"' in line]
+    assert len(decided) == 2
+    for at in decided:
+        talk = make(tmp_path / str(at))
+        talk.transcript.parent.mkdir(parents=True)
+        talk.transcript.write_bytes(b"".join(lines[: at + 1]))
+        talk.resume()
+        written = [event for event in canonical(talk) if event["type"] in ("decision", "task")]
+        assert written == [
+            event for event in canonical(whole) if event["type"] in ("decision", "task")
+        ]
+
+
+def test_a_long_result_is_cut_for_the_tasks_that_need_it(tmp_path: Path) -> None:
+    puppets = Puppets({"dev": lambda _: "x" * 5_000, "ops": lambda _: "read"})
+    talk = talk_of(tmp_path, puppets)
+    add(talk, "Write", assigned_to="dev")
+    add(talk, "Read", needs=["t1"], assigned_to="ops")
+    work(talk)
+    assert len(board(talk).tasks["t1"].result) == 5_000
+    assert 1_900 < puppets.inputs["ops"][0].brief.count("x") < 2_100
+
+
 def test_work_is_told_in_chinese(tmp_path: Path) -> None:
     puppets = Puppets({"dev": lambda _: "好"})
     talk = talk_of(tmp_path, puppets)
