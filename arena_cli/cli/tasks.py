@@ -360,7 +360,7 @@ def tasks(
     for name in status or ():
         if name not in task_lines.STATUSES:
             raise UsageError(
-                f"--status: no task is {escape_line(name)}",
+                f"--status: there is no status {escape_line(name)}",
                 errors.suggest_nearest(name, task_lines.STATUSES),
             )
     stored = common.find_session(context, session, or_archived=True)

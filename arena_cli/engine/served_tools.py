@@ -19,7 +19,7 @@ from arena_cli.adapters.runtime import Answer, Heard
 from arena_cli.engine import call, plan, tool_results
 from arena_cli.engine.inbox import ControlRequest, Inbox, Outcome
 from arena_cli.engine.plan import Planned, Room
-from arena_cli.engine.tool_loop import CUT_SHORT, ToolLoop, describe_call
+from arena_cli.engine.tool_loop import CUT_SHORT, ToolLoop
 from arena_cli.engine.tool_steps import Acting
 from arena_cli.engine.toolbox import Toolbox
 from arena_cli.errors import AgentError, ArenaError, DiskRefused
@@ -257,7 +257,7 @@ async def _call_alone(
         if tool.find_act(arguments) is not None:
             raise ToolFailed(_NO_REPLY.format(member.id, "ask for approval"), "denied")
         control = room.control.find(room)
-        plain = describe_call(ToolCall(tool=request.tool, arguments=arguments))
+        plain = tool_results.describe_call(ToolCall(tool=request.tool, arguments=arguments))
         if control is not None and (refused := await control.check_action(member.id, 0, plain)):
             raise ToolFailed(f"not allowed: {refused}", "denied")
         async with asyncio.timeout(limits.max_minutes * 60):

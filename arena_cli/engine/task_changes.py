@@ -447,7 +447,9 @@ def _block(request: ControlRequest, task: Task, room: Room) -> str:
     _check_open(task)
     text = _read_text(request, room)
     if not text:
-        raise UsageError("it is not said what the task waits for", "Say on whom or what it waits.")
+        raise UsageError(
+            "it is not said what the task waits for", "Say on whom or what it waits: `--because`."
+        )
     if task.status == "blocked":
         raise UsageError(f"task {task.id} is blocked already: {task.error}", "Unblock it first.")
     return _change(request, task, room, "block", text)

@@ -450,7 +450,7 @@ class ToolLoop:
         control = self._room.control.current
         if control is None:
             return
-        plain = describe_call(tool_call)
+        plain = tool_results.describe_call(tool_call)
         if refused := await control.check_action(self._planned.agent, self._planned.reply, plain):
             raise ToolFailed(f"not allowed: {refused}", "denied")
 
@@ -579,16 +579,6 @@ class ToolLoop:
             acting.output = (request.arguments.get(complete_task.output.name),)
         images = [file for file in end.attachments if file.type == "image"]
         return ToolResult(status=end.status, text=end.result, attachments=images)
-
-
-def describe_call(tool_call: ToolCall) -> PermissionRequest:
-    """Return a call that needs no approval, as rules look at it."""
-    return PermissionRequest(
-        action=tool_call.tool,
-        detail=json.dumps(tool_call.arguments, ensure_ascii=False, sort_keys=True),
-        tool=tool_call.tool,
-        arguments=tool_call.arguments,
-    )
 
 
 def _find_act(

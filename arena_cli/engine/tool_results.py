@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from arena_cli.adapters.runtime import ToolAnswer
 from arena_cli.engine.plan import Planned, Room
-from arena_cli.protocol import Attachment, PermissionRequest, ToolResult
+from arena_cli.protocol import Attachment, PermissionRequest, ToolCall, ToolResult
 from arena_cli.tools.base import Tool, ToolFailed, ToolOutput, ToolScope
 from arena_cli.transcript.acting_events import ToolFinished
 from arena_cli.util.redaction import Redactor
@@ -29,6 +30,16 @@ def redact_act(act: PermissionRequest, redactor: Redactor) -> PermissionRequest:
     except PatternTimeout as error:
         raise ToolFailed(f"it cannot be redacted: {error.what}", "denied") from error
     return PermissionRequest(**fields)
+
+
+def describe_call(tool_call: ToolCall) -> PermissionRequest:
+    """Return a call that needs no approval, as rules look at it."""
+    return PermissionRequest(
+        action=tool_call.tool,
+        detail=json.dumps(tool_call.arguments, ensure_ascii=False, sort_keys=True),
+        tool=tool_call.tool,
+        arguments=tool_call.arguments,
+    )
 
 
 async def call_tool(
