@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -208,32 +208,20 @@ async def _attempts(
         return _Ending("error", problem, error_code=AgentUnavailable.kind, retryable=False)
     if planned.refused or planned.unfilled:
         return _refuse(planned)
-    limit = plan.limit_s(planned.member, room.scene.team)
-    ends_at = began + limit
+    member = planned.member
+    ends_at = began + plan.limit_s(member, room.scene.team)
     while True:
         seconds_left = ends_at + planned.waited_s - room.clock.monotonic()
         try:
-            answer = await _attempt(planned, planned.member, room, heard, seconds_left)
+            answer = await _attempt(planned, member, room, heard, seconds_left)
             if review is not None:
                 answer = await review.check(answer, heard)
         except OutOfBudget as error:
             return _stop_for_budget(planned, heard, error)
         except AgentError as error:
             last = ends_at + planned.waited_s
-            is_corrected = review is not None and review.corrects(
-                error, last - room.clock.monotonic()
-            )
-            if not is_corrected and not await _may_try_again(
-                error, planned, planned.member, room, last
-            ):
-                status: ReplyStatus = "timeout" if isinstance(error, AgentTimeout) else "error"
-                return _Ending(
-                    status,
-                    str(error),
-                    metadata={**heard.metadata(failed=True), **error.metadata},
-                    error_code=error.kind,
-                    retryable=error.again and not isinstance(error, AgentRefused),
-                )
+            if not await _may_try_again(error, planned, member, room, last, review):
+                return _fail(heard, error)
             if (budget := room.control.budget) and not budget.admit(planned, heard.list_usage()):
                 return _stop_for_budget(planned, heard, error)
             planned.failed += 1
@@ -241,34 +229,45 @@ async def _attempts(
             announce(planned, room)
             heard.forget()
             continue
-        if _ASKS in answer.output.content and not _has_handed_in(planned):
-            rest = await _ask_others(answer, planned, planned.member, room, heard)
+        if _asks_others(answer, planned):
+            rest = await _ask_others(answer, planned, member, room, heard)
             if rest is None:
                 continue
             answer = rest
-        _report_all(answer.output.status_updates, planned, room)
-        metadata = {**heard.metadata(failed=False), **answer.output.metadata}
-        if planned.shrunk:
-            metadata[FITS] = planned.input_tokens
-        return _Ending(
-            "declined" if answer.declined else "success",
-            answer=answer,
-            agent_session=own_sessions.record(
-                heard.session_id, planned.input, planned.digests, planned.member
-            )
-            if heard.session_id
-            else None,
-            metadata=metadata,
+        for status_event in answer.output.status_updates:
+            _report(status_event, planned, room)
+        return _succeed(answer, planned, member, heard)
+
+
+def _succeed(answer: Answer, planned: Planned, member: Member, heard: Heard) -> _Ending:
+    """Return the end of a reply that the agent gave or declined."""
+    metadata = {**heard.metadata(failed=False), **answer.output.metadata}
+    if planned.shrunk:
+        metadata[FITS] = planned.input_tokens
+    status: ReplyStatus = "declined" if answer.declined else "success"
+    ending = _Ending(status, answer=answer, metadata=metadata)
+    if heard.session_id:
+        ending.agent_session = own_sessions.record(
+            heard.session_id, planned.input, planned.digests, member
         )
+    return ending
 
 
-def _report_all(updates: Sequence[StatusEvent], planned: Planned, room: Room) -> None:
-    for status_event in updates:
-        _report(status_event, planned, room)
+def _fail(heard: Heard, error: AgentError) -> _Ending:
+    """Return the end of a reply whose last attempt failed."""
+    return _Ending(
+        "timeout" if isinstance(error, AgentTimeout) else "error",
+        str(error),
+        metadata={**heard.metadata(failed=True), **error.metadata},
+        error_code=error.kind,
+        retryable=error.again and not isinstance(error, AgentRefused),
+    )
 
 
-def _has_handed_in(planned: Planned) -> bool:
-    return planned.acting is not None and planned.acting.output is not None
+def _asks_others(answer: Answer, planned: Planned) -> bool:
+    """Return True if an answer has questions to others; an output that was handed in has none."""
+    has_handed_in = planned.acting is not None and planned.acting.output is not None
+    return _ASKS in answer.output.content and not has_handed_in
 
 
 async def _ask_others(
@@ -316,9 +315,19 @@ def _refuse(planned: Planned, heard: Heard | None = None) -> _Ending:
 
 
 async def _may_try_again(
-    error: AgentError, planned: Planned, member: Member, room: Room, ends_at: float
+    error: AgentError,
+    planned: Planned,
+    member: Member,
+    room: Room,
+    ends_at: float,
+    review: Review | None,
 ) -> bool:
-    """Shorten an input that was too long, or wait before a retry; return False if neither helps."""
+    """Shorten an input that was too long, or wait before a retry; return False if neither helps.
+
+    An answer that rules refuse is corrected at once, if they allow it.
+    """
+    if review is not None and review.corrects(error, ends_at - room.clock.monotonic()):
+        return True
     if isinstance(error, AgentRefused) and error.overflow:
         if planned.shrunk < _MOST_SHRUNK and _smaller(planned, room):
             return True

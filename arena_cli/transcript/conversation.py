@@ -257,26 +257,27 @@ class Chain:
             self.control.pause = None
         match event:
             case MessageEvent():
-                self._add_message(event.message, event.message.mentions)
-                if event.message.metadata.get("notice") == LIMIT_NOTICE:
-                    self.limits_told.add(len(self.turns))
-                if turn is None or not turn.replies or turn.finished:
-                    return [event.message]
-                self.held.append(event.message.id)
-                if event.is_announcement:
-                    turn.announced.append(event.message)
+                return self._apply_message(event, turn)
             case TurnStarted() if event.chain == self.number:
-                self.turns.append(Turn(event, len(self.turns) + 1))
+                turn = Turn(event, len(self.turns) + 1)
+                self.turns.append(turn)
                 self.called.update(event.must)
             case ChainFinished():
                 self.finished = event
-            case _ if self.turns:
-                self._apply_in_turn(event, self.turns[-1])
-        turn = self.turns[-1] if self.turns else None
-        if turn and (event is turn.candidates or event is turn.finished or self.finished):
-            return self._show(turn)
-        if turn and isinstance(event, ReplyFinished) and event.phase == "A" and turn.is_sequence:
-            return self._show(turn)
+            case _ if turn:
+                self._apply_in_turn(event, turn)
+        return self._show(turn) if turn and (self.finished or _ends_phase(event, turn)) else []
+
+    def _apply_message(self, event: MessageEvent, turn: Turn | None) -> list[Message]:
+        """Add a message that joins the chain; it is held once a reply of the turn has begun."""
+        self._add_message(event.message, event.message.mentions)
+        if event.message.metadata.get("notice") == LIMIT_NOTICE:
+            self.limits_told.add(len(self.turns))
+        if turn is None or not turn.replies or turn.finished:
+            return [event.message]
+        self.held.append(event.message.id)
+        if event.is_announcement:
+            turn.announced.append(event.message)
         return []
 
     def _apply_in_turn(self, event: Event, turn: Turn) -> None:
@@ -348,6 +349,13 @@ class Chain:
     def _add_message(self, message: Message, calls: list[str]) -> None:
         self.messages[message.id] = message
         self.calling[message.id] = calls
+
+
+def _ends_phase(event: Event, turn: Turn) -> bool:
+    """Return True if an event ends a phase of its turn; in a sequence, each reply of A does."""
+    if isinstance(event, ReplyFinished):
+        return event.phase == "A" and turn.is_sequence
+    return event is turn.candidates or event is turn.finished
 
 
 def _list_earlier(agent: str, turn: Turn) -> list[str]:
