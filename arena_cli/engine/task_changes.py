@@ -103,18 +103,24 @@ def read_draft(fields: Any) -> tuple[TaskDraft | None, str]:
         if not isinstance(value, str | None):
             return None, f"`{key}` must be a text"
         texts[key] = clean_text(value or "")[0].strip()
-    priority, needs = fields.get("priority") or 0, fields.get("needs") or []
-    if isinstance(priority, float) and priority.is_integer():
-        priority = int(priority)
-    if not isinstance(priority, int) or isinstance(priority, bool):
+    texts["title"] = " ".join(texts["title"].split())
+    priority = _read_priority(fields.get("priority") or 0)
+    if priority is None:
         return None, "`priority` is no whole number"
+    needs = fields.get("needs") or []
     if isinstance(needs, str):
         needs = [needs]
     if not isinstance(needs, list | tuple) or not all(isinstance(name, str) for name in needs):
         return None, "`needs` must be a list of ids of tasks"
     names = tuple(dict.fromkeys(clean_text(name)[0].strip() for name in needs))
-    texts["title"] = " ".join(texts["title"].split())
     return TaskDraft(**texts, priority=priority, needs=names), ""
+
+
+def _read_priority(value: Any) -> int | None:
+    """Return a whole number, which JSON may write as 2.0; None if it is none."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def resolve_drafts(
@@ -184,16 +190,10 @@ def _find_problems(
     for at, (title, draft) in enumerate(checked.items()):
         needed = {name: _find_id(name, both, board) for name in draft.needs}
         graph[ids[fold_title(title)]] = list(needed.values())
-        unknown = [name for name, found in needed.items() if not found]
-        lost = [
-            task for found in needed.values() if (task := board.tasks.get(found)) and _is_lost(task)
-        ]
         if at >= free:
             problems[title] = f"a session has at most {MOST_TASKS} tasks"
-        elif unknown:
-            problems[title] = f"it needs {_show(unknown[0])}, which is no task"
-        elif lost:
-            problems[title] = f"it needs task {lost[0].id}, which is {lost[0].status}"
+        elif problem := _find_unmet(needed, board):
+            problems[title] = problem
     if not problems and (circle := board.find_circle(graph)):
         names = {found: title for title, found in ids.items()}
         shown = " needs ".join(repr(_show(names[name])) for name in circle if name in names)
@@ -203,8 +203,19 @@ def _find_problems(
     return problems
 
 
-def _is_lost(task: Task) -> bool:
-    return task.status in ("failed", "cancelled")
+def _find_unmet(needed: Mapping[str, str], board: TaskBoard) -> str:
+    """Return which need of a task nothing can meet, "" if there is none; `needed` are ids by name.
+
+    A task that does not exist is named first.
+    """
+    for name, found in needed.items():
+        if not found:
+            return f"it needs {_show(name)}, which is no task"
+    for found in needed.values():
+        task = board.tasks.get(found)
+        if task and task.status in ("failed", "cancelled"):
+            return f"it needs task {task.id}, which is {task.status}"
+    return ""
 
 
 def _show(name: str) -> str:

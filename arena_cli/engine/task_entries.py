@@ -73,15 +73,18 @@ def read_action(fields: Any) -> tuple[Action | None, str]:
     action = actions.get(texts["action"].strip().casefold())
     if action is None:
         return None, f"`action` must be one of {', '.join(AGENT_ACTIONS)}"
-    percent: int | None = None
-    if action == "progress" or fields.get("percent") is not None:
-        value = fields.get("percent")
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if value is None or not is_number or not 0 <= value <= 100:
+    percent: Any = fields.get("percent")
+    if action == "progress" or percent is not None:
+        if not _is_percent(percent):
             return None, "`percent` must be a number from 0 to 100"
-        percent = int(value)
+        percent = int(percent)
     text = cut_text(clean_text(texts["text"])[0].strip(), LONGEST_TEXT)
     return Action(name.strip(), action, text, percent, texts["to"].strip()), ""
+
+
+def _is_percent(value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 <= value <= 100
 
 
 def read_task(fields: Any) -> tuple[TaskDraft | None, str]:
@@ -113,16 +116,19 @@ def read_entries(
             break
         if is_task:
             draft, problem = read_task(fields)
-            if draft is not None and draft not in drafts:  # an attempt that failed may repeat it
+            if draft is not None:
                 drafts.append(draft)
         else:
             action, problem = read_action(fields)
-            if action is not None and action not in actions:
+            if action is not None:
                 actions.append(action)
         if problem:
             name = fields.get("title") or fields.get("id") if isinstance(fields, Mapping) else ""
             problems.append((str(name or ""), problem))
-    return Entries(drafts, actions, problems) if count else NOTHING
+    if not count:
+        return NOTHING
+    # An attempt that failed may have had the same entries.
+    return Entries(list(dict.fromkeys(drafts)), list(dict.fromkeys(actions)), problems)
 
 
 def _list_calls(
@@ -154,17 +160,18 @@ def _list_parts(message: Message | None, redactor: Redactor) -> Iterator[tuple[b
             data = next(iter(read_values(match["text"])), None)
             lists.append(redactor.value_or_nothing(data))
     for data in lists:
-        if isinstance(data, list):
-            yield from ((True, fields) for fields in data)
+        if isinstance(data, Mapping) and data.keys() & {"tasks", "actions"}:
+            yield from ((True, fields) for fields in _as_list(data.get("tasks")))
+            yield from ((False, fields) for fields in _as_list(data.get("actions")))
         elif isinstance(data, Mapping):
-            for key, is_task in (("tasks", True), ("actions", False)):
-                fields = data.get(key) or []
-                yield from ((is_task, item) for item in (fields if _is_list(fields) else [fields]))
-            if not data.keys() & {"tasks", "actions"}:
-                yield "action" not in data, data
+            yield "action" not in data, data
+        elif isinstance(data, list):
+            yield from ((True, fields) for fields in data)
         else:
             yield True, None
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)
+def _as_list(value: Any) -> list[Any]:
+    """Return the entries of a key, which may be one entry by itself, or nothing."""
+    value = value or []
+    return value if isinstance(value, list) else [value]

@@ -141,20 +141,27 @@ def write_brief(agent: str, board: TaskBoard, language: Language) -> str:
     running = next((task for task in own if task.status == "running"), None)
     paragraphs = [*_describe_work(running, board, language)] if running else []
     others = [task for task in own if task.status not in ENDED and task is not running]
-    ended = [task for task in own if task.status in ENDED][-_MOST_ENDED:]
-    for tasks, (english, chinese) in (
-        (others, ("Your other open tasks:" if running else "Your open tasks:", "你未完成的任务：")),
-        (ended, ("Your last ended tasks:", "你最近结束的任务：")),
-    ):
-        if tasks:
-            lines = [
-                f"- {task.id} ({_name_status(board, task.id, language)}): {task.title}"
-                for task in tasks[:_MOST_LISTED]
-            ]
-            paragraphs.append("\n".join([chinese if is_chinese else english, *lines]))
+    heading = "Your other open tasks:" if running else "Your open tasks:"
+    heading = "你未完成的任务：" if is_chinese else heading
+    paragraphs += _list_tasks(heading, others, board, language)
+    ended = [task for task in own if task.status in ENDED]
+    heading = "你最近结束的任务：" if is_chinese else "Your last ended tasks:"
+    paragraphs += _list_tasks(heading, ended[-_MOST_ENDED:], board, language)
     if running:
         paragraphs.append(_HOW[is_chinese])
     return "\n\n".join(paragraphs)
+
+
+def _list_tasks(
+    heading: str, tasks: Sequence[Task], board: TaskBoard, language: Language
+) -> Iterator[str]:
+    """Yield the paragraph that lists tasks, if there are any."""
+    lines = [
+        f"- {task.id} ({_name_status(board, task.id, language)}): {task.title}"
+        for task in tasks[:_MOST_LISTED]
+    ]
+    if lines:
+        yield "\n".join([heading, *lines])
 
 
 def _describe_work(task: Task, board: TaskBoard, language: Language) -> Iterator[str]:
