@@ -153,12 +153,9 @@ class Control:
         if team.config.has_breaker:
             called = step.agents if isinstance(step, rules.CallPhase) else ()
             breaker.settle(self._room, called)
-        excess = self._budget.take_excess() if self._budget else ""
         opens_or_ends = isinstance(step, (rules.StartTurn, rules.TellLimit, rules.FinishChain))
-        if (stop := self._take_stop()) is not None:
+        if (stop := self._take_stop(step)) is not None:
             return stop
-        if excess and isinstance(step, rules.CallPhase):
-            return rules.Pause("budget", excess)
         if not opens_or_ends or _is_aborted(chain, team):
             return self._without_unavailable(step)
         if state.pending and (chain.turns or not isinstance(step, rules.StartTurn)):
@@ -202,14 +199,17 @@ class Control:
         control = self._room.scene.fold.control
         return control is not None and control.tasks is not None
 
-    def _take_stop(self) -> rules.Step | None:
-        """Return the end or the pause that a person asked for, once."""
+    def _take_stop(self, step: rules.Step) -> rules.Step | None:
+        """Return the end or the pause that a person asked for, or the budget's pause, once."""
+        excess = self._budget.take_excess() if self._budget else ""
         if self._cancel_by is not None:
             self._cancel_by = None
             return rules.FinishChain("cancelled", ())
         if self._pause_by is not None:
             by, self._pause_by = self._pause_by, None
             return rules.Pause("asked", f"by {by}", by)
+        if excess and isinstance(step, rules.CallPhase):
+            return rules.Pause("budget", excess)
         return None
 
     def find_pause(self, chain: Chain) -> ChainPaused | None:

@@ -119,11 +119,13 @@ class TaskDesk:
                 opening = rules.first_must(chain.opening.message, team)[0] if joining else agents
                 agents = tuple(agent for agent in agents if agent not in opening)
             due = _Due(agents, step.mentioned_by, step.trigger, step.depth)
-        if not chain.turns:
-            return due
+        return self._add_helpers(due, chain) if chain.turns else due
+
+    def _add_helpers(self, due: _Due, chain: Chain) -> _Due:
+        """Return the agents that are due, and those that agents asked for help with their tasks."""
         depth = chain.turns[-1].started.depth + 1
         asked = [event for event in _list_helped(chain) if event.to]
-        if not asked or depth > team.config.chain_depth_limit:
+        if not asked or depth > self._room.scene.team.config.chain_depth_limit:
             return due
         mentioned_by = {agent: list(names) for agent, names in due.mentioned_by.items()}
         for event in asked:
@@ -267,25 +269,29 @@ class TaskDesk:
         blocked.
         """
         team = self._room.scene.team
-        control = self._room.scene.fold.control
-        takers = [member.id for member in team.members if self._takes(member)]
-        members = {member.id for member in team.members}
-        states = control.agents if control else {}
+        takers = {member.id for member in team.members if self._takes(member)}
         ready = []
         for found in board.list_ready(_list_names(work, self._room)):
-            task, agent = found, found.assigned_to
-            is_gone = bool(agent) and agent not in members
-            if is_gone or states.get(agent) == "terminated":
-                text = f"{agent} {'is not in the team any more' if is_gone else 'is terminated'}"
-                task_changes.write_change(self._room, task.id, "reassign", ARENA, text)
+            task = found
+            if reason := self._explain_leaving(task.assigned_to):
+                task_changes.write_change(self._room, task.id, "reassign", ARENA, reason)
                 task = board.tasks[task.id]
-            if task.passed and not task.assigned_to and not {*takers} - {*task.passed}:
+            if task.passed and not task.assigned_to and takers.issubset(task.passed):
                 names = ", ".join(task.passed)
                 text = f"no agent takes it: {names} handed it back"
                 task_changes.write_change(self._room, task.id, "block", ARENA, text)
-                continue
-            ready.append(task)
-        return [task for task in ready if task.assigned_to not in unavailable]
+            elif task.assigned_to not in unavailable:
+                ready.append(task)
+        return ready
+
+    def _explain_leaving(self, agent: str) -> str:
+        """Return how an agent has left, "" if it has not, or if there is none."""
+        control = self._room.scene.fold.control
+        if agent and all(member.id != agent for member in self._room.scene.team.members):
+            return f"{agent} is not in the team any more"
+        if control and control.agents.get(agent) == "terminated":
+            return f"{agent} is terminated"
+        return ""
 
     def _list_begun(self, chain: Chain) -> set[str]:
         """Return the tasks that were started in a chain."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from arena_cli.errors import Fault, FileFaults, UsageError, suggest_nearest
 from arena_cli.flows import values
-from arena_cli.flows.model import FlowFile, StepSpec
+from arena_cli.flows.model import Branch, FlowFile, StepSpec
 from arena_cli.util import files
 from arena_cli.util.text import list_placeholders
 from arena_cli.workspace import rule_files
@@ -271,17 +271,24 @@ class _FileChecks:
             ends = inside._replace(steps={**inside.steps, **body})
             place = (*loc, "repeat", "until")
             referred |= self._check_expression(spec.repeat.until, place, ends) - body.keys()
-        for index, branch in enumerate(spec.choose or ()):
-            place = (*loc, "choose", index)
-            if branch.when is not None:
-                referred |= self._check_expression(branch.when, (*place, "when"), inside)
-            elif index + 1 < len(spec.choose or ()):
-                self._add(place, "a branch without `when` is the last one")
+        referred |= self._check_branches(spec.choose or (), (*loc, "choose"), inside)
         flow = self._read_flow(spec, loc) if spec.flow is not None else None
         if spec.id in referred:
             self._add(loc, f"the step `{spec.id}` refers to itself")
         needs = tuple(key for key in own if key in referred and key != spec.id)
         return FlowStep(spec, needs, self._hash(loc), tuple(blocks), flow), referred
+
+    def _check_branches(
+        self, branches: Sequence[Branch], loc: Loc, scope: _VisibleNames
+    ) -> set[str]:
+        """Check the conditions of the branches of a choice; return the steps they refer to."""
+        referred: set[str] = set()
+        for index, branch in enumerate(branches):
+            if branch.when is not None:
+                referred |= self._check_expression(branch.when, (*loc, index, "when"), scope)
+            elif index + 1 < len(branches):
+                self._add((*loc, index), "a branch without `when` is the last one")
+        return referred
 
     def _check_needs(self, spec: StepSpec, loc: Loc, own: Mapping[str, StepSpec]) -> set[str]:
         for index, need in enumerate(spec.needs):
@@ -330,29 +337,31 @@ class _FileChecks:
     def _check_path(self, keys: Sequence[str | int], place: Loc, scope: _VisibleNames) -> set[str]:
         """Check that a path names a value that will be there; return the step that it names."""
         root, second, third, fourth, *_ = (*map(str, keys), "", "", "", "")
-        if root == "inputs" and second and second not in scope.inputs:
+        if root == "steps" and second in scope.steps:
+            self._check_fact(scope.steps[second], third, fourth, place)
+            return {second}
+        if root == "steps":
+            hint = suggest_nearest(second, scope.steps)
+            if second in self._ids:
+                hint = "it is within another step: refer to the output of that one"
+            self._add(place, f"there is no step `{second}` here", hint)
+        elif root == "inputs" and second and second not in scope.inputs:
             hint = suggest_nearest(second, scope.inputs) if scope.inputs else "it has no inputs"
             self._add(place, f"there is no input `{second}`", hint)
         elif root in ("item", "index", "round") and root not in scope.names:
             block = "a `repeat`" if root == "round" else "an `each`"
             self._add(place, f"there is a `{root}` only within {block}")
-        if root != "steps":
-            return set()
-        if second not in scope.steps:
-            hint = suggest_nearest(second, scope.steps)
-            if second in self._ids:
-                hint = "it is within another step: refer to the output of that one"
-            self._add(place, f"there is no step `{second}` here", hint)
-            return set()
-        if third and third not in _FACTS:
-            hint = suggest_nearest(third, sorted(_FACTS))
-            self._add(place, f"a step has no `{third}`", hint)
-        known = OUTPUTS.get(scope.steps[second].kind)
-        if third == "output" and fourth and known is not None and fourth not in known:
-            kind = scope.steps[second].kind
-            hint = suggest_nearest(fourth, sorted(known))
-            self._add(place, f"the output of `{second}` ({kind}) has no `{fourth}`", hint)
-        return {second}
+        return set()
+
+    def _check_fact(self, spec: StepSpec, fact: str, key: str, place: Loc) -> None:
+        """Check that a step has the fact to which a path refers, and its output the key."""
+        if fact and fact not in _FACTS:
+            hint = suggest_nearest(fact, sorted(_FACTS))
+            self._add(place, f"a step has no `{fact}`", hint)
+        known = OUTPUTS.get(spec.kind)
+        if fact == "output" and key and known is not None and key not in known:
+            hint = suggest_nearest(key, sorted(known))
+            self._add(place, f"the output of `{spec.id}` ({spec.kind}) has no `{key}`", hint)
 
     def _check_expression(self, text: str, place: Loc, scope: _VisibleNames) -> set[str]:
         if not self._reading.is_available:
