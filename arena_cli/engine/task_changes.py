@@ -117,7 +117,7 @@ def read_draft(fields: Any) -> tuple[TaskDraft | None, str]:
 
 
 def _read_priority(value: Any) -> int | None:
-    """Return a whole number, which JSON may write as 2.0; None if it is none."""
+    """Return a priority, which JSON may write as 2.0; None if it is no integer."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +11,8 @@ from arena_cli.flows import values
 from arena_cli.flows.model import StepSpec
 from arena_cli.flows.work import StepFailed
 from arena_cli.yamlio.schema_errors import explain_first
+
+_TEXTS = ("send", "message", "stdin", "agent", "cwd", "url", "image", "database")
 
 
 def fill_step(spec: StepSpec, known: Mapping[str, Any], environ: Mapping[str, str]) -> StepSpec:
@@ -25,29 +26,15 @@ def fill_step(spec: StepSpec, known: Mapping[str, Any], environ: Mapping[str, st
 
 
 def _as_texts(filled: dict[str, Any]) -> dict[str, Any]:
-    """Return a filled step with texts where its keys are texts: a placeholder keeps its type."""
-
-    def text(value: Any) -> Any:
-        if value is None or isinstance(value, str):
-            return value or ""
-        return json.dumps(value, ensure_ascii=False)
-
+    """Return filled keys of a step, those that are texts as texts: a placeholder keeps its type."""
     changed = dict(filled)
-    for key in ("send", "message", "stdin", "agent", "cwd"):
-        if key in changed:
-            changed[key] = text(changed[key])
-    if changed.get("shell") is not None:
-        changed["shell"] = [text(word) for word in changed["shell"]]
-    if changed.get("env") is not None:
-        changed["env"] = {key: text(value) for key, value in changed["env"].items()}
-    for name, keys in (("http", ("url",)), ("container", ("image",)), ("sql", ("database",))):
-        inner = changed.get(name)
-        if isinstance(inner, dict):
-            inner = {key: text(value) if key in keys else value for key, value in inner.items()}
-            for key in ("headers", "env"):
-                if isinstance(inner.get(key), dict):
-                    inner[key] = {head: text(value) for head, value in inner[key].items()}
-            if name == "container" and isinstance(inner.get("command"), list):
-                inner["command"] = [text(word) for word in inner["command"]]
-            changed[name] = inner
+    for key, value in filled.items():
+        if key in _TEXTS:
+            changed[key] = values.as_text(value)
+        elif key in ("shell", "command") and value is not None:
+            changed[key] = [values.as_text(word) for word in value]
+        elif key in ("env", "headers") and value is not None:
+            changed[key] = {name: values.as_text(inner) for name, inner in value.items()}
+        elif key in ("http", "container", "sql") and isinstance(value, dict):
+            changed[key] = _as_texts(value)
     return changed

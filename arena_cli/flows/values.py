@@ -97,12 +97,13 @@ def fill(data: Any, values: Mapping[str, Any], environ: Mapping[str, str]) -> An
         alone = _ALONE.fullmatch(text)
         if alone and not text.startswith("$${"):
             return value_of(alone[1])
-        return fill_template(text, lambda name: _as_text(value_of(name)))
+        return fill_template(text, lambda name: as_text(value_of(name)))
 
     return map_texts(data, change)
 
 
-def _as_text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """Return a value as it is written into a text: nothing for null, JSON if it is no text."""
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(value, ensure_ascii=False)

@@ -385,11 +385,16 @@ class RuleSpec(FileShape):
                 raise ValueError("an entry with `file` has no other key")
             return self
         self._check_keys(given)
-        if self.calls_only is not None and self.on not in (None, "mention"):
+        self._check_kind()
+        return self
+
+    def _check_kind(self) -> None:
+        """Raise ValueError unless its keys fit what it looks at."""
+        if self.calls_only is not None and self.kind != "mention":
             raise ValueError("`calls_only` looks at mentions; leave `on` out")
         if self.when is not None and self.when.step is not None and self.kind != "step":
             raise ValueError("`when: {step: ...}` belongs to a rule with `on: step`")
-        if self.step_kinds is not None and self.on not in (None, "step"):
+        if self.step_kinds is not None and self.kind != "step":
             raise ValueError("`step_kinds` looks at steps; leave `on` out")
         if self.no_secrets and self.kind == "step":
             raise ValueError("`no_secrets` does not look at steps, which may be given secrets")
@@ -397,7 +402,6 @@ class RuleSpec(FileShape):
             raise ValueError("`no_mass_mention` looks at replies; leave `on` out")
         if self.correct is not None and self.kind != "reply":
             raise ValueError("`correct` repairs replies; leave `on` out")
-        return self
 
     def _check_keys(self, given: set[str]) -> None:
         """Raise ValueError unless the keys of an entry make one rule."""

@@ -292,10 +292,11 @@ class _RecordingReader:
             case.tools.append(RecordedTool(*tool))
         elif flow_calls.WORK in record and kind in ("step_finished", flow_calls.REFLECTED):
             case.flow_steps.append(flow_calls.read_step(self._step, record))
-        elif kind in ASIDE or (kind == "reply_started" and "input" in record):
-            case.calls.append(self._call(record, number, len(case.calls)))
-            if kind not in ASIDE:
-                self._said[record["agent"]] = record.get("output", {})
+        elif kind in ASIDE:
+            self._add_call(record, number, case)
+        elif kind == "reply_started" and "input" in record:
+            self._add_call(record, number, case)
+            self._said[record["agent"]] = record.get("output", {})
 
     def _complete_message(self, record: dict[str, Any]) -> None:
         """Add the parts of a reply's message that are recorded as its output."""
@@ -304,12 +305,12 @@ class _RecordingReader:
         blank = {"content": "", "structured": [], "attachments": []}
         record["message"] = {**blank, **record["message"], **kept}
 
-    def _call(self, record: Mapping[str, Any], number: int, count: int) -> Recorded:
+    def _add_call(self, record: Mapping[str, Any], number: int, case: CaseRecord) -> None:
         outcome = {name: record[name] for name in ("output", "failure") if name in record}
         if len(outcome) != 1:
             raise ValueError("a call has one of `output` and `failure`")
-        return Recorded(
-            number=count,
+        call = Recorded(
+            number=len(case.calls),
             key=CallKey(self._step, record["agent"], record["invocation"]),
             session=self._session,
             input_hash=record["input_hash"],
@@ -319,6 +320,7 @@ class _RecordingReader:
             line=number,
             notes=record.get("notes", ()),
         )
+        case.calls.append(call)
 
     def _wrong(self, number: int, problem: str) -> FileFaults:
         return FileFaults([_fault(self._shown, number, problem)])

@@ -231,10 +231,7 @@ class Take:
         tape = self._tape
         if tape is None or (self._mode == "replay" and not tape.adds):
             return "nothing was recorded"
-        misses = [call.missed for call in tape.calls]
-        misses += [call.is_missing for call in tape.tools.calls]
-        misses += [call.is_missing for call in tape.flow_steps.calls]
-        if any(misses):
+        if _misses_answers(tape):
             return "there are calls without a recorded answer"
         recorded = tape.recorded.steps() if tape.recorded else ()
         if any(step.status == "not_run" and step.number in recorded for step in steps):
@@ -264,3 +261,12 @@ class Take:
         holds = not any(check.status == "failed" for check in checks)
         failed = store.of_calls(self._tape.calls, but_replies=holds)
         return sorted(failed - store.of_case(self.before))
+
+
+def _misses_answers(tape: Tape) -> bool:
+    """Return True if a call was made whose answer is not recorded."""
+    return (
+        any(call.missed for call in tape.calls)
+        or any(call.is_missing for call in tape.tools.calls)
+        or any(call.is_missing for call in tape.flow_steps.calls)
+    )
