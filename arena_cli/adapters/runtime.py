@@ -420,6 +420,17 @@ class Runtime:
         return error
 
     def _redacted_output(self, output: AgentOutput) -> AgentOutput:
+        """Return an output without secrets, and with the usage of one call."""
+        changed = self._redact_fields(output)
+        if output.usage is not None:
+            changed["usage"], cost = output.usage.of_one_call()
+            if cost is not None:
+                metadata = changed.get("metadata", output.metadata)
+                changed["metadata"] = {**metadata, COST_NOT_TAKEN: f"{cost:g}"}
+        return output.model_copy(update=changed) if changed else output
+
+    def _redact_fields(self, output: AgentOutput) -> dict[str, Any]:
+        """Return the fields of an output that may have secrets, without them."""
         redact = self.redactor
         changed: dict[str, Any] = {}
         if (content := redact.text(output.content)) != output.content:
@@ -450,12 +461,7 @@ class Runtime:
                 )
                 for call in output.tool_calls
             ]
-        if output.usage is not None:
-            changed["usage"], cost = output.usage.of_one_call()
-            if cost is not None:
-                metadata = changed.get("metadata", output.metadata)
-                changed["metadata"] = {**metadata, COST_NOT_TAKEN: f"{cost:g}"}
-        return output.model_copy(update=changed) if changed else output
+        return changed
 
 
 def _hangs_on_variables(adapter: Mapping[str, Any]) -> bool:

@@ -285,24 +285,24 @@ Drawn = tuple[str, list[Line]]
 
 def _task_list(data: Any) -> Drawn | None:
     """Draw a list of texts or tasks, or an object that holds one; return None if it is neither."""
-    title, tasks, remaining = "", data, {}
-    actions = _task_actions(data.get("actions")) if isinstance(data, dict) else None
-    if actions:
+    if isinstance(data, dict) and (actions := _task_actions(data.get("actions"))):
         others = {name: value for name, value in data.items() if name != "actions"}
         label, drawn = (_task_list(others) if others else None) or ("", list(_fields(others)))
         return label, [*drawn, *actions]
-    if isinstance(data, dict):
-        key = next(
-            (key for key in task_lists.TASK_LIST_KEYS if isinstance(data.get(key), list)), None
-        )
-        if key is None:
-            return None
-        remaining = {name: value for name, value in data.items() if name != key}
-        title, tasks = _pop_text(remaining, task_lists.TASK_TITLE_KEYS), data[key]
+    title, tasks, remaining = _find_list(data) if isinstance(data, dict) else ("", data, {})
     rows = _tasks(tasks, 0) if isinstance(tasks, list) and tasks else None
     if rows is None:
         return None
     return (f": {escape_line(title)}" if title else ""), [*rows, *_fields(remaining)]
+
+
+def _find_list(data: dict[str, Any]) -> tuple[str, Any, dict[str, Any]]:
+    """Return the title of an object, its list of tasks or None, and its other fields."""
+    for key in task_lists.TASK_LIST_KEYS:
+        if isinstance(data.get(key), list):
+            remaining = {name: value for name, value in data.items() if name != key}
+            return _pop_text(remaining, task_lists.TASK_TITLE_KEYS), data[key], remaining
+    return "", None, data
 
 
 def _task_actions(actions: Any) -> list[Line] | None:

@@ -6,6 +6,7 @@ A system message reports what agents do to a task; the event has no line then.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import compress
 from typing import Any, NamedTuple
 
 from arena_cli.reports.columns import fit, width_of
@@ -209,20 +210,7 @@ def _as_text(name: list[Span] | str) -> str:
 
 def draw_table(rows: Sequence[ListedTask], say: Words, width: int) -> Iterator[str]:
     """Yield the lines of a table of tasks in `width` columns; long titles are cut."""
-    has_priorities = any(row.priority != "0" for row in rows)
-    has_agents = any(row.agent for row in rows)
-    heads = [say("task"), say("status")]
-    heads += [say("priority")] if has_priorities else []
-    heads += [say("agent")] if has_agents else []
-    cells = [
-        [
-            row.task,
-            say.enum(row.status),
-            *([row.priority] if has_priorities else []),
-            *([row.agent or "-"] if has_agents else []),
-        ]
-        for row in rows
-    ]
+    heads, *cells = _list_cells(rows, say)
     columns = [max(map(width_of, column)) for column in zip(heads, *cells, strict=True)]
     room = max(width - sum(columns) - len(INDENT) * len(columns), 2 * _NARROWEST_TITLE)
     titles = max([width_of(say("title")), *(width_of(row.title) for row in rows)])
@@ -235,6 +223,16 @@ def draw_table(rows: Sequence[ListedTask], say: Words, width: int) -> Iterator[s
         title += " " * (titles - width_of(title))
         state = fit(row.state, room - titles - len(INDENT)) if row.state else ""
         yield f"{_pad([*facts, title], columns)}{INDENT}{state}".rstrip()
+
+
+def _list_cells(rows: Sequence[ListedTask], say: Words) -> Iterator[list[str]]:
+    """Yield the cells before the titles, heads first; a column that says nothing is left out."""
+    has_priorities = any(row.priority != "0" for row in rows)
+    has_agents = any(row.agent for row in rows)
+    heads = (say("task"), say("status"), say("priority"), say("agent"))
+    lines = ((row.task, say.enum(row.status), row.priority, row.agent or "-") for row in rows)
+    for cells in (heads, *lines):
+        yield list(compress(cells, (True, True, has_priorities, has_agents)))
 
 
 def _pad(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -258,19 +258,23 @@ class _Facts(NamedTuple):
 
 def _tell_facts(facts: _Facts, other: _Facts) -> str:
     """Return what else distinguishes a message from the other one, for an error."""
-    told = []
-    if facts.kind != other.kind:
-        told.append(f"kind {facts.kind}")
-    if facts.reply_to != other.reply_to:
-        told.append(f"reply to {escape_line(facts.reply_to)}" if facts.reply_to else "no reply")
-    if facts.plan != other.plan:
-        told.append("with a plan" if facts.plan else "without a plan")
-    if facts.mentions != other.mentions:
-        told.append(f"to {' '.join(map(escape_line, facts.mentions)) or 'nobody'}")
+    reply = f"reply to {escape_line(facts.reply_to)}" if facts.reply_to else "no reply"
     names, other_names = ([name for name, _ in each.attached] for each in (facts, other))
-    if names == other_names and facts.attached != other.attached:
-        hashes = ((sha256 or "unknown")[:8] for _, sha256 in facts.attached)
-        told.append(f"files with sha256 {' '.join(hashes)}")
+    hashes = ((sha256 or "unknown")[:8] for _, sha256 in facts.attached)
+    texts = (
+        (facts.kind != other.kind, f"kind {facts.kind}"),
+        (facts.reply_to != other.reply_to, reply),
+        (facts.plan != other.plan, "with a plan" if facts.plan else "without a plan"),
+        (
+            facts.mentions != other.mentions,
+            f"to {' '.join(map(escape_line, facts.mentions)) or 'nobody'}",
+        ),
+        (
+            names == other_names and facts.attached != other.attached,
+            f"files with sha256 {' '.join(hashes)}",
+        ),
+    )
+    told = [text for differs, text in texts if differs]
     return f" ({', '.join(told)})" if told else ""
 
 

@@ -123,11 +123,11 @@ def _preview(
     chain = _open_chain(scene, clean, folder, config, journal)
     step = rules.next_step(chain, team)
     assert isinstance(step, rules.StartTurn)
-    alone = _find_simple(chain, team)
-    if alone:
+    planner = supervisor = None
+    if alone := _find_simple(chain, team):
         step = replace(step, must=(alone,), deferred=())
-    planner = None if alone else _plan_planner(chain, scene)
-    supervisor = None if alone or planner else _plan_supervisor(step, chain, scene)
+    elif (planner := _plan_planner(chain, scene)) is None:
+        supervisor = _plan_supervisor(step, chain, scene)
     must: list[PlannedCall] = []
     deferred: list[str] = []
     others: list[Judged] = []
@@ -383,20 +383,26 @@ def _scene(
     later = Fold()
     for event in since:
         later.apply(event)
-    if since and (restored.summary or restored.fits or restored.counts.record()):
-        before_chain = _fold_before(transcript, since[0].seq)
-        fold.summary, fold.fits = before_chain.summary, before_chain.fits
-        fold.counts = before_chain.counts
     fold.calls[member.id] = restored.calls.get(member.id, 0) - later.calls.get(member.id, 0)
-    if since and restored.revisions:  # the calls that a later rewind skips are not among them
-        before_chain = _fold_before(transcript, since[0].seq)
-        fold.calls, fold.revisions = before_chain.calls, before_chain.revisions
-    if since and restored.control and restored.control.tasks:
-        fold.control = _fold_before(transcript, since[0].seq).control
+    if since:
+        _restore_rest(fold, restored, transcript, since[0].seq)
     for event in since:
         if event.seq <= started.seq:
             fold.read(event, revisions)
     return Scene(stored.name, team, fold, history, recollection)
+
+
+def _restore_rest(fold: Fold, restored: Fold, transcript: Path, seq: int) -> None:
+    """Restore the state before that event of which the whole session (`restored`) has anything."""
+    if restored.summary or restored.fits or restored.counts.record():
+        before_chain = _fold_before(transcript, seq)
+        fold.summary, fold.fits = before_chain.summary, before_chain.fits
+        fold.counts = before_chain.counts
+    if restored.revisions:  # the calls that a later rewind skips are not among them
+        before_chain = _fold_before(transcript, seq)
+        fold.calls, fold.revisions = before_chain.calls, before_chain.revisions
+    if restored.control and restored.control.tasks:
+        fold.control = _fold_before(transcript, seq).control
 
 
 def _fold_before(transcript: Path, seq: int) -> Fold:

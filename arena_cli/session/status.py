@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 from arena_cli.session import shelves, store
 from arena_cli.session.store import Stored
 from arena_cli.transcript import queries, reader
-from arena_cli.transcript.control_events import BreakerChanged, Request, SessionControl
+from arena_cli.transcript.control_events import (
+    BreakerChanged,
+    ControlState,
+    Request,
+    SessionControl,
+)
 from arena_cli.transcript.conversation import Chain, Conversation, Reply, Turn, read_conversation
 from arena_cli.transcript.revisions import list_visible
 from arena_cli.util import tickets
@@ -204,6 +209,7 @@ def read_status(workspace: Path, stored: Stored, team: Team) -> SessionStatus:
     )
     control = fold.control or SessionControl()
     chain = fold.open
+    state = (chain.control if chain else None) or ControlState()
     is_held = store.is_held(stored.folder)
     is_free = team.config.mode == "free"
     is_flow = chain is None and reader.ends_with_flow(stored.transcript)
@@ -212,16 +218,16 @@ def read_status(workspace: Path, stored: Stored, team: Team) -> SessionStatus:
         stored.name,
         _read_activity(chain, flow_end, is_held=is_held),
         fold.chain,
-        chain.control.pause.detail if chain and chain.control and chain.control.pause else "",
+        state.pause.detail if state.pause else "",
         [_read_agent(member.id, conversation, control, is_held=is_held) for member in team.members],
-        chain.control.pending if chain and chain.control else [],
+        state.pending,
         list_waiting_notes(workspace, stored),
         [DecisionCounts(agent, *counts) for agent, counts in sorted(control.decisions.items())],
         team.config.mode,
         "" if is_free else team.config.supervisor or "",
         [breaker for breaker in control.breakers.values() if breaker.state != "closed"],
         control.tasks,
-        chain.control.plans[-1] if chain and chain.control and chain.control.plans else None,
+        state.plans[-1] if state.plans else None,
         _list_steps(stored.transcript) if is_flow else None,
     )
 

@@ -48,7 +48,20 @@ def write_opening(
             f"{minutes} is no number of minutes",
             f"Give more than 0 minutes, and at most {MOST_MINUTES}.",
         )
-    board = get_board(journal.fold)
+    _check_open(get_board(journal.fold), tasks, session)
+    fields: dict[str, object] = {"by": human.id}
+    if tasks:
+        fields["tasks"] = list(dict.fromkeys(tasks))
+    if max_tasks is not None:
+        fields["max_tasks"] = max_tasks
+    if minutes is not None:
+        fields["until"] = format_timestamp(config.clock.now() + timedelta(minutes=minutes))
+    content = "请处理任务。" if config.language == "zh" else "Please work on the tasks."
+    return Outgoing(content=content, author=human, kind="task", work=fields)
+
+
+def _check_open(board: TaskBoard, tasks: Sequence[str], session: str) -> None:
+    """Check that tasks exist and some of them are open; without names, all are meant."""
     unknown = [name for name in tasks if name not in board.tasks]
     if unknown:
         raise UsageError(
@@ -60,12 +73,3 @@ def write_opening(
             f"session {session} has no open task",
             f"`arena task add {session} TITLE` adds one.",
         )
-    fields: dict[str, object] = {"by": human.id}
-    if tasks:
-        fields["tasks"] = list(dict.fromkeys(tasks))
-    if max_tasks is not None:
-        fields["max_tasks"] = max_tasks
-    if minutes is not None:
-        fields["until"] = format_timestamp(config.clock.now() + timedelta(minutes=minutes))
-    content = "请处理任务。" if config.language == "zh" else "Please work on the tasks."
-    return Outgoing(content=content, author=human, kind="task", work=fields)
