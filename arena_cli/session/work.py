@@ -11,7 +11,7 @@ from arena_cli.errors import UsageError
 from arena_cli.session import outgoing
 from arena_cli.session.outgoing import Outgoing
 from arena_cli.transcript.log import Journal
-from arena_cli.transcript.task_events import get_board
+from arena_cli.transcript.task_events import TaskBoard, get_board
 from arena_cli.util.clock import format_timestamp
 from arena_cli.util.text import escape_line
 from arena_cli.workspace.models import Team
