@@ -300,3 +300,28 @@ def test_an_approved_flow_that_was_killed_is_not_approved_again(program: Program
     assert read_log(program) == ["one", "two"]
     assert [e["type"] for e in program.records()].count("approval_requested") == 1
     assert "Got hi two" in results(program)[-1]["result"]
+
+
+def test_a_killed_flow_whose_file_is_changed_is_approved_again(program: Program) -> None:
+    steps: list[dict[str, Any]] = [
+        {"id": "one", "python": "work.py:log", "inputs": {"name": "one"}},
+        {"id": "two", "needs": ["one"], "python": "work.py:log", "inputs": {"name": "two"}},
+    ]
+    program.file("flows/a.yaml", dump_yaml({"flow": "File", "steps": steps}))
+    boss(program, {"file": "flows/a.yaml"})
+    assert send(program).code == 4
+    program.run("approve", "s", "1").check(stdout=None)
+    assert program.run("resume", "s", "--quiet").code == 0
+    (flow,) = (program.folder / "sessions").glob("s.flow-*")
+    for folder, kind in ((flow.parent / "s", "tool_finished"), (flow, "flow_finished")):
+        path = folder / "transcript.jsonl"
+        lines = path.read_bytes().splitlines(keepends=True)
+        kinds = [json.loads(line)["type"] for line in lines]
+        path.write_bytes(b"".join(lines[: len(kinds) - 1 - kinds[::-1].index(kind)]))
+    steps[1]["inputs"] = {"name": "other"}
+    program.file("flows/a.yaml", dump_yaml({"flow": "File", "steps": steps}))
+    assert program.run("resume", "s", "--quiet").code == 4
+    assert read_log(program) == ["one", "two"]
+    program.run("approve", "s", "2").check(stdout=None)
+    assert program.run("resume", "s", "--quiet").code == 0
+    assert read_log(program) == ["one", "two", "one", "other"]  # all steps were approved anew

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -97,6 +98,7 @@ class RunFlow:
         self._room = room
         self._member = member
         self._running = running
+        self._approved: dict[str, str] = {}  # the digest of the flow files, by the arguments
 
     def find_act(self, arguments: Mapping[str, Any]) -> PermissionRequest | None:
         """Return the flow as people approve it; None if this call has begun it already.
@@ -104,12 +106,14 @@ class RunFlow:
         Raises ToolFailed if it is no valid flow.
         """
         flow, given = self._load(arguments)
-        if self._is_begun(arguments):
+        digests = dict(_list_digests(flow, self._room.workspace))
+        digest = self._approved[_encode(arguments)] = _hash(digests)
+        if self._is_begun(arguments, digest):
             return None
         shown = arguments.get("file") or flow.file.flow
         steps = dict(_describe_steps(flow.steps, ""))
         act: dict[str, Any] = {**arguments, "inputs": given, "steps": steps}
-        if digests := dict(_list_digests(flow, self._room.workspace)):
+        if digests:
             act["sha256"] = digests
         detail = shown if "file" in arguments else f"{shown} ({len(steps)} steps)"
         return PermissionRequest(action=RUN_FLOW, detail=detail, tool=RUN_FLOW, arguments=act)
@@ -118,9 +122,13 @@ class RunFlow:
         """Run the flow to its end; return its steps, their ends, and their outputs, cut."""
         place = (scope.reply, scope.call)
         name, log = self._find_session(*place)
+        digest = _hash(dict(_list_digests(self._load(arguments)[0], self._room.workspace)))
+        if self._approved.pop(_encode(arguments), digest) != digest:
+            raise ToolFailed("a file of the flow was changed since it was approved; call it again")
+        caller = self._find_caller(*place)._replace(digest=digest)
         self._running.add(place)
         try:
-            return await self._run(arguments, name, self._find_caller(*place), log)
+            return await self._run(arguments, name, caller, log)
         except ArenaError as error:
             raise ToolFailed(str(error)) from error
         finally:
@@ -216,12 +224,14 @@ class RunFlow:
             if isinstance(event, ActingEvent) and reply in (0, event.reply)
         ]
 
-    def _is_begun(self, arguments: Mapping[str, Any]) -> bool:
-        """Return True if a call with these arguments was cut short after its flow had begun."""
+    def _is_begun(self, arguments: Mapping[str, Any], digest: str) -> bool:
+        """Return True if a call was cut short after the same flow had begun, with these files."""
         events = self._list_events(0)
         ended = {(e.reply, e.call) for e in events if isinstance(e, ToolFinished)}
         return any(
-            self._find_session(event.reply, event.call)[1] is not None
+            (log := self._find_session(event.reply, event.call)[1]) is not None
+            and log.caller is not None
+            and log.caller.digest == digest
             for event in events
             if isinstance(event, ToolRequested)
             and (event.tool, event.agent) == (RUN_FLOW, self._member.id)
@@ -242,7 +252,8 @@ class RunFlow:
             events = [event for line in reader.read_lines(path) for event in line.events]
             log = read_log(events)
             is_unused = not any(isinstance(event, (FlowStarted, MessageEvent)) for event in events)
-            if is_unused or (log is not None and log.caller == caller):
+            is_same = log is not None and log.caller is not None and log.caller.key == caller.key
+            if is_unused or is_same:
                 return name, log
         return name, None
 
@@ -265,6 +276,15 @@ def _list_digests(flow: Flow, root: Path) -> Iterator[tuple[str, str]]:
     for inner in contacts.list_flows(flow):
         with contextlib.suppress(OSError):
             yield inner.name, hashlib.sha256((root / inner.name).read_bytes()).hexdigest()
+
+
+def _hash(digests: Mapping[str, str]) -> str:
+    """Return one digest for all files of a flow, "" if it has none."""
+    return hashlib.sha256(_encode(digests).encode()).hexdigest() if digests else ""
+
+
+def _encode(fields: Mapping[str, Any]) -> str:
+    return json.dumps(fields, sort_keys=True)
 
 
 def _make_output(flow: Flow, result: FlowResult, name: str) -> ToolOutput:

@@ -32,11 +32,15 @@ class StepOutcome(NamedTuple):
 
 
 class FlowCaller(NamedTuple):
-    """The agent that runs a flow, what tells its call from all others, and its team's name."""
+    """The agent that runs a flow, what tells its call from all others, and its team's name.
+
+    `digest` is the SHA-256 of the files of the flow that were approved.
+    """
 
     agent: str
     key: str
     team: str = ""
+    digest: str = ""
 
 
 class StepLog(NamedTuple):
@@ -76,7 +80,9 @@ def read_log(events: Iterable[Event]) -> StepLog | None:
             if not event.resumed:
                 finished, sessions, attempts, definitions = {}, {}, {}, {}
             facts = (finished, sessions, attempts, definitions)
-            caller = FlowCaller(event.by, event.caller, event.team) if event.by else None
+            caller = (
+                FlowCaller(event.by, event.caller, event.team, event.digest) if event.by else None
+            )
             log = StepLog(event.file, event.inputs, *facts, status=None, caller=caller)
         elif isinstance(event, StepStarted):
             attempts[event.step] = attempts.get(event.step, 0) + 1

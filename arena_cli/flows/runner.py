@@ -127,6 +127,7 @@ class FlowRun:
             by=caller.agent,
             caller=caller.key,
             team=caller.team,
+            digest=caller.digest,
         )
         try:
             result = await self._run_once(inputs)

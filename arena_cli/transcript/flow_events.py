@@ -20,7 +20,8 @@ class FlowStarted(SideEvent):
     """A flow begins, or continues (`resumed`) after it was cut short or a person changed it.
 
     `by` is the agent that runs it, `caller` the session, reply and time of its call, `team` its
-    team; they are empty for the flow of a person.
+    team, `digest` the SHA-256 of the files of the flow that were approved; they are empty for the
+    flow of a person.
     """
 
     type: Literal["flow_started"] = "flow_started"
@@ -31,6 +32,7 @@ class FlowStarted(SideEvent):
     by: str = Field(default="", exclude_if=lambda by: not by)
     caller: Annotated[str, Volatile] = Field(default="", exclude_if=lambda caller: not caller)
     team: str = Field(default="", exclude_if=lambda team: not team)
+    digest: Annotated[str, Volatile] = Field(default="", exclude_if=lambda digest: not digest)
 
     @property
     def session_end(self) -> str:
