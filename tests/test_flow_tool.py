@@ -325,3 +325,24 @@ def test_a_killed_flow_whose_file_is_changed_is_approved_again(program: Program)
     program.run("approve", "s", "2").check(stdout=None)
     assert program.run("resume", "s", "--quiet").code == 0
     assert read_log(program) == ["one", "two", "one", "other"]  # all steps were approved anew
+
+
+def test_a_flow_file_that_changes_while_its_approval_is_decided_is_not_run(
+    program: Program,
+) -> None:
+    step = {"id": "one", "python": "work.py:log", "inputs": {"name": "one"}}
+    program.file("flows/a.yaml", dump_yaml({"flow": "File", "steps": [step]}))
+    program.file(
+        "edit.py",
+        "from pathlib import Path\n\n\ndef edit(decision):\n"
+        "    path = Path('flows/a.yaml')\n"
+        "    path.write_text(path.read_text().replace('name: one', 'name: other'))\n"
+        "    return True\n",
+    )
+    rule = {"id": "edit", "on": "tool", "python": "edit.py:edit"}
+    allowed = {"allow": ["flows/*.yaml"]}
+    boss(program, {"file": "flows/a.yaml"}, approvals=allowed, rules=[rule])
+    send(program)
+    (end,) = results(program)
+    assert "was changed since it was approved" in end["result"]
+    assert read_log(program) == []
