@@ -573,6 +573,38 @@ def test_a_container_is_run_by_what_there_is(program: Program) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a program of a shell")
+def test_a_container_runs_code(program: Program) -> None:
+    """In Python, unless `command` names another interpreter; the question of trust shows it."""
+    script = (
+        f"#!{sys.executable}\nimport subprocess, sys\n"
+        "words = sys.argv[sys.argv.index('alpine:3') + 1:]\n"
+        "sys.exit(subprocess.call([sys.executable if words[0] == 'python3' else words[0],"
+        " *words[1:]]))\n"
+    )
+    program.file("bin/podman", script).chmod(0o755)
+    program.env["PATH"] = f"{program.folder / 'bin'}:/usr/bin:/bin"
+    code = "import json\nprint(json.dumps({'sum': ${inputs.count} + 1}))"
+    write(
+        program,
+        {"id": "python", "container": {"image": "alpine:3", "code": code}},
+        {"id": "shell", "container": {"image": "alpine:3", "command": ["sh", "-c"],
+                                      "code": "echo 'a b' | tr a ${steps.python.output.json.sum}"}},
+        inputs={"count": {"type": "integer", "default": 2}},
+    )  # fmt: skip
+    drawn = program.run("flow", "draw", "flow.yaml").check().stdout
+    assert "container alpine:3 sh -c echo" in drawn
+    steps = result(program)["steps"]
+    assert steps["python"]["output"]["json"] == {"sum": 3}
+    assert steps["shell"]["output"]["stdout"] == "3 b\n"
+
+
+def test_a_container_needs_some_code(program: Program) -> None:
+    write(program, {"id": "box", "container": {"image": "alpine:3", "code": ""}})
+    (problem,) = check(program)
+    assert problem.startswith("6: steps[0].container.code: "), problem
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a program of a shell")
 def test_a_container_whose_time_is_over_is_removed(program: Program) -> None:
     script = (
         f"#!{sys.executable}\nimport sys, time\n"

@@ -87,6 +87,7 @@ def _find_endpoints(spec: StepSpec) -> Iterator[tuple[Endpoint, Sequence[str]]]:
         yield http.endpoint(spec.sql.dsn), sorted(list_variables(spec.sql.model_dump()))
     elif spec.container is not None:
         call = spec.container
-        words = [" or ".join(RUNTIMES), "run", call.image, *call.command]
+        command = call.command if call.code is None else [shlex.join(call.words)]
+        words = [" or ".join(RUNTIMES), "run", call.image, *command]
         named = list_variables({"container": call.model_dump(), "stdin": spec.stdin or ""})
         yield Endpoint("program", " ".join(words)), sorted(named)

@@ -32,7 +32,7 @@ def describe_work(spec: StepSpec) -> str:
     elif spec.sql is not None:
         value = spec.sql.database or spec.sql.dsn
     elif spec.container is not None:
-        value = " ".join([spec.container.image, *spec.container.command])
+        value = " ".join([spec.container.image, *spec.container.words])
     elif spec.shell is not None:
         value = " ".join(spec.shell)
     elif spec.repeat is not None:

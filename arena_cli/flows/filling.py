@@ -12,7 +12,7 @@ from arena_cli.flows.model import StepSpec
 from arena_cli.flows.work import StepFailed
 from arena_cli.yamlio.schema_errors import explain_first
 
-_TEXTS = ("send", "message", "stdin", "agent", "cwd", "url", "image", "database")
+_TEXTS = ("send", "message", "stdin", "agent", "cwd", "url", "image", "code", "database")
 
 
 def fill_step(spec: StepSpec, known: Mapping[str, Any], environ: Mapping[str, str]) -> StepSpec:

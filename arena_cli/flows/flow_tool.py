@@ -53,10 +53,11 @@ _SPEC = ToolSpec(
     "`shell: [program, argument...]`, `http: {method, url, headers, body, expect}`, "
     "`sql: {database, run: [statement or {statement, values}]}`, `python: FILE.py:FUNCTION` with "
     "`inputs`, `agent: ID` with `message`, `send: TEXT` with `to: [ids]`, `container: {image, "
-    "command}`, `group: [steps]`, `each: LIST` with `steps` (`${item}`), `repeat: {until, max}` "
-    "with `steps`, `choose: [{when, steps}]`, `flow: FILE`. Optional: `needs: [ids]`, `when` (an "
-    "expression), `on_failure: retry|skip|abort`, `retries`, `timeout_s`. Values: "
-    "`${steps.ID.output...}`, `${inputs.NAME}`. You are told how each step ended.",
+    "command}` or `{image, code}` (Python), `group: [steps]`, `each: LIST` with `steps` "
+    "(`${item}`), `repeat: {until, max}` with `steps`, `choose: [{when, steps}]`, "
+    "`flow: FILE`. Optional: `needs: [ids]`, `when` (an expression), "
+    "`on_failure: retry|skip|abort`, `retries`, `timeout_s`. Values: `${steps.ID.output...}`, "
+    "`${inputs.NAME}`. You are told how each step ended.",
     input_schema={
         "type": "object",
         "properties": {

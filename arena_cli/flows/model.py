@@ -22,6 +22,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 OnFailure = Literal["retry", "skip", "abort"]
 
+_PYTHON = ["python3", "-c"]
+
 RETRIES = 3
 TIMEOUT_S = 600.0
 """The time limit of a step that is neither an agent's nor has steps of its own."""
@@ -65,12 +67,21 @@ class SqlCall(FileShape):
 
 
 class ContainerCall(FileShape):
-    """A command in a container of its own, which docker or podman runs and removes."""
+    """A command in a container of its own, which docker or podman runs and removes.
+
+    `code` is the last argument of the command: a program, in Python unless `command` says else.
+    """
 
     image: str
     command: list[str] = []
+    code: str | None = Field(default=None, min_length=1, exclude_if=lambda code: code is None)
     env: dict[str, str] = {}
     network: str | None = None
+
+    @property
+    def words(self) -> list[str]:
+        """The program that runs in the container, with its arguments."""
+        return self.command if self.code is None else [*(self.command or _PYTHON), self.code]
 
 
 class Repeat(FileShape):

@@ -245,7 +245,7 @@ class Work:
         words += ["--network", call.network] if call.network else []
         for key, value in call.env.items():
             words += ["--env", f"{key}={value}"]
-        words += [call.image, *call.command]
+        words += [call.image, *call.words]
         is_over = False
         try:
             output = await self._finish(words, self._root, environ, stdin)
