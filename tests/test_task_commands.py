@@ -50,6 +50,25 @@ def test_a_session_is_made_by_its_first_task(program: Program) -> None:
     program.run("sessions").check()
 
 
+def test_the_context_of_an_agent_has_its_tasks(program: Program) -> None:
+    program.run("send", "-q", "-s", "s", "@dev hello").check()
+    without = program.run("context", "s", "--agent", "dev").check().stdout
+    assert "tasks" not in without
+    program.run("task", "add", "s", "Rotate the keys", "-a", "dev").check()
+    program.run("task", "add", "s", "Tell the users", "-a", "tester").check()
+    shown = program.run("context", "s", "--agent", "dev").check().stdout
+    assert " tokens · its open tasks, and the last that ended\n" in shown
+    assert "- t1 (pending): Rotate the keys\n" in shown
+    assert "Tell the users" not in shown
+    told = json.loads(program.run("context", "s", "--agent", "dev", "--json").check().stdout)
+    assert told["tasks"]["tokens"] > 0
+    program.run("send", "-q", "-s", "s", "@dev hello").check()
+    called = json.loads(
+        program.run("show", "s", "--agent", "dev", "--context", "--json").check().stdout
+    )
+    assert called["brief"] == told["input"]["brief"]
+
+
 def test_the_table_says_for_what_each_task_waits(program: Program) -> None:
     program.run("task", "add", "s", "Rotate the keys", "--priority", "5", "-a", "dev").check()
     program.run("task", "add", "s", LONG, "--needs", "t1").check()

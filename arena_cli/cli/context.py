@@ -76,6 +76,7 @@ def context_document(explained: Explained) -> dict[str, Any]:
         "usage_ratio": round(explained.usage_ratio, 4),
         "factor": explained.factor,
         "head": {"tokens": explained.counted(explained.head_tokens)},
+        "tasks": {"tokens": explained.counted(explained.task_tokens)},
         "summary": summary
         and {
             "shown": chosen.has_summary,
@@ -137,6 +138,8 @@ def _layers(explained: Explained, say: Words) -> Iterator[tuple[str, int, str]]:
     if explained.head_tokens >= explained.window - explained.reserved:
         reason = say("always, even though it alone exceeds the room")
     yield "role, team and how to read", explained.head_tokens, reason
+    if explained.task_tokens:
+        yield "tasks", explained.task_tokens, say("its open tasks, and the last that ended")
     if summary is None:
         reason = say("nothing is summarised yet")
     elif chosen.has_summary:

@@ -541,10 +541,17 @@ def _brief(agent: str, phase: Phase, chain: Chain, scene: Scene) -> str:
     if chain.control is not None and phase == "A":
         decision = chain.control.supervised.get(chain.turns[-1].started.turn)
         parts.append(decision.briefs.get(agent, "") if decision else "")
-    if scene.fold.control is not None and scene.fold.control.tasks is not None:
-        texts = import_module("arena_cli.engine.task_texts")
-        parts.append(texts.write_brief(agent, scene.fold.control.tasks, scene.language))
+    parts.append(describe_tasks(agent, scene))
     return "\n\n".join(part for part in parts if part)
+
+
+def describe_tasks(agent: str, scene: Scene) -> str:
+    """Return what an agent is shown of its tasks; "" if it has none."""
+    if scene.fold.control is None or scene.fold.control.tasks is None:
+        return ""
+    texts = import_module("arena_cli.engine.task_texts")
+    described: str = texts.write_brief(agent, scene.fold.control.tasks, scene.language)
+    return described
 
 
 def _gone(agent: str) -> Member:

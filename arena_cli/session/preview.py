@@ -448,6 +448,7 @@ class Explained(NamedTuple):
     built: Built
     memory: Memory
     head_tokens: int
+    task_tokens: int
     pinned_tokens: int
     window: int
     reserved: int
@@ -487,26 +488,23 @@ def _explained(stored: Stored, member: Member, scene: Scene) -> Explained:
     by_others = (message for message in reversed(messages) if message.author_id != agent)
     last = next(by_others, messages[-1])
     memory = scene.memory(last.content)
-    built = build(
-        head,
-        scene.history,
-        CallContext(
-            session_id=stored.name,
-            turn_id=f"t{fold.turn + 1}",
-            turn=1,
-            call=fold.calls.get(agent, 0) + 1,
-            trigger=[last.id],
-            invocation="must_reply",
-        ),
-        memory,
-        limits,
+    call = CallContext(
+        session_id=stored.name,
+        turn_id=f"t{fold.turn + 1}",
+        turn=1,
+        call=fold.calls.get(agent, 0) + 1,
+        trigger=[last.id],
+        invocation="must_reply",
+        brief=plan.describe_tasks(agent, scene),
     )
+    built = build(head, scene.history, call, memory, limits)
     _, reserved = sizes(member.profile.context, scene.windows.get(agent))
     return Explained(
         member=member,
         built=built,
         memory=memory,
         head_tokens=head.tokens,
+        task_tokens=call.tokens,
         pinned_tokens=sum(scene.history.weight_of(entry.message) for entry in built.chosen.pinned),
         window=scene.room(agent) + reserved,
         reserved=reserved,
