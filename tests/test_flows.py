@@ -555,6 +555,29 @@ def test_a_time_limit_ends_the_whole_tree(program: Program) -> None:
     assert gone(int((program.folder / "child").read_text()))
 
 
+def test_a_failure_has_its_class_and_its_output(program: Program) -> None:
+    """For programs, and for steps after one that may be skipped."""
+    fail = [sys.executable, "-c", "print('so far'); raise SystemExit(3)"]
+    write(
+        program,
+        {"id": "may", "shell": fail, "on_failure": "skip"},
+        {"id": "tell", "shell": echo("${steps.may.error_code} ${steps.may.retryable}"),
+         "when": "steps.may.error_code == 'exit_code'"},
+        {"id": "stop", "needs": ["tell"], "shell": fail, "retries": 0},
+    )  # fmt: skip
+    outcome = result(program, code=3)
+    steps = outcome["steps"]
+    assert steps["tell"]["output"]["stdout"].strip() == "exit_code true"
+    assert steps["may"]["error_code"] == "exit_code"
+    assert steps["tell"]["error_code"] is None
+    stop = steps["stop"]
+    assert (stop["status"], stop["error_code"], stop["retryable"]) == ("failed", "exit_code", True)
+    assert stop["output"]["stdout"].strip() == "so far"
+    assert outcome["failed"] == {"stop": stop["error"]}
+    lines = run(program, "--resume").stdout.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["may", "tell"]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="a program of a shell")
 def test_a_container_is_run_by_what_there_is(program: Program) -> None:
     step = {"id": "box", "container": {"image": "alpine:3", "command": ["echo", "${inputs.word}"],

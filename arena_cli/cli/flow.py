@@ -315,7 +315,7 @@ def _report(result: FlowResult, flow: Flow, session: str, *, as_json: bool) -> N
     else:
         for step in flow.steps:
             outcome = result.outcomes.get(step.spec.id)
-            if outcome is not None:
+            if outcome is not None and outcome.status != "failed":
                 shown = "" if outcome.output is None else _shorten(outcome.output)
                 line = f"{step.spec.id}: {outcome.status} {shown}".rstrip()
                 common.print_line(escape_line(line), is_data=True)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from arena_cli.errors import Fault, FileFaults, UsageError, suggest_nearest
 from arena_cli.flows import values
 from arena_cli.flows.model import Branch, FlowFile, StepSpec
+from arena_cli.flows.outcomes import FACTS
 from arena_cli.util import files
 from arena_cli.util.text import list_placeholders
 from arena_cli.workspace import rule_files
@@ -34,7 +35,6 @@ OUTPUTS: Mapping[str, frozenset[str]] = {
 }
 """The keys of the output of a kind, where they are known before it runs."""
 
-_FACTS = frozenset({"output", "status", "error"})
 _TRANSACTIONS = frozenset({"BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "VACUUM"})
 _INSTALL = "run pip install simpleeval"
 
@@ -355,8 +355,8 @@ class _FileChecks:
 
     def _check_fact(self, spec: StepSpec, fact: str, key: str, place: Loc) -> None:
         """Check that a step has the fact to which a path refers, and its output the key."""
-        if fact and fact not in _FACTS:
-            hint = suggest_nearest(fact, sorted(_FACTS))
+        if fact and fact not in FACTS:
+            hint = suggest_nearest(fact, sorted(FACTS))
             self._add(place, f"a step has no `{fact}`", hint)
         known = OUTPUTS.get(spec.kind)
         if fact == "output" and key and known is not None and key not in known:

@@ -16,19 +16,32 @@ from arena_cli.transcript.flow_events import (
 
 OutcomeStatus = Literal["success", "failed", "skipped", "cancelled", "waiting"]
 
+FACTS = ("status", "output", "error", "error_code", "retryable")
+"""What is known of a step that has ended."""
+
 
 class StepOutcome(NamedTuple):
-    """How a step ended; `is_new`: it was carried out now. `waiting`: it waits for a person."""
+    """How a step ended; `is_new`: it was carried out now. `waiting`: it waits for a person.
+
+    `error_code` and `retryable` are as in `StepFinished`.
+    """
 
     status: OutcomeStatus
     output: Any = None
     error: str | None = None
     is_new: bool = True
+    error_code: str | None = None
+    retryable: bool | None = None
+
+    @classmethod
+    def of(cls, end: StepFinished, *, is_new: bool) -> StepOutcome:
+        """Return the end of a step by its event."""
+        return cls(end.status, end.output, end.error, is_new, end.error_code, end.retryable)
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What other steps can refer to."""
-        return {"status": self.status, "output": self.output, "error": self.error}
+        """What other steps and programs can refer to."""
+        return {name: getattr(self, name) for name in FACTS}
 
 
 class FlowCaller(NamedTuple):
@@ -58,7 +71,7 @@ class StepLog(NamedTuple):
     def make_result(self, steps: Iterable[str]) -> FlowResult:
         """Return how the flow ended, with these of its steps."""
         outcomes = {
-            key: StepOutcome(end.status, end.output, end.error, is_new=False)
+            key: StepOutcome.of(end, is_new=False)
             for key in steps
             if (end := self.finished.get(key)) is not None
         }

@@ -18,6 +18,8 @@ def describe_run(flow: Flow, result: FlowResult) -> str:
     steps = {}
     for key, outcome in result.outcomes.items():
         facts: dict[str, Any] = {"status": outcome.status}
+        if outcome.error_code is not None:
+            facts |= {"error_code": outcome.error_code, "retryable": outcome.retryable}
         if outcome.output is not None:
             text = json.dumps(outcome.output, ensure_ascii=False)
             is_short = len(text) <= SHOWN_OUTPUT

@@ -197,7 +197,7 @@ class FlowRun:
             self.forget(key)
         earlier = self._finished.get(key)
         if earlier is not None and earlier.status in ("success", "skipped"):
-            return StepOutcome(earlier.status, earlier.output, earlier.error, is_new=False)
+            return StepOutcome.of(earlier, is_new=False)
         return await _Attempts(self, step, key, scope).run()
 
     def forget(self, key: str) -> None:
@@ -448,7 +448,8 @@ class _Attempts:
             self._run.forget_failures(self._key)
             return self._finish("skipped", error=problem, failure=failure)
         self._run._failed[self._key] = problem
-        self._finish("failed", failure.output, error=problem, failure=failure)
+        outcome = self._finish("failed", failure.output, error=problem, failure=failure)
+        self._scope.outcomes[self._spec.id] = outcome
         raise FlowAborted
 
     def _finish(
@@ -474,7 +475,7 @@ class _Attempts:
             definition=self._step.definition,
         )
         run._finished[self._key] = event
-        return StepOutcome(status, event.output, error)
+        return StepOutcome.of(event, is_new=True)
 
 
 class _StepWaits(Exception):
