@@ -106,6 +106,7 @@ COMMANDS = (
     "edit",
     "reassign",
     "react",
+    "read",
     "unread",
     "task add",
     "task show",

@@ -378,6 +378,30 @@ def test_unread_messages_are_listed(program: Program) -> None:
     assert program.run("unread", "s", "--agent", "none").code == 2
 
 
+def test_a_person_marks_messages_as_read(program: Program) -> None:
+    program.run("send", "-s", "s", "@dev deploy it").check()
+    answer = messages(program)[-1]["id"]
+    done = program.run("read", "s", "--agent", "ops", "--upto", "m2", "--from", "maya")
+    done.check(stdout="ops: read up to m2\n")
+    shown = program.run("unread", "s", "--agent", "ops").check().stdout
+    assert shown == f"ops · 1 unread\n  {answer} · dev · It is deployed.\n"
+    program.run("read", "s").check(stdout=f"dev, ops: read up to {answer}\n")
+    program.run("unread", "s").check(stdout="dev · 0 unread\nops · 0 unread\n")
+    program.run("read", "s", "--agent", "ops", "--upto", "m2").check(stdout=None)
+    assert program.run("unread", "s", "--agent", "ops").stdout == "ops · 0 unread\n"
+    assert "ops: read up to m2, by maya" in program.run("show", "s").check().stdout
+    program.run("send", "-s", "s", "@dev again").check()
+    assert program.run("unread", "s", "--agent", "ops").stdout.startswith("ops · 2 unread\n")
+    given = [message["id"] for message in messages(program)]
+    program.run("send", "-s", "s", "@ops what was that?").check()
+    told = program.run("show", "s", "--agent", "ops", "--context", "--json").check().stdout
+    assert [message["id"] for message in json.loads(told)["messages"]][: len(given)] == given
+    program.run("promote", "s", "--to", "kept.yaml").check(stdout=None)
+    assert program.run("run", "kept.yaml", "--replay").code == 0
+    assert program.run("read", "s", "--upto", "m99").code == 2
+    assert program.run("read", "s", "--agent", "none").code == 2
+
+
 def test_expectations_of_reactions_and_unread_messages(program: Program) -> None:
     program.agent("dev", {"structured": [{"type": "reaction", "data": "✅"}]})
     program.team(humans=["maya"], selection="none")

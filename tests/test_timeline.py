@@ -370,6 +370,7 @@ def hostile_control_events() -> Iterable[dict[str, Any]]:
     yield sent(HOSTILE, exchange=HOSTILE)
     yield {"type": "degraded", "chain": 1, "step": HOSTILE, "detail": HOSTILE}
     yield {"type": "checkpoint", "label": HOSTILE, "at": 1, "by": HOSTILE}
+    yield {"type": "marked_read", "agents": [HOSTILE], "upto": HOSTILE, "by": HOSTILE}
     yield {"type": "forked", "session": HOSTILE, "at": 1}
     yield {"type": "rewound", "to": 1, "by": HOSTILE, "from": 2}
     sorted_by = {"intent": "greeting", "confidence": 0.9, "by": HOSTILE}

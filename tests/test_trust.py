@@ -89,6 +89,7 @@ CONTROLS: dict[str, list[str]] = {
     "edit": ["s", "m2", "canary"],
     "reassign": ["s", "task-none", "plain"],
     "react": ["s", "m2", "👍"],
+    "read": ["s"],
     "task add": ["s", "canary"],
     "task show": ["s", "t1"],
     "task assign": ["s", "t1", "plain"],

@@ -1,4 +1,4 @@
-"""React to a message (`arena react`), and list what agents have not read (`arena unread`)."""
+"""React to a message, list what agents have not read, and mark messages as read."""
 
 from __future__ import annotations
 
@@ -24,6 +24,15 @@ OneAgent = Annotated[
         autocompletion=command_line.complete_agents,
     ),
 ]
+ReadBy = Annotated[
+    str | None,
+    typer.Option(
+        "--agent",
+        metavar="AGENT",
+        help="Mark them for this agent only.",
+        autocompletion=command_line.complete_agents,
+    ),
+]
 
 _QUOTED = 60  # characters of a message in the list
 
@@ -42,6 +51,26 @@ def react(
     control.send_request(context, session, wait, author, act="react", target=message, text=reaction)
 
 
+def read(
+    context: typer.Context,
+    session: common.LastSession = None,
+    agent: ReadBy = None,
+    upto: Annotated[
+        str | None,
+        typer.Option("--upto", metavar="MESSAGE", help="Mark none after this one, such as m12."),
+    ] = None,
+    author: Annotated[
+        str | None, typer.Option("--from", metavar="HUMAN", help="Act as this human of the team.")
+    ] = None,
+    wait: control.Wait = 60,
+) -> None:
+    """Mark messages as read by agents: `arena unread` no longer lists them.
+
+    The agents are shown the messages all the same when they are called.
+    """
+    control.send_request(context, session, wait, author, act="read", agent=agent, target=upto or "")
+
+
 def unread(
     context: typer.Context,
     session: common.LastSession = None,
@@ -50,7 +79,8 @@ def unread(
 ) -> None:
     """List the messages that came since each agent was last called.
 
-    An agent has read all that it was shown; its own messages and reactions do not count.
+    An agent has read all that it was shown, or that `arena read` marked; its own messages and
+    reactions do not count.
     """
     stored = common.find_session(context, session, or_archived=True)
     path = stored.transcript

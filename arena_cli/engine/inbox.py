@@ -44,6 +44,7 @@ Act = Literal[
     "edit",
     "reassign",
     "react",
+    "read",
     "task",
     "tool_list",
     "tool_call",

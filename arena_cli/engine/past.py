@@ -1,4 +1,4 @@
-"""Step into the past of a session: give a state a label, correct a message, reassign a task.
+"""Step into the past of a session: label a state, correct or mark a message, reassign a task.
 
 These requests of people are carried out while a chain runs, too (`engine.control`).
 """
@@ -20,7 +20,7 @@ from arena_cli.notes.model import Note
 from arena_cli.notes.staging import NoteChange
 from arena_cli.protocol import Message
 from arena_cli.transcript import queries, reader
-from arena_cli.transcript.control_events import Checkpoint, Edited, SessionControl
+from arena_cli.transcript.control_events import Checkpoint, Edited, MarkedRead, SessionControl
 from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.events import MessageEvent, NoteEvent, ReplyStarted
 from arena_cli.transcript.revisions import NO_REVISIONS, Revisions
@@ -48,6 +48,8 @@ def carry_out(request: ControlRequest, room: Room) -> str:
             return _reassign(request, room)
         case "react":
             return references.react(request, room)
+        case "read":
+            return _mark_read(request, room)
         case _:
             raise ValueError(f"no act of the past: {request.act}")
 
@@ -90,6 +92,28 @@ def _find_label_fault(label: str) -> str:
     if not label.isprintable():
         return "it contains a character that cannot be printed"
     return "it is a number, as events have" if label.isdecimal() else ""
+
+
+def _mark_read(request: ControlRequest, room: Room) -> str:
+    """Mark the messages up to one as read by an agent, or by all. Raises UsageError."""
+    team = room.scene.team
+    if request.agent and team.member(request.agent) is None:
+        raise UsageError(
+            f"no member of this team has the id {escape_line(request.agent)!r}",
+            errors.suggest_nearest(request.agent, [member.id for member in team.members]),
+        )
+    message = references.find_target(request.target or _find_last(room), room)
+    agents = [request.agent] if request.agent else [member.id for member in team.members]
+    room.journal.write(MarkedRead, agents=agents, upto=message.id, by=request.by)
+    return f"{', '.join(agents)}: read up to {message.id}"
+
+
+def _find_last(room: Room) -> str:
+    """Return the id of the last message. Raises UsageError if there is none."""
+    messages = room.scene.history.after()
+    if not messages:
+        raise UsageError(f"session {escape_line(room.scene.session_id)} has no message yet")
+    return messages[-1].id
 
 
 def _find_editable(request: ControlRequest, room: Room, revisions: Revisions) -> Message:

@@ -22,6 +22,7 @@ from arena_cli.transcript.control_events import (
     Edited,
     Forked,
     IntentSorted,
+    MarkedRead,
     Rewound,
     RuleBroken,
     Steered,
@@ -244,6 +245,13 @@ def _render_checkpoint(event: Checkpoint, say: Words, who: Who) -> Line:
     return line(INDENT, say.spans(text, label=label, seq=event.at, who=who(event.by)))
 
 
+def _render_mark(event: MarkedRead, say: Words, who: Who) -> Line:
+    text = "{agents}: read up to {message}, by {who}"
+    agents = say(", ").join(map(escape_line, event.agents))
+    message = escape_line(event.upto)
+    return line(INDENT, say.spans(text, "dim", agents=agents, message=message, who=who(event.by)))
+
+
 def _render_fork(event: Forked, say: Words, _: Who) -> Line:
     text = "forked from session {session} at event {seq}"
     return line(INDENT, say.spans(text, session=escape_line(event.session), seq=event.at))
@@ -298,6 +306,7 @@ TONES: Mapping[str, str] = {
     "rewound": "stepped_in",
     "forked": "stepped_in",
     "checkpoint": "stepped_in",
+    "marked_read": "stepped_in",
     "budget": "stepped_in",
     "supervised": "supervised",
     "intent": "supervised",
@@ -333,6 +342,7 @@ RENDERERS: Mapping[type[Event], Callable[[Any, Words, Who], Line | None]] = {
     BudgetRaised: _render_raise,
     Degraded: _render_degrading,
     Checkpoint: _render_checkpoint,
+    MarkedRead: _render_mark,
     Forked: _render_fork,
     Rewound: _render_rewind,
     Edited: _render_edit,

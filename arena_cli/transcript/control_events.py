@@ -348,6 +348,17 @@ class Checkpoint(ControlEvent):
         session_control_of(fold).checkpoints.setdefault(self.label, self.at)
 
 
+class MarkedRead(ControlEvent):
+    """A person marked the messages up to one as read by these agents; no agent is shown that."""
+
+    volatile: ClassVar[bool] = True
+
+    type: Literal["marked_read"] = "marked_read"
+    agents: list[str]
+    upto: Annotated[str, MessageRef]
+    by: str = ""
+
+
 class Forked(ControlEvent):
     """This session shares its past, up to here, with the event `at` of another session."""
 

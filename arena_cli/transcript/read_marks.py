@@ -1,16 +1,20 @@
 """Find the messages that each agent has not read: those that it was not shown yet.
 
 An agent has read all that came before its last call began; what no longer fits its window then is
-in the summary. Nothing is stored for this: the transcript has it.
+in the summary. A person may mark messages as read, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, cast
 
 from arena_cli.protocol import Message
 from arena_cli.transcript.events import Event, ReplyStarted, SessionEvent
 from arena_cli.transcript.state import Fold
+
+if TYPE_CHECKING:
+    from arena_cli.transcript.control_events import MarkedRead
 
 
 def list_unread(events: Iterable[Event], agents: Sequence[str] = ()) -> dict[str, list[Message]]:
@@ -28,6 +32,11 @@ def list_unread(events: Iterable[Event], agents: Sequence[str] = ()) -> dict[str
             members = [member.id for member in event.members]
         elif isinstance(event, ReplyStarted):
             read[event.agent] = len(messages)
+        elif event.type == "marked_read":
+            marked = cast("MarkedRead", event)
+            known = [message.id for message in messages]
+            count = known.index(marked.upto) + 1 if marked.upto in known else 0
+            read |= {agent: max(read.get(agent, 0), count) for agent in marked.agents}
         fold.apply(event)
     return {
         agent: [
