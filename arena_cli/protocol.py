@@ -315,9 +315,9 @@ class Message(Shape):
     """A message of a session, as the transcript keeps it. Its `id` is `m<seq>`.
 
     `corrected_by` is the person that corrected its `content` since; the transcript keeps the
-    original. Only the agents of `shown_to` are shown it, if there are any. `quoted` is the author
-    and the beginning of the message `reply_to`, if its author named that one; `reactions` are to
-    it.
+    original. Only the agents of `shown_to` are shown it, if there are any. One in the `thread` of a
+    task has its id, and first in `shown_to` the agent that works on it. `quoted` is the author and
+    the beginning of the message `reply_to`, if its author named that one; `reactions` are to it.
     """
 
     id: Annotated[str, MessageRef]
@@ -334,6 +334,7 @@ class Message(Shape):
     kind: MessageKind = "chat"
     corrected_by: str = Field(default="", exclude_if=lambda by: not by)
     shown_to: list[str] = Field(default=[], exclude_if=lambda agents: not agents)
+    thread: str = Field(default="", exclude_if=lambda task: not task)
     quoted: str = Field(default="", exclude_if=lambda text: not text)
     reactions: list[str] = Field(default=[], exclude_if=lambda emojis: not emojis)
     metadata: Annotated[dict[str, Any], Volatile] = {}

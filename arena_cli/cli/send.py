@@ -38,6 +38,7 @@ from arena_cli.cli.send_options import (
     ReplyTo,
     Strict,
     TheMessage,
+    Thread,
     To,
     ToGoOnOrMake,
     ToPlan,
@@ -94,6 +95,7 @@ def send(
     strict: Strict = False,
     reply_to: ReplyTo = None,
     kind: KindOfMessage = "chat",
+    thread: Thread = None,
     plan: ToPlan = False,
     key: Key = None,
     detach: Detach = False,
@@ -106,13 +108,14 @@ def send(
     loaded = common.load_workspace(context)
     stored = _stored(loaded, session, go_on, is_reported=is_detached)
     _refuse_reply_to_nothing(reply_to, stored)
+    _refuse_thread_of_nothing(thread, stored)
     _check_key(key, attach_audit, is_reported=bool(session or stored or detach))
     members = common.find_team(loaded, stored, team)
     content = common.read_message(message, file)
     read = files.read_input
     sent = outgoing.outgoing(
         members, content, author=author, to=to or (), files=attached, read=read, key=key
-    )._replace(kind=kind, reply_to=reply_to, plan=plan)
+    )._replace(kind=kind, reply_to=reply_to, plan=plan, thread=thread or "")
     name = stored.name if stored else session
     _check_team(loaded, members, plan=plan)
     if not is_detached:  # its caller did
@@ -125,7 +128,7 @@ def send(
     config = trust.live_place(loaded, _profiles(members), wait_s=wait)
     if detach:
         given = {"--team": team, "--from": author, "--key": key, "--attach-audit": attach_audit}
-        given |= {"--kind": kind, "--reply-to": reply_to, "--wait": f"{wait}"}
+        given |= {"--kind": kind, "--reply-to": reply_to, "--thread": thread, "--wait": f"{wait}"}
         words = [*_list_words(sent, attached, given, force=force)]
         _detach(context, config, name, content, words, as_json=as_json, quiet=quiet)
         return
@@ -166,6 +169,16 @@ def _refuse_reply_to_nothing(reply_to: str | None, stored: Stored | None) -> Non
     if reply_to is not None and stored is None:
         raise UsageError(
             f"--reply-to {escape_line(reply_to)}: a new session has no message to answer",
+            "Continue one: `-c`, `--session NAME`.",
+        )
+
+
+def _refuse_thread_of_nothing(thread: str | None, stored: Stored | None) -> None:
+    if thread == "":
+        raise UsageError("--thread: no task is named", "Name one, such as t3.")
+    if thread is not None and stored is None:
+        raise UsageError(
+            f"--thread {escape_line(thread)}: a new session has no task",
             "Continue one: `-c`, `--session NAME`.",
         )
 

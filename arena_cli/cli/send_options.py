@@ -145,6 +145,16 @@ KindOfMessage = Annotated[
         rich_help_panel="Message",
     ),
 ]
+Thread = Annotated[
+    str | None,
+    typer.Option(
+        "--thread",
+        metavar="TASK",
+        help="Write in the thread of this task, such as t3: only the agents that work on it, "
+        "asked for it, or wrote there are shown it.",
+        rich_help_panel="Message",
+    ),
+]
 ToPlan = Annotated[
     bool,
     typer.Option(

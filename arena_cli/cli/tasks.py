@@ -17,13 +17,15 @@ from arena_cli import errors
 from arena_cli.cli import command_line, common, control, pauses, send
 from arena_cli.cli.send_options import EventsAsJson, OneTeam, Quiet, Wait
 from arena_cli.errors import UsageError
+from arena_cli.protocol import Message
 from arena_cli.reports import task_lines
 from arena_cli.reports.event_lines import render_details, render_event
-from arena_cli.reports.lines import INDENT, Words, clock, local_time, user_words
+from arena_cli.reports.lines import INDENT, Words, clock, draw_message, local_time, user_words
 from arena_cli.session import outgoing, store
 from arena_cli.session.end_of_life import discard_new
 from arena_cli.session.session import Session
 from arena_cli.transcript import queries, reader
+from arena_cli.transcript.events import Event, MessageEvent, ReplyFinished
 from arena_cli.transcript.revisions import list_visible
 from arena_cli.transcript.task_events import (
     LONGEST_TITLE,
@@ -40,7 +42,7 @@ from arena_cli.util.text import cut_text, escape_line, escape_text
 if TYPE_CHECKING:
     from arena_cli.session.store import Stored
     from arena_cli.transcript.control_events import ChainPaused
-    from arena_cli.transcript.events import ChainFinished, Event
+    from arena_cli.transcript.events import ChainFinished
     from arena_cli.workspace.workspace import Workspace
 
 
@@ -220,8 +222,10 @@ def show(
     events = _read_events(stored)
     board = TaskBoard.read(events)
     found = _find_task(board, task, stored)
+    thread = _list_thread(found, events)
     if as_json:
-        common.print_json(_make_record(found, board))
+        messages = [message.model_dump(mode="json") for message in thread]
+        common.print_json({**_make_record(found, board), "thread": messages})
         return
     say = user_words()
     for line in _draw_task(found, board, say):
@@ -229,6 +233,9 @@ def show(
     changes = [e for e in events if isinstance(e, TaskChanged) and e.task == found.id]
     for event in changes[1:]:
         for line in _draw_change(event, say):
+            common.print_line(line)
+    for message in thread:
+        for line in _draw_in_thread(message, say):
             common.print_line(line)
 
 
@@ -445,6 +452,21 @@ def _draw_change(event: TaskChanged, say: Words) -> Iterator[str]:
     if line is not None:
         yield f"{clock(event.ts)}{line.text}"
     yield from (detail.text for detail in render_details(alone, say, escape_line))
+
+
+def _list_thread(task: Task, events: Sequence[Event]) -> list[Message]:
+    """Return the messages in the thread of a task, in order."""
+    messages = [
+        event.message for event in events if isinstance(event, (MessageEvent, ReplyFinished))
+    ]
+    return [message for message in messages if message and message.thread == task.id]
+
+
+def _draw_in_thread(message: Message, say: Words) -> Iterator[str]:
+    """Yield the lines of a message in the thread of a task."""
+    yield f"{clock(message.timestamp)}  {escape_line(message.author_name)}"
+    for drawn in draw_message(message, say):
+        yield f"{INDENT}| {drawn.text.strip()}".rstrip()
 
 
 MostTasks = Annotated[

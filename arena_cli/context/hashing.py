@@ -51,6 +51,8 @@ def _message_fields(message: ShownMessage) -> dict[str, str]:
         fields["kind"] = _canonical(message.kind)
     if message.corrected_by:
         fields["corrected_by"] = _canonical(message.corrected_by)
+    if message.thread:
+        fields["thread"] = _canonical([message.thread, *message.shown_to])
     if message.quoted:
         fields["quoted"] = _canonical(message.quoted)
     if message.reactions:

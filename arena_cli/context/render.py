@@ -254,6 +254,12 @@ def frame(message: ShownMessage, language: Language = "en") -> str:
 def _reference_lines(message: ShownMessage, say: Texts) -> list[str]:
     """Return the lines about the message that its author named, and the reactions to it."""
     lines = []
+    if message.thread:
+        agents = ", ".join(f"@{agent}" for agent in message.shown_to)
+        text = say(
+            "in the thread of task {task}, shown to {agents}", task=message.thread, agents=agents
+        )
+        lines.append(escape_line(text))
     if message.quoted:
         lines.append(escape_line(f"re: {message.reply_to}, {message.quoted}"))
     if message.reactions:

@@ -242,8 +242,9 @@ def _unnoted(room: Room, chain: Chain) -> Iterator[Message]:
     yield from messages
     message_ids = {message.id for message in messages}
     for done in chain.turns[-1].successes():
-        if done.message is not None and done.message.id not in message_ids:
-            yield done.message
+        message = done.message
+        if message is not None and message.id not in message_ids and not message.shown_to:
+            yield message
     for name in chain.held:
         if not chain.messages[name].shown_to:
             yield chain.messages[name]

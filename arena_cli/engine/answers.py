@@ -105,6 +105,9 @@ ALL_REFUSED = "agents_may_mention_all is false"
 MAY_MENTION = "not in may_mention"
 
 
+NOT_IN_THREAD = "it is not in the thread of the task"
+
+
 class CalledAgents(NamedTuple):
     """The ids that an answer names.
 

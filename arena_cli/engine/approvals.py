@@ -519,6 +519,8 @@ class ApprovalDesk:
             kind="system",
             metadata=metadata,
         )
+        if (chain := self._room.scene.fold.open) is not None:
+            message = chain.put_in_thread(message)
         self._room.journal.write(MessageEvent, stamp=stamp, message=message)
         return message.id
 

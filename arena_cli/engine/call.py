@@ -15,7 +15,7 @@ from arena_cli.adapters.base import find_tool_way
 from arena_cli.adapters.runtime import Answer, Heard
 from arena_cli.context import tokens
 from arena_cli.engine import own_sessions, plan, rules
-from arena_cli.engine.answers import CalledAgents, read_silence, resolve_calls
+from arena_cli.engine.answers import NOT_IN_THREAD, CalledAgents, read_silence, resolve_calls
 from arena_cli.engine.plan import Planned, Room
 from arena_cli.errors import (
     AgentError,
@@ -514,6 +514,11 @@ def _finish(planned: Planned, room: Room, heard: Heard, began: float, ending: _E
     )
     if ending.refused:
         calls = calls.without(ending.refused)
+    chain = room.scene.fold.open
+    if chain is not None and chain.thread:
+        agents = chain.opening.message.shown_to
+        outside = [name for name in calls.next_mentions if name not in agents]
+        calls = calls.without(dict.fromkeys(outside, NOT_IN_THREAD))
     if planned.acting is not None:
         tool_steps = import_module("arena_cli.engine.tool_steps")
         tool_steps.write_end(planned, ending.status, ending.by, room)
@@ -551,7 +556,7 @@ def _message(
     if output.reply_to or any(part.type == "reaction" for part in output.structured):
         references = import_module("arena_cli.engine.references")
         reference = references.read_reference(planned, room, output)._asdict()
-    return Message(
+    message = Message(
         id=stamp.message_id,
         turn_id=planned.input.turn_id,
         author_id=planned.agent,
@@ -564,6 +569,8 @@ def _message(
         kind=output.kind,
         **reference,
     )
+    chain = room.scene.fold.open
+    return chain.put_in_thread(message) if chain else message
 
 
 def _usage(planned: Planned, answer: Answer | None, heard: Heard) -> Usage | None:

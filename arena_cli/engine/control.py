@@ -172,7 +172,12 @@ class Control:
     def _route(
         self, step: rules.Step, chain: Chain, state: ControlState, joining: Sequence[Message]
     ) -> rules.Step:
-        """Return the step as the intent, a plan, tasks, or the supervisor change it."""
+        """Return the step as the intent, a plan, tasks, or the supervisor change it.
+
+        In the thread of a task, none does.
+        """
+        if chain.thread:
+            return step
         is_at_work = self._has_tasks and self.tasks.works(chain)
         if not is_at_work and not state.plans:
             by_intent = self._intents.next_step(step, chain, state)
@@ -492,6 +497,9 @@ class Control:
             mentions=list(mentioned.ids),
             timestamp=stamp.ts,
         )
+        if chain.thread:
+            names = _list_in_thread(mentioned, chain, room.scene.team)
+            message = chain.put_in_thread(message.model_copy(update={"mentions": names}))
         unresolved = list(mentioned.unresolved)
         room.journal.write(MessageEvent, stamp=stamp, message=message, unresolved=unresolved)
         room.journal.write(Steered, chain=chain.number, message=message.id, now=request.now)
@@ -536,3 +544,17 @@ class Control:
                 f"no member of this team has the id {escape_line(agent)!r}",
                 errors.suggest_nearest(agent, members),
             )
+
+
+def _list_in_thread(mentioned: mentions.Mentions, chain: Chain, team: Team) -> list[str]:
+    """Return the names in a message that joins the thread of a task; `@all` are those in it.
+
+    Raises UsageError if it names an agent outside.
+    """
+    agents = chain.opening.message.shown_to
+    outside = [name for name in mentioned.ids if team.member(name) and name not in agents]
+    for name in outside:
+        if name not in mentioned.by_all_only:
+            problem = f"{name} is not in the thread of task {chain.thread}"
+            raise UsageError(problem, f"Its agents: {', '.join(agents)}.")
+    return [name for name in mentioned.ids if name not in outside]

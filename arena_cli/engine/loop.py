@@ -101,6 +101,7 @@ def _report_limit(due: Sequence[str], team: Team, language: Language, journal: J
         kind="system",
         metadata={"notice": LIMIT_NOTICE},
     )
+    message = _open_chain(journal).put_in_thread(message)
     journal.write(MessageEvent, stamp=stamp, message=message)
 
 

@@ -66,7 +66,7 @@ def is_plan_asked(chain: Chain, team: Team) -> bool:
 
     In the mode planner, a message that names somebody is for them.
     """
-    if team.planner is None:
+    if team.planner is None or chain.thread:
         return False
     message = chain.opening.message
     if message.metadata.get(PLAN):

@@ -105,6 +105,8 @@ def react(request: ControlRequest, room: Room) -> str:
         reply_to=message.id,
         quoted=quote_message(message),
         reactions=[emoji],
+        shown_to=message.shown_to if message.thread else [],
+        thread=message.thread,
         timestamp=stamp.ts,
     )
     room.journal.write(MessageEvent, stamp=stamp, message=reaction)

@@ -103,7 +103,7 @@ def next_step(chain: Chain, team: Team) -> Step:
         return _start(0, must, (chain.opening.message.id,), mentioned_by, team)
     turn = chain.turns[-1]
     if turn.finished is None:
-        return _within(turn, team)
+        return _within(turn, chain, team)
     due = tuple(turn.finished.next)
     if due and not aborted(turn, team):
         if turn.started.depth < team.config.chain_depth_limit:
@@ -115,7 +115,7 @@ def next_step(chain: Chain, team: Team) -> Step:
     return FinishChain(end, awaits)
 
 
-def _within(turn: Turn, team: Team) -> Step:
+def _within(turn: Turn, chain: Chain, team: Team) -> Step:
     pending = tuple(agent for agent in turn.started.must if turn.result(agent) is None)
     if pending:
         return CallPhase("A", pending[:1] if turn.is_sequence else pending)
@@ -126,7 +126,10 @@ def _within(turn: Turn, team: Team) -> Step:
     if pending:
         return CallPhase("B", pending)
     replied = tuple(done.agent for done in turn.successes())
-    return FinishTurn(tuple(turn.called), replied, due_after(turn, team))
+    due = due_after(turn, team)
+    if chain.thread:
+        due = tuple(agent for agent in due if agent in chain.opening.message.shown_to)
+    return FinishTurn(tuple(turn.called), replied, due)
 
 
 def _start(
@@ -143,9 +146,13 @@ def _start(
 def first_must(message: Message, team: Team) -> tuple[tuple[str, ...], dict[str, list[str]]]:
     """Return the agents that must reply to the opening message, and who mentioned each of them."""
     ids = {member.id for member in team.members}
+    if message.thread:
+        ids &= set(message.shown_to)
     mentioned = tuple(name for name in message.mentions if name in ids)
     if mentioned:
         return mentioned, {name: [message.author_id] for name in mentioned}
+    if message.thread:
+        return tuple(message.shown_to[:1]), {}
     if message.mentions:
         return (), {}
     return list_default_responders(team), {}
@@ -167,7 +174,7 @@ def choose_candidates(
     """
     config = team.config
     is_named = config.selection == "relevance_if_unnamed" and turn.started.mentioned_by
-    if config.selection == "none" or is_named:
+    if config.selection == "none" or is_named or chain.thread:
         return [], {}
     occupied = chain.called | set(turn.started.deferred)
     open_to_it = [

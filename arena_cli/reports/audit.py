@@ -190,6 +190,8 @@ def _message(
 
 def _content(message: Message, to: Sequence[str]) -> Entry:
     entry: Entry = {"message_id": message.id, "to": list(to)}
+    if message.thread:
+        entry["thread"] = message.thread
     if message.reply_to:
         entry["reply_to"] = message.reply_to
     if message.quoted:

@@ -209,11 +209,16 @@ class Timeline:
             self._new_chain()
         if message.author_type == "system" and isinstance(message.metadata.get("blocked"), list):
             self._blocked = [str(task) for task in message.metadata["blocked"]]
-        planted = [Span(self._say("planted"))] if event.planted else []
-        yield _heading(event.ts, self._author(message), planted)
+        facts = [Span(self._say("planted"))] if event.planted else []
+        yield _heading(event.ts, self._author(message), [*facts, *self._thread(message)])
         yield from lines.draw_message(message, self._say)
         yield from self._unresolved(event.unresolved)
         yield EMPTY
+
+    def _thread(self, message: Message | None) -> Iterator[Span]:
+        """Yield the task in whose thread a message is, for its heading."""
+        if message is not None and message.thread:
+            yield Span(self._say("thread {task}", task=escape_line(message.thread)), "dim")
 
     def _exchanged(self, event: MessageEvent) -> Iterator[Line]:
         """Yield a message of an exchange in a thread of its own; its announcement like others."""
@@ -280,7 +285,7 @@ class Timeline:
             self._known_cost += event.usage.cost_usd or 0
         if event.status != "success":
             self._why[event.agent] = say.enum(event.status)
-        facts = [*self._list_facts(event)]
+        facts = [*self._list_facts(event), *self._thread(event.message)]
         acting = self._acting.pop(event.reply, [])
         if acting and (ended := _acting_lines().find_end(acting)) is not None:
             facts += _acting_lines().describe_end(ended, say)

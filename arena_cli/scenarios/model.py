@@ -26,7 +26,7 @@ from arena_cli.scenarios.expect import text_checks
 from arena_cli.scenarios.expect.model import Expect
 from arena_cli.scenarios.expect.values import AgentId, ByAgent, Pattern
 from arena_cli.scenarios.given_notes import GivenNote
-from arena_cli.scenarios.task_steps import TaskStep, WorkStep
+from arena_cli.scenarios.task_steps import TaskId, TaskStep, WorkStep
 from arena_cli.scenarios.variables import Reader
 from arena_cli.session import outgoing
 from arena_cli.session.outgoing import Outgoing, PastPart, Planted
@@ -188,14 +188,15 @@ class Step(FileShape):
     before any agent is called, or `after` a reply. A `key` that was used before in its session
     calls no agent: the step is judged by the earlier chain. A message may answer another one
     (`reply_to`), or a person may `react` to it: by its id, or the last one of its author.
-    With `plan`, the team's planner plans the chain.
+    With `plan`, the team's planner plans the chain. With `thread`, only the agents in the thread of
+    that task are shown it.
     """
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [kind]} for kind in KINDS]})
 
     not_built: ClassVar[frozenset[str]] = read_keys(
         "agent container each feedback group http id inputs max needs on_failure output "
-        "parallel priority python reflect repeat retries shell simulate sql thread timeout_s until "
+        "parallel priority python reflect repeat retries shell simulate sql timeout_s until "
         "when"
     )
 
@@ -219,6 +220,7 @@ class Step(FileShape):
     attach: list[str] = Field(default_factory=list)
     key: str | None = None
     reply_to: Annotated[str, Field(min_length=1)] | None = None
+    thread: TaskId | None = None
     message_kind: MessageKind = Field(default="chat", alias="kind")
     plan: bool = False
     author: str | None = Field(default=None, alias="from")
@@ -256,9 +258,13 @@ class Step(FileShape):
         """Raise ValueError if a key does not belong to this kind of step."""
         names = {"author": "from", "message_kind": "kind"}
         keys = {names.get(key, key) for key in self.model_fields_set}
-        for key in ("attach", "key", "reply_to", "kind", "plan"):
+        for key in ("attach", "key", "reply_to", "kind", "thread", "plan"):
             if kind != "send" and key in keys:
                 raise ValueError(f"`{key}` goes with `send` only, not with `{kind}`")
+        if self.thread is not None and self.plan:
+            raise ValueError(
+                "`plan` and `thread`: a message in the thread of a task is not planned"
+            )
         allowed = {"flow": ("expect",), "react": ("from",), "task": ("from", "expect")}.get(
             kind, ()
         )
@@ -533,7 +539,8 @@ def sent_of(step: Step, team: Team, path: Path, reader: Reader) -> Sent:
     if step.plan and team.planner is None:
         raise UsageError("the team has no planner", "Name one: `planner: AGENT` in its config.")
     sent = outgoing.outgoing(team, content, author=step.author, files=files, key=step.key)
-    return sent._replace(kind=step.message_kind, reply_to=step.reply_to, plan=step.plan)
+    sent = sent._replace(kind=step.message_kind, reply_to=step.reply_to, plan=step.plan)
+    return sent._replace(thread=step.thread or "")
 
 
 def locate_file(name: str, path: Path, reader: Reader) -> Path:

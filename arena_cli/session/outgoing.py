@@ -35,7 +35,8 @@ class Outgoing(NamedTuple):
 
     `inputs` are those of the agents that it calls; the message keeps them. The same `key` opens no
     second chain in a session. `reply_to` is the id of the message that it answers, `quoted` as in
-    `Message`. With `plan`, the team's planner plans the chain.
+    `Message`. With `plan`, the team's planner plans the chain. `thread` is the task in whose thread
+    it is, `shown_to` are the agents in it (`session.threads`).
     """
 
     content: str
@@ -49,6 +50,8 @@ class Outgoing(NamedTuple):
     quoted: str = ""
     plan: bool = False
     work: Mapping[str, Any] = MappingProxyType({})
+    thread: str = ""
+    shown_to: tuple[str, ...] = ()
 
 
 class Planted(NamedTuple):
@@ -196,6 +199,8 @@ def open_chain(sent: Outgoing, journal: Journal, *, roster: Roster, keep: Keep) 
             kind=sent.kind,
             reply_to=sent.reply_to,
             quoted=sent.quoted,
+            shown_to=list(sent.shown_to),
+            thread=sent.thread,
             metadata=_make_metadata(sent),
         ),
         unresolved=list(mentioned.unresolved),
@@ -227,11 +232,13 @@ def find_repeated(sent: Outgoing, journal: Journal, *, roster: Roster) -> list[E
     mentions = list(dict.fromkeys((*sent.to, *mentioned)))
     attached_hashes = _hashes(attached)
     repeated = _Facts(
-        *(sent.content, author, sent.kind, sent.reply_to, mentions, attached_hashes, sent.plan)
+        *(sent.content, author, sent.kind, sent.reply_to, mentions, attached_hashes, sent.plan),
+        sent.thread,
     )
     original = _Facts(
         *(earlier.content, earlier.author_id, earlier.kind, earlier.reply_to),
         *(earlier.mentions, _hashes(earlier.attachments), bool(earlier.metadata.get("plan"))),
+        earlier.thread,
     )
     if repeated != original:
         raise UsageError(
@@ -254,6 +261,7 @@ class _Facts(NamedTuple):
     mentions: list[str]
     attached: list[tuple[str, str | None]]
     plan: bool
+    thread: str
 
 
 def _tell_facts(facts: _Facts, other: _Facts) -> str:
@@ -265,6 +273,10 @@ def _tell_facts(facts: _Facts, other: _Facts) -> str:
         (facts.kind != other.kind, f"kind {facts.kind}"),
         (facts.reply_to != other.reply_to, reply),
         (facts.plan != other.plan, "with a plan" if facts.plan else "without a plan"),
+        (
+            facts.thread != other.thread,
+            f"thread {escape_line(facts.thread)}" if facts.thread else "no thread",
+        ),
         (
             facts.mentions != other.mentions,
             f"to {' '.join(map(escape_line, facts.mentions)) or 'nobody'}",

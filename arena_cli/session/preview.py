@@ -120,6 +120,9 @@ def _preview(
         sent, make_redactor(config, [member.profile for member in team.members])
     )
     journal = Journal(NullLog(config.clock, seq=scene.fold.seq), scene.fold, lambda _: None)
+    if clean.thread:
+        threads = import_module("arena_cli.session.threads")
+        clean = threads.resolve_thread(clean, scene.fold, folder / store.TRANSCRIPT, team)
     chain = _open_chain(scene, clean, folder, config, journal)
     step = rules.next_step(chain, team)
     assert isinstance(step, rules.StartTurn)
@@ -135,7 +138,7 @@ def _preview(
         loop.start_turn(step, journal)
         must = [_plan_call(agent, "A", chain, scene) for agent in step.must]
         deferred = list(step.deferred)
-        others = [] if alone else _judged(chain, scene)
+        others = [] if alone or chain.thread else _judged(chain, scene)
     return Preview(
         session=name,
         is_new=is_new,
@@ -242,7 +245,7 @@ def _plan_call(agent: str, phase: Phase, chain: Chain, scene: Scene) -> PlannedC
         name=planned.member.name if planned.member else agent,
         mentioned_by=planned.input.mentioned_by,
         messages=len(planned.input.messages),
-        of=scene.fold.messages,
+        of=max(scene.fold.messages, len(planned.input.messages)),
         input_tokens=planned.input_tokens,
     )
 
@@ -253,7 +256,7 @@ def _find_simple(chain: Chain, team: Team) -> str:
     No agent is asked for the intent: unless rules decide, the dry run shows the whole team.
     """
     intent, message = team.config.intent, chain.opening.message
-    if intent is None or not intent.enabled or team.sorter is not None:
+    if intent is None or not intent.enabled or team.sorter is not None or chain.thread:
         return ""
     sorting = import_module("arena_cli.engine.intent")
     alone: str = sorting.find_simple(message, *sorting.sort_by_rules(message), team)
@@ -282,7 +285,7 @@ def _plan_supervisor(step: rules.StartTurn, chain: Chain, scene: Scene) -> Plann
     """Return the call of the supervisor if it is asked about the first turn."""
     team, control = scene.team, scene.fold.control
     is_free = team.config.mode == "mixed" and not rules.mentions_no_agent(chain, step.trigger)
-    if team.supervisor is None or is_free:
+    if team.supervisor is None or is_free or chain.thread:
         return None
     supervision = plan.describe_chain(
         chain,

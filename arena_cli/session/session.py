@@ -280,6 +280,9 @@ class Session(contextlib.AbstractContextManager["Session"]):
         self._engine.check()
         sent = outgoing.redacted(message, self._redactor)
         sent = outgoing.resolve_reply(sent, self.journal)
+        if sent.thread:
+            threads = import_module("arena_cli.session.threads")
+            sent = threads.resolve_thread(sent, self.journal.fold, self._log.path, self.team)
         if self.journal.fold.open:
             loop.finish_chain("interrupted", (), self.journal)
         outgoing.open_chain(sent, self.journal, roster=self._roster, keep=self._keep)

@@ -224,6 +224,18 @@ class Chain:
         return self.first
 
     @property
+    def thread(self) -> str:
+        """The task in whose thread it is; empty if it is in none."""
+        return self.first.message.thread if self.first else ""
+
+    def put_in_thread(self, message: Message) -> Message:
+        """Return a message that joins it: shown to the agents in its thread, if it is in one."""
+        if not self.thread:
+            return message
+        shown_to = self.opening.message.shown_to
+        return message.model_copy(update={"thread": self.thread, "shown_to": shown_to})
+
+    @property
     def end(self) -> str:
         """The way it ended; empty while it is open."""
         return self.finished.end if self.finished else ""

@@ -176,7 +176,8 @@ class PhaseRow:
 class SaidRow:
     """A message that is no reply; `author` is the kind of its author.
 
-    `exchange` is that to which it belongs, with the agents that are shown it if it `is_private`.
+    `exchange` is that to which it belongs, or the thread of a task; if it `is_private`, only some
+    agents are shown it.
     """
 
     name: str
@@ -385,8 +386,8 @@ class _Table:
             clock=lines.clock(event.ts),
             text=self._text(message),
             planted=event.planted,
-            exchange=self._name_exchange(event),
-            is_private=bool(event.exchange) and not event.is_announcement,
+            exchange=self._name_exchange(event) or self._name_thread(message),
+            is_private=bool(message.thread or (event.exchange and not event.is_announcement)),
             notes=self._unresolved(event.unresolved),
         )
 
@@ -401,6 +402,12 @@ class _Table:
         ]
         number = self._say("exchange {number}", number=event.exchange)
         return f"→ {self._say(', ').join(to)} · {number}"
+
+    def _name_thread(self, message: Message | None) -> str:
+        """Return the task in whose thread a message is, "" if it is in none."""
+        if message is None or not message.thread:
+            return ""
+        return self._say("thread {task}", task=message.thread)
 
     def _card(self, done: ReplyFinished, by: list[Who], turn: Turn) -> Card:
         message = done.message
@@ -424,7 +431,9 @@ class _Table:
                 *self._refused(done),
                 *self._unresolved(done.unresolved),
             ],
-            facts=self._facts(done) + (self._describe_end(done.reply, turn) if is_last else []),
+            facts=self._facts(done)
+            + [*filter(None, [self._name_thread(message)])]
+            + (self._describe_end(done.reply, turn) if is_last else []),
             steps=self._steps(done.reply, turn) if is_last else [],
         )
 
