@@ -76,8 +76,8 @@ EXPECTED = {
     "many[0].rare": {"status": "skipped"},
     "store": {"output": {"path": "rows[0].count", "equals": 1}},
     "flaky": {"output": {"equals": "now"}},
-    "broken": {"status": "skipped"},
-    "tried": {"status": "skipped"},
+    "broken": {"status": "skipped", "error_code": "unavailable"},
+    "tried": {"error_code": "python"},
     "ask": {"output": {"equals": "Noted: one is one"}},
     "tell": {"output": {"path": "text", "equals": "Noted: @writer: 1 and skipped"}},
 }

@@ -897,6 +897,11 @@ def test_a_flow_that_fails_fails_its_scenario(program: Program) -> None:
     assert "the flow did not succeed: bad: there is no program no-such-program" in done.stdout
     program.file("scenarios/one.yaml", f"{text}    expect: {{flow: {{bad: {{status: failed}}}}}}\n")
     assert program.run("run", "one").code == 0
+    expected = "expect: {flow: {bad: {error_code: timeout}}}"
+    program.file("scenarios/one.yaml", f"{text}    {expected}\n")
+    done = program.run("run", "one")
+    assert done.code == 1
+    assert "unavailable (failed: there is no program no-such-program" in done.stdout
     program.file("scenarios/one.yaml", text.replace("flow.yaml", "none.yaml"))
     done = program.run("run", "one")
     assert (done.code, "scenarios/one.yaml:4" in done.stderr) == (2, True)

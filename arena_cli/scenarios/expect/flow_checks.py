@@ -22,8 +22,10 @@ _SHOWN = 300
 def check_steps(expected: Mapping[str, FlowStepRow]) -> Iterator[Check]:
     """Yield the checks on the steps of the flow that ran last."""
     for step, row in expected.items():
-        if "status" in row.model_fields_set or "output" not in row.model_fields_set:
+        if "status" in row.model_fields_set or not row.model_fields_set & {"error_code", "output"}:
             yield Check((step, "status"), functools.partial(_has_ended, step, row.status))
+        if row.error_code:
+            yield Check((step, "error_code"), functools.partial(_has_class, step, row.error_code))
         checks = [row.output] if isinstance(row.output, JsonCheck) else row.output
         for index, check in enumerate(checks):
             loc = (step, "output") if isinstance(row.output, JsonCheck) else (step, "output", index)
@@ -34,6 +36,12 @@ def _has_ended(step: str, status: str, conversation: CheckContext) -> Verdict:
     end = conversation.flow_steps.get(step)
     actual = end.status if end else "none"
     return Verdict(actual == status, status, _describe(step, conversation))
+
+
+def _has_class(step: str, code: str, conversation: CheckContext) -> Verdict:
+    end = conversation.flow_steps.get(step)
+    actual = (end.error_code if end else None) or "no error"
+    return Verdict(actual == code, code, f"{actual} ({_describe(step, conversation)})")
 
 
 def _fits_output(step: str, check: JsonCheck, conversation: CheckContext) -> Verdict:

@@ -471,9 +471,10 @@ EndedAs = Literal["goal", "timeout", "max_turns", "aborted", "error", "error_no_
 
 
 class FlowStepRow(Sparse):
-    """How a step of a flow ended: its status, and checks on its output."""
+    """How a step of a flow ended: its status, the class of its error, and checks on its output."""
 
     status: Literal["success", "failed", "skipped", "cancelled", "none"] = "success"
+    error_code: str = ""
     output: JsonCheck | list[JsonCheck] = Field(default_factory=list)
 
 
