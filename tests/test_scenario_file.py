@@ -15,7 +15,7 @@ NOT_BUILT = {
     "max_reflections until_sure alpha beta max_usd max_minutes mcp",
     "step": "simulate id needs when agent python shell http sql each repeat container "
     "on_failure retries timeout_s parallel group inputs output until max "
-    "feedback reflect thread priority",
+    "feedback reflect priority",
     "expect": "files changed unchanged command learned conflict",
     "config": "lanes workdir",
     "memory": "limit_per_type expiration_days",

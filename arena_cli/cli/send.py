@@ -107,8 +107,7 @@ def send(
     attached = _list_attached(attach or [], file, force=force)
     loaded = common.load_workspace(context)
     stored = _stored(loaded, session, go_on, is_reported=is_detached)
-    _refuse_reply_to_nothing(reply_to, stored)
-    _refuse_thread_of_nothing(thread, stored)
+    _refuse_reference_to_nothing(reply_to, thread, stored)
     _check_key(key, attach_audit, is_reported=bool(session or stored or detach))
     members = common.find_team(loaded, stored, team)
     content = common.read_message(message, file)
@@ -118,8 +117,7 @@ def send(
     )._replace(kind=kind, reply_to=reply_to, plan=plan, thread=thread or "")
     name = stored.name if stored else session
     _check_team(loaded, members, plan=plan)
-    if not is_detached:  # its caller did
-        _report_unknown(loaded, members, sent, strict=strict, silent=as_json or quiet)
+    _report_unknown(loaded, members, sent, strict=strict, silent=as_json or quiet, skip=is_detached)
     audited = None if attach_audit is None else _audited(loaded, attach_audit, stored)
     if dry_run:
         if not quiet:
@@ -165,15 +163,14 @@ def _list_attached(attached: list[Path], file: Path | None, *, force: bool) -> l
     return attached
 
 
-def _refuse_reply_to_nothing(reply_to: str | None, stored: Stored | None) -> None:
+def _refuse_reference_to_nothing(
+    reply_to: str | None, thread: str | None, stored: Stored | None
+) -> None:
     if reply_to is not None and stored is None:
         raise UsageError(
             f"--reply-to {escape_line(reply_to)}: a new session has no message to answer",
             "Continue one: `-c`, `--session NAME`.",
         )
-
-
-def _refuse_thread_of_nothing(thread: str | None, stored: Stored | None) -> None:
     if thread == "":
         raise UsageError("--thread: no task is named", "Name one, such as t3.")
     if thread is not None and stored is None:
@@ -361,13 +358,14 @@ def _resume_flow(loaded: Workspace, stored: Stored, *, as_json: bool, quiet: boo
 
 
 def _report_unknown(
-    loaded: Workspace, team: Team, sent: Outgoing, *, strict: bool, silent: bool
+    loaded: Workspace, team: Team, sent: Outgoing, *, strict: bool, silent: bool, skip: bool
 ) -> None:
     """Warn of mentions of no member: of other agents, and of near names if no timeline does.
 
-    With `strict`, ask on a terminal, and raise UsageError elsewhere.
+    With `strict`, ask on a terminal, and raise UsageError elsewhere. To `skip` it is for a process
+    whose caller did it.
     """
-    names = outgoing.find_unknown_names(sent, team)
+    names = [] if skip else outgoing.find_unknown_names(sent, team)
     members = {member.id: member.name for member in team.members}
     problem = "no member of this team is called "
     for name in names:
