@@ -13,6 +13,7 @@ from program import Program
 from support import Puppets, Talk, puppet, team
 
 SECRET = "The vault is 4711"
+FINDS = {"tool": "search_history", "arguments": {"query": "vault"}}
 
 
 @pytest.fixture
@@ -165,6 +166,36 @@ def test_a_reaction_in_a_thread_stays_there(program: Program) -> None:
     program.run("send", "-s", "s", "--thread", "t1", "which vault?").check()
     program.run("react", "s", thread(program)[-1]["id"], "👍").check()
     assert told(program)[-1] == ("user", ["dev"])
+
+
+def test_a_correction_in_a_thread_stays_there(program: Program) -> None:
+    program.run("send", "-s", "s", "--thread", "t1", SECRET).check()
+    program.run("edit", "s", thread(program)[0]["id"], "The vault is 12").check(stdout=None)
+    assert told(program)[-1] == ("system", ["dev"])
+    program.run("send", "-s", "s", "@ops anything?").check()
+    assert "vault" not in program.run("show", "s", "--context", "--agent", "ops").check().stdout
+
+
+def test_a_message_in_a_thread_is_answered_there_alone(program: Program) -> None:
+    program.run("send", "-s", "s", "--thread", "t1", SECRET).check()
+    answer = ("send", "-s", "s", "--reply-to", thread(program)[-1]["id"], "sure?")
+    assert "is in the thread of task t1" in program.run(*answer).stderr
+    program.run(*answer, "--thread", "t1").check()
+    assert told(program)[2:] == [("user", ["dev"]), ("dev", ["dev"])]
+
+
+@pytest.mark.parametrize(("agent", "found"), [("ops", False), ("dev", True)])
+def test_only_agents_in_a_thread_find_it_in_the_history(
+    program: Program, agent: str, found: bool
+) -> None:
+    program.agent(
+        "dev", f"{SECRET}.", {"calls": [FINDS], "say": "Found."}, tools=["search_history"]
+    )
+    program.agent("ops", {"calls": [FINDS], "say": "Found."}, tools=["search_history"])
+    program.run("send", "-s", "s", "--thread", "t1", f"{SECRET}, or is it?").check()
+    program.run("send", "-s", "s", f"@{agent} look").check()
+    (done,) = [one for one in program.records() if one["type"] == "tool_finished"]
+    assert (done["status"], "4711" in done["result"]) == ("ok", found)
 
 
 def talk_of(folder: Path) -> tuple[Talk, Puppets]:

@@ -334,7 +334,9 @@ class _Desk:
         return not message.shown_to or self._member.id in message.shown_to
 
     def _is_shown(self, done: ReplyFinished) -> bool:
-        """Return True unless it is a reply of a phase that still runs."""
+        """Return True unless it is of a phase that still runs, or for other agents."""
+        if done.message is not None and not self._is_for_me(done.message):
+            return False
         chain = self._room.scene.fold.open
         if chain is None or not chain.turns or done.message is None:
             return True

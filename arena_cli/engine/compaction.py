@@ -275,7 +275,11 @@ def _old(room: Room, chain: Chain, full: Sequence[str]) -> _Old | None:
         replaced=scene.replaced(),
         drafts=drafts,
         corrected=[title for title in scene.corrected() if title in drafts],
-        asked_now=summary.now_asked(opening, room.language) if opening.seq <= upto else "",
+        asked_now=(
+            summary.now_asked(opening, room.language)
+            if opening.seq <= upto and not chain.thread
+            else ""
+        ),
         tokens=tokens + estimate(last.summary),
         asked=summary.asked_tokens(
             tokens,

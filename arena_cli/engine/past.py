@@ -170,7 +170,7 @@ def _edit(request: ControlRequest, room: Room) -> str:
             f"{name} 更正了消息 {message.id}（原文开头为“{beginning}”）。"
             "该消息现为更正后的内容，原内容不再有效。"
         )
-    _tell(room, content, EDIT_NOTICE, reply_to=message.id)
+    _tell(room, content, EDIT_NOTICE, about=message)
     return f"{message.id} is corrected; told at their next call: {', '.join(readers)}{notes}"
 
 
@@ -285,8 +285,8 @@ def _list_tasks(room: Room) -> Sequence[Note]:
     return index.own(room.scene.session_id, ("task",), archived=True) if index else ()
 
 
-def _tell(room: Room, content: str, notice: str, *, reply_to: str | None = None) -> None:
-    """Write a system message that calls no agent."""
+def _tell(room: Room, content: str, notice: str, *, about: Message | None = None) -> None:
+    """Write a system message that calls no agent; one about a thread is for those in it."""
     stamp = room.journal.stamp()
     message = Message(
         id=stamp.message_id,
@@ -294,9 +294,11 @@ def _tell(room: Room, content: str, notice: str, *, reply_to: str | None = None)
         author_name="system",
         author_type="system",
         content=content,
-        reply_to=reply_to,
+        reply_to=about.id if about else None,
         timestamp=stamp.ts,
         kind="system",
+        shown_to=about.shown_to if about and about.thread else [],
+        thread=about.thread if about else "",
         metadata={"notice": notice},
     )
     room.journal.write(MessageEvent, stamp=stamp, message=message)

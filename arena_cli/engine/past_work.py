@@ -266,7 +266,7 @@ def _read_chains(transcript: Path) -> Iterator[PastChain]:
 
 
 def _describe_chain(opening: MessageEvent, events: Iterable[Any], session: str) -> PastChain | None:
-    """Return a chain by its events, the newest first; None if it has not ended."""
+    """Return a chain by its events, the newest first; None unless it ended, for all."""
     end, mode, agents, lines = "", "", [], 0
     files: set[str] = set()
     for event in events:
@@ -282,7 +282,7 @@ def _describe_chain(opening: MessageEvent, events: Iterable[Any], session: str) 
                 lines += sum(block.count("\n") for block in _FENCE.findall(event.message.content))
             case _:
                 pass
-    if not end or opening.chain is None:
+    if not end or opening.chain is None or opening.message.thread:
         return None
     content = opening.message.content
     return PastChain(session, opening.chain, 0.0, content, end, mode, agents, lines, len(files))

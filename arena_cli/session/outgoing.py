@@ -146,6 +146,11 @@ def resolve_reply(sent: Outgoing, journal: Journal) -> Outgoing:
             f"{escape_line(sent.reply_to)}",
             "`arena show SESSION --json` has the ids of messages.",
         )
+    if message.thread and message.thread != sent.thread:
+        raise UsageError(
+            f"message {message.id} is in the thread of task {message.thread}",
+            f"Answer it there: `--thread {message.thread}`.",
+        )
     return sent._replace(quoted=quote_message(revisions.correct_message(message)))
 
 
