@@ -96,6 +96,7 @@ CHANGES = [
     Change("blocked-task", OWN, "action: block,", "action: fail,", "tasks.t1.status"),
     Change("blocked-task", OWN, "needs: [t1]", "needs: []", "replied"),
     Change("blocked-task", OWN, "They are in vault 3", "Look for them", "shown.dev[0].contains"),
+    Change("blocked-task", OWN, "thread: t1", "kind: chat", "shown.comms[0].not"),
     Change("tasks-in-order", OWN, "priority: 5", "priority: -5", "tasks.t3.status"),
     Change("tasks-in-order", OWN, "needs: [t2, t4]", "needs: [t2]", "shown.comms[0].contains"),
     Change("tasks-in-order", OWN, "max_tasks: 2", "max_tasks: 1", "must"),
