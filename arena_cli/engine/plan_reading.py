@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast, get_args
 
 from arena_cli.notes.agent_extraction import read_values
 from arena_cli.transcript.plan_events import PlanMode, PlanPhase, PlanStep
-from arena_cli.transcript.task_events import find_circle
+from arena_cli.util.graphs import find_circle
 from arena_cli.util.text import cut_text, escape_line
 from arena_cli.workspace.mentions import Roster, resolve_mentions
 from arena_cli.workspace.models import Team

@@ -15,6 +15,7 @@ from arena_cli.flows import values
 from arena_cli.flows.model import Branch, FlowFile, StepSpec
 from arena_cli.flows.outcomes import FACTS
 from arena_cli.util import files
+from arena_cli.util.graphs import find_circle
 from arena_cli.util.text import list_placeholders
 from arena_cli.workspace import rule_files
 from arena_cli.workspace.control import RuleSpec
@@ -470,10 +471,9 @@ class _FileChecks:
         while ready := [k for k, step in waiting.items() if set(step.needs) <= ordered.keys()]:
             ordered.update((key, waiting.pop(key)) for key in ready)
         if waiting:
-            circle = _find_circle(waiting)
+            circle = find_circle({key: step.needs for key, step in waiting.items()})
             place = (*loc, places[circle[0]])
-            shown = " → ".join((*circle, circle[0]))
-            self._add(place, f"the steps need each other in a circle: {shown}")
+            self._add(place, f"the steps need each other in a circle: {' → '.join(circle)}")
         return tuple(ordered.values())
 
     def _hash(self, loc: Loc) -> str:
@@ -499,15 +499,6 @@ def _iter_texts(value: Any, loc: Loc) -> Iterator[tuple[Loc, str]]:
     children = value.items() if isinstance(value, dict) else ()
     for key, child in children or (enumerate(value) if isinstance(value, list) else ()):
         yield from _iter_texts(child, (*loc, key))
-
-
-def _find_circle(waiting: Mapping[str, FlowStep]) -> list[str]:
-    path = [next(iter(waiting))]
-    while True:
-        following = next(key for key in waiting[path[-1]].needs if key in waiting)
-        if following in path:
-            return path[path.index(following) :]
-        path.append(following)
 
 
 def find_team(workspace: Workspace, spec: StepSpec, team: Team | None) -> Team:

@@ -7,13 +7,13 @@ They are read when a transcript holds one: a session without tasks never imports
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
 from arena_cli.protocol import MessageRef, Position, Shape, Volatile
 from arena_cli.transcript.control_events import ControlEvent, control_of, session_control_of
+from arena_cli.util.graphs import find_circle
 
 if TYPE_CHECKING:
     from arena_cli.transcript.conversation import Chain
@@ -267,16 +267,6 @@ class TaskBoard:
 def get_board(fold: Fold) -> TaskBoard:
     """Return the tasks of a session, which may be none."""
     return (fold.control.tasks if fold.control else None) or TaskBoard()
-
-
-def find_circle(needs: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return ids that need each other, the first one again at the end; an empty list if none do."""
-    try:
-        TopologicalSorter(needs).prepare()
-    except CycleError as error:
-        circle: list[str] = error.args[1]
-        return circle[::-1]
-    return []
 
 
 def _list_changes(task: Task, event: TaskChanged) -> dict[str, Any]:
