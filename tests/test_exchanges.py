@@ -659,6 +659,13 @@ def test_questions_to_an_agent_at_work_by_their_priority(
     assert ends(talk) == [("limit", 1, False)]
 
 
+def at_work(shown: AgentInput) -> AgentOutput | str:
+    """Work with a tool, and answer a question meanwhile."""
+    if is_aside(shown):
+        return "No, I go on."
+    return scripted(asks((TWICE, {"n": 1})), "My work is done.")(shown)
+
+
 def test_an_urgent_question_is_answered_before_an_earlier_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -666,11 +673,6 @@ def test_an_urgent_question_is_answered_before_an_earlier_one(
         await begun(talk, 2)
         await asyncio.sleep(0.05)
         return "worked"
-
-    def rev(shown: AgentInput) -> AgentOutput | str:
-        if is_aside(shown):
-            return "No, I go on."
-        return scripted(asks((TWICE, {"n": 1})), "My work is done.")(shown)
 
     async def first(shown: AgentInput) -> str:
         await until(lambda: talk.of("tool_requested"))
@@ -682,7 +684,7 @@ def test_an_urgent_question_is_answered_before_an_earlier_one(
 
     offer(monkeypatch, FakeTool(TWICE, work))
     config = {"exchange": {"max_turns": 0, "announce": False}}
-    answers = {"dev": first, "ops": second, "rev": rev}
+    answers = {"dev": first, "ops": second, "rev": at_work}
     talk, _ = talk_of(tmp_path, answers, config=config, rev={"tools": [TWICE]})
     talk.send("@dev @ops @rev go")
     replied = place_of(talk, "reply_finished", agent="rev")
@@ -776,18 +778,14 @@ def urgent_talk(
         await asyncio.sleep(0.05)
         return "worked"
 
-    def rev(shown: AgentInput) -> AgentOutput | str:
-        if is_aside(shown):
-            return "No, I go on."
-        return scripted(asks((TWICE, {"n": 1})), "My work is done.")(shown)
-
     async def dev(shown: AgentInput) -> str:
         await until(lambda: talk.of("tool_requested"))
         return asker(block(text="Stop?", options=options))(shown)
 
     offer(monkeypatch, FakeTool(TWICE, work))
     config = {"exchange": {"max_turns": 0, "announce": False}}
-    talk, puppets = talk_of(folder, {"dev": dev, "rev": rev}, config=config, rev={"tools": [TWICE]})
+    answers = {"dev": dev, "rev": at_work}
+    talk, puppets = talk_of(folder, answers, config=config, rev={"tools": [TWICE]})
     return talk, puppets
 
 

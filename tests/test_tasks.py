@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,19 @@ def board(talk: Talk) -> TaskBoard:
 
 def statuses(talk: Talk) -> dict[str, str]:
     return {task.id: task.status for task in board(talk).tasks.values()}
+
+
+def check_each_cut(whole: Talk, make: Callable[[Path], Talk], folder: Path) -> None:
+    """Cut after any event of its chain, a session continues to the same canonical form."""
+    expected = canonical(whole)
+    lines = whole.transcript.read_bytes().splitlines(keepends=True)
+    opened = next(at for at, line in enumerate(lines) if b'"chain":1' in line)
+    for count in range(opened + 1, len(lines)):
+        talk = make(folder / str(count))
+        talk.transcript.parent.mkdir(parents=True)
+        talk.transcript.write_bytes(b"".join(lines[:count]))
+        talk.resume()
+        assert canonical(talk) == expected, (count, lines[count - 1])
 
 
 def told(talk: Talk) -> list[str]:
@@ -275,16 +289,7 @@ def test_killed_after_any_event_the_work_goes_on_to_the_same_end(tmp_path: Path)
     finished = work(whole)
     assert finished.end == "awaiting_human"
     assert finished.awaits == ["maya"]
-    print("\n".join(told(whole)))
-    expected = canonical(whole)
-    lines = whole.transcript.read_bytes().splitlines(keepends=True)
-    opened = next(at for at, line in enumerate(lines) if b'"chain":1' in line)
-    for count in range(opened + 1, len(lines)):
-        talk = make(tmp_path / str(count))
-        talk.transcript.parent.mkdir(parents=True)
-        talk.transcript.write_bytes(b"".join(lines[:count]))
-        talk.resume()
-        assert canonical(talk) == expected, (count, lines[count - 1])
+    check_each_cut(whole, make, tmp_path)
 
 
 def test_a_started_task_and_a_message_call_their_agent_once(tmp_path: Path) -> None:
@@ -345,15 +350,7 @@ def test_agents_change_tasks_by_tools_and_it_takes_effect_once(tmp_path: Path) -
         ("Check", [], 1),
         ("Ship", ["t3"], 1),
     ]
-    expected = canonical(whole)
-    lines = whole.transcript.read_bytes().splitlines(keepends=True)
-    opened = next(at for at, line in enumerate(lines) if b'"chain":1' in line)
-    for count in range(opened + 1, len(lines)):
-        talk = make(tmp_path / str(count))
-        talk.transcript.parent.mkdir(parents=True)
-        talk.transcript.write_bytes(b"".join(lines[:count]))
-        talk.resume()
-        assert canonical(talk) == expected, (count, lines[count - 1])
+    check_each_cut(whole, make, tmp_path)
 
 
 def test_the_first_task_of_a_session_may_be_added_by_a_tool(tmp_path: Path) -> None:
