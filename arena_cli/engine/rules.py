@@ -15,7 +15,7 @@ from arena_cli.transcript.conversation import FAILED, Chain, Turn
 from arena_cli.transcript.events import End, Order, PassedOver, PauseReason, Phase, Reasons
 from arena_cli.workspace import relevance
 from arena_cli.workspace.mentions import Roster
-from arena_cli.workspace.models import FailureRules, FailureStrategy, Member, Team
+from arena_cli.workspace.models import FailureRules, FailureStrategy, Member, Team, TeamConfig
 
 NO_PLACE = "no place left"
 
@@ -116,20 +116,22 @@ def next_step(chain: Chain, team: Team) -> Step:
 
 
 def _within(turn: Turn, chain: Chain, team: Team) -> Step:
-    pending = tuple(agent for agent in turn.started.must if turn.result(agent) is None)
-    if pending:
+    if pending := _list_pending(turn.must, turn):
         return CallPhase("A", pending[:1] if turn.is_sequence else pending)
     if turn.candidates is None and not aborted(turn, team):
         return ChooseCandidates()
-    agents = turn.candidates.asked if turn.candidates else []
-    pending = tuple(agent for agent in agents if turn.result(agent) is None)
-    if pending:
+    if pending := _list_pending(turn.asked, turn):
         return CallPhase("B", pending)
     replied = tuple(done.agent for done in turn.successes())
     due = due_after(turn, team)
     if chain.thread:
         due = tuple(agent for agent in due if agent in chain.opening.message.shown_to)
     return FinishTurn(tuple(turn.called), replied, due)
+
+
+def _list_pending(agents: Iterable[str], turn: Turn) -> tuple[str, ...]:
+    """Return the agents whose reply has not ended, in order of call."""
+    return tuple(agent for agent in agents if turn.result(agent) is None)
 
 
 def _start(
@@ -187,7 +189,16 @@ def choose_candidates(
     haystack = relevance.Haystack(new_texts(turn, chain), roster)
     scored = [(relevance.score_relevance(haystack, member), member) for member in open_to_it]
     scored.sort(key=lambda pair: -pair[0])
-    places = config.max_responders - len(turn.started.must)
+    return _fill_places(scored, config.max_responders - len(turn.must), config, unavailable)
+
+
+def _fill_places(
+    scored: Iterable[tuple[float, Member]],
+    places: int,
+    config: TeamConfig,
+    unavailable: Mapping[str, str],
+) -> tuple[list[str], Reasons]:
+    """Return the candidates that get the places, by relevance, and the others with reasons."""
     chosen: list[str] = []
     passed_over: Reasons = {}
     for score, member in scored:
