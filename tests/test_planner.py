@@ -476,6 +476,23 @@ def test_a_plan_that_the_budget_cannot_pay_is_not_begun(tmp_path: Path) -> None:
     assert talk.turns() == [(["qa"], [])]
 
 
+def test_a_planner_whose_call_exceeds_the_budget_is_not_called(tmp_path: Path) -> None:
+    made = planned(*crew(), says=[LAYERS], budget={"usd": {"chain": 0.0001}}, fallback_agent="arch")
+    adapter = {"type": "anthropic", "model": "toy"}
+    object.__setattr__(made, "planner", puppet("planner", member=False, adapter=adapter))
+    asked: list[str] = []
+
+    def answer(agent: str) -> Any:
+        return lambda _: asked.append(agent) or AgentOutput(content="done", usage=Usage())
+
+    puppets = Puppets({name: answer(name) for name in ("planner", "arch", "dev", "qa")})
+    facts = {"toy": ModelFacts(input_per_m=100, output_per_m=100)}
+    talk = Talk(tmp_path, made, adapter_type=puppets, models=facts)
+    talk.send("build an API")
+    assert "planner" not in asked
+    assert "budget" in talk.last("planned").fallback
+
+
 def test_the_dollars_that_steps_may_cost_are_an_estimate(tmp_path: Path) -> None:
     spent = Usage(input_tokens=100, output_tokens=10, cost_usd=0.1)
     many = plan("parallel", [step(f"s{n}", "dev") for n in range(8)])
@@ -787,6 +804,19 @@ def test_similar_work_and_what_it_wrote_is_shown(arena: Program) -> None:
     arena.agent("planner", adapter={"type": "scripted", "replies": SHOWING}, member=False)
     done = arena.run("plan", "--json", "build an order API with a cache and a database")
     assert json.loads(done.out)["reasoning"] == "seen"
+
+
+def test_the_most_similar_earlier_work_comes_first(arena: Program) -> None:
+    arena.agent("dev", {"say": "done"}, {"say": "done"})
+    arena.team(mode="planner", planner="planner", selection="none", fallback_agent="dev")
+    arena.run("send", "-s", "exact", "@dev build an order API with a cache")
+    arena.run("send", "-s", "vague", "@dev build an order API in a day or two, for everybody")
+    in_order = {"when": {"regex": r"(?s)exact #1 .*vague #1 "}}
+    ordered = {**in_order, "say": plan("single", [step("a", "dev")], reasoning="in order")}
+    adapter = {"type": "scripted", "replies": [ordered, {"say": "in another order"}]}
+    arena.agent("planner", adapter=adapter, member=False)
+    done = arena.run("plan", "--json", "build an order API with a cache")
+    assert json.loads(done.out)["reasoning"] == "in order"
 
 
 SHOWING = [
