@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from arena_cli import errors
-from arena_cli.cli import command_line, common, trust
+from arena_cli.cli import common, options, trust
 from arena_cli.errors import UsageError
 from arena_cli.session import outgoing, store
 from arena_cli.session.session import Session
@@ -48,15 +48,8 @@ GivenMessage = Annotated[
     ),
 ]
 SessionName = Annotated[
-    str | None,
-    typer.Option(
-        "--session",
-        "-s",
-        help="Continue this session of the agent, or create it.",
-        autocompletion=command_line.complete_sessions,
-    ),
+    str | None, options.session_option(help="Continue this session of the agent, or create it.")
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
 
 _LONGEST_ARGUMENTS = 100
 _MODES = {"success": "goal", "timeout": "timeout", "cancelled": "aborted"}

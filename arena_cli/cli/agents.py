@@ -15,7 +15,7 @@ from arena_cli.adapters import base, pricing
 from arena_cli.adapters.base import Health
 from arena_cli.adapters.http import without_login
 from arena_cli.adapters.process.run import ProgramSettings
-from arena_cli.cli import agent_run, agent_trial, command_line, common, servers, trust
+from arena_cli.cli import agent_run, agent_trial, command_line, common, options, servers, trust
 from arena_cli.context import tokens
 from arena_cli.context.window import sizes
 from arena_cli.errors import FileFaults, UsageError
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from arena_cli.workspace.scaffold import Newcomer
 
 
-ListAsJson = Annotated[bool, typer.Option("--json", help="Print one JSON list.")]
 NewId = Annotated[
     str, typer.Argument(metavar="ID", help="Name the agent by this id; mention it as @ID.")
 ]
@@ -53,74 +52,53 @@ Command = Annotated[
 ]
 Kind = Annotated[
     str,
-    typer.Option(
+    options.adapter_option(
         "--adapter",
         metavar="KIND",
         help="Use this kind of adapter: anthropic, openai, claude_code, codex, gemini, "
         "cursor, opencode, pi, acp, cli, python or scripted.",
         autocompletion=command_line.complete_kinds,
-        rich_help_panel="Adapter",
     ),
 ]
-Model = Annotated[
-    str | None, typer.Option("--model", help="Use this model.", rich_help_panel="Adapter")
-]
+Model = Annotated[str | None, options.adapter_option("--model", help="Use this model.")]
 Preset = Annotated[
     str | None,
-    typer.Option(
+    options.adapter_option(
         "--preset",
         help="Use this known server (openai: ollama, vllm, llamacpp, lmstudio, deepseek, "
         "qwen, openrouter) or program (acp: claude, codex, gemini, cursor, opencode).",
-        rich_help_panel="Adapter",
     ),
 ]
 Name = Annotated[
-    str,
-    typer.Option(
-        "--name", help="Show this name; it can be mentioned like the id.", rich_help_panel="Profile"
-    ),
+    str, options.profile_option("--name", help="Show this name; it can be mentioned like the id.")
 ]
-Role = Annotated[
-    str,
-    typer.Option("--role", metavar="TEXT", help="Set the role prompt.", rich_help_panel="Profile"),
-]
+Role = Annotated[str, options.profile_option("--role", metavar="TEXT", help="Set the role prompt.")]
 Setting = Annotated[
     list[str] | None,
-    typer.Option(
+    options.adapter_option(
         "--set",
         metavar="KEY=VALUE",
         help="Set another key of the adapter, with dots for nested keys; the value is "
         "YAML; repeatable.",
-        rich_help_panel="Adapter",
     ),
 ]
 Cwd = Annotated[
     str | None,
-    typer.Option(
+    options.adapter_option(
         "--cwd",
         metavar="DIR",
         help="Run its program in this folder, relative to the workspace; by default "
         "`work/ID`, created when needed.",
-        rich_help_panel="Adapter",
     ),
 ]
 NewTeam = Annotated[
     str | None,
-    typer.Option(
-        "--team",
-        "-t",
-        help="Add it to this team; by default the team of arena.yaml.",
-        autocompletion=command_line.complete_teams,
-        rich_help_panel="Profile",
+    options.team_option(
+        help="Add it to this team; by default the team of arena.yaml.", rich_help_panel="Profile"
     ),
 ]
 OneAgent = Annotated[
-    str,
-    typer.Argument(
-        metavar="AGENT",
-        help="Call this agent, by id or name.",
-        autocompletion=command_line.complete_agents,
-    ),
+    str, options.agent_argument(metavar="AGENT", help="Call this agent, by id or name.")
 ]
 Connect = Annotated[
     bool,
@@ -128,7 +106,6 @@ Connect = Annotated[
         "--connect", help="Fill in variables and contact servers; requires a trusted workspace."
     ),
 ]
-TriedAsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 agents_app = command_line.App(
     cls=command_line.Group,
@@ -139,7 +116,7 @@ agents_app = command_line.App(
 
 
 @agents_app.callback(invoke_without_command=True)
-def agents(context: typer.Context, as_json: ListAsJson = False) -> None:
+def agents(context: typer.Context, as_json: options.ListAsJson = False) -> None:
     """List the agents of the workspace."""
     if context.invoked_subcommand is not None:
         return
@@ -179,7 +156,7 @@ def find(
             metavar="KEYWORD", help="Search for this skill, keyword, name or word of a role prompt."
         ),
     ],
-    as_json: ListAsJson = False,
+    as_json: options.ListAsJson = False,
 ) -> None:
     """Find agents by skill, keyword, name or role prompt, best first. Exits 1 if none matches."""
     matches = relevance.find_agents(common.load_workspace(context).loaded.values(), keywords)
@@ -209,7 +186,9 @@ def _describe_match(match: KeywordMatch, say: Words) -> str:
 
 
 @agents_app.command("check")
-def check(context: typer.Context, connect: Connect = False, as_json: ListAsJson = False) -> None:
+def check(
+    context: typer.Context, connect: Connect = False, as_json: options.ListAsJson = False
+) -> None:
     """Check every file of the workspace and whether each agent could be called now.
 
     Without --connect it starts and contacts nothing. With it, each MCP server is started once, and
@@ -498,7 +477,9 @@ def _tell_added(new: Newcomer, *, connect: bool) -> None:
 
 
 @agents_app.command("test")
-def try_out(context: typer.Context, agent_id: OneAgent, as_json: TriedAsJson = False) -> None:
+def try_out(
+    context: typer.Context, agent_id: OneAgent, as_json: options.DocumentAsJson = False
+) -> None:
     """Make one small real call of an agent, without a session; show what was sent and received.
 
     Exits 3 if it failed.
@@ -526,8 +507,8 @@ def run(
     inputs: agent_run.GivenInputs = None,
     message: agent_run.GivenMessage = None,
     session: agent_run.SessionName = None,
-    as_json: TriedAsJson = False,
-    quiet: agent_run.Quiet = False,
+    as_json: options.DocumentAsJson = False,
+    quiet: options.NoProgress = False,
 ) -> None:
     """Call one agent by itself, in a session of its own, and print its output.
 

@@ -17,8 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from arena_cli.adapters.process.cleanup import MARK_VARIABLE
-from arena_cli.cli import command_line, common, control
-from arena_cli.cli.control import By, TheSession, Wait
+from arena_cli.cli import common, control, options
 from arena_cli.engine.approvals import ApprovalQuestion, PersonAnswer
 from arena_cli.errors import UsageError
 from arena_cli.reports.approvals import read_requests
@@ -30,10 +29,7 @@ from arena_cli.util.text import escape_line, escape_text
 
 OneSession = Annotated[
     str | None,
-    typer.Argument(
-        help="List the requests of this session; by default of all.",
-        autocompletion=command_line.complete_sessions,
-    ),
+    options.session_argument(help="List the requests of this session; by default of all."),
 ]
 TheRequest = Annotated[
     str, typer.Argument(metavar="REQUEST", help="Decide this request, such as `3`.")
@@ -48,7 +44,7 @@ def approvals(
     context: typer.Context,
     session: OneSession = None,
     all_requests: Decided = False,
-    as_json: common.AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """List the open requests of agents for approval, or for a choice."""
     root = common.find_root(context)
@@ -73,11 +69,11 @@ def approvals(
 
 def approve(
     context: typer.Context,
-    session: TheSession,
+    session: options.TheSession,
     request: TheRequest,
     because: Because = "",
-    by: By = None,
-    wait: Wait = 60,
+    by: options.ActBy = None,
+    wait: options.ProcessWait = 60,
 ) -> None:
     """Allow an agent what it asks for, once; `arena resume` then calls it."""
     _decide(context, session, request, wait, by, decision="approved", text=because)
@@ -85,11 +81,11 @@ def approve(
 
 def reject(
     context: typer.Context,
-    session: TheSession,
+    session: options.TheSession,
     request: TheRequest,
     because: Because = "",
-    by: By = None,
-    wait: Wait = 60,
+    by: options.ActBy = None,
+    wait: options.ProcessWait = 60,
 ) -> None:
     """Refuse an agent what it asks for; `arena resume` then calls it."""
     _decide(context, session, request, wait, by, decision="rejected", text=because)
@@ -97,12 +93,12 @@ def reject(
 
 def choose(
     context: typer.Context,
-    session: TheSession,
+    session: options.TheSession,
     request: TheRequest,
     option: Annotated[str, typer.Argument(help="Choose this option, or the one of that number.")],
     because: Because = "",
-    by: By = None,
-    wait: Wait = 60,
+    by: options.ActBy = None,
+    wait: options.ProcessWait = 60,
 ) -> None:
     """Choose one of the options that an agent gives; `arena resume` then calls it."""
     if not option:

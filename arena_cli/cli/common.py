@@ -16,7 +16,7 @@ from collections.abc import Collection, Coroutine, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import typer
 
@@ -24,7 +24,7 @@ from arena_cli import errors
 from arena_cli.adapters import base
 from arena_cli.adapters.base import FlowHost, SessionConfig
 from arena_cli.cli import streams
-from arena_cli.cli.command_line import Command, complete_sessions
+from arena_cli.cli.command_line import Command
 from arena_cli.errors import ArenaError, Fault, FileFaults, UsageError
 from arena_cli.session import session as session_module
 from arena_cli.session import store
@@ -61,23 +61,6 @@ class Options:
     pager: bool = True
     has_left: bool | None = None
 
-
-NoPager = Annotated[
-    bool,
-    typer.Option(
-        "--no-pager",
-        help="Print long output without a pager; ARENA_PAGER or PAGER names the pager.",
-    ),
-]
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-LastSession = Annotated[
-    str | None,
-    typer.Argument(
-        help="Use this session; by default the last one.",
-        autocompletion=complete_sessions,
-    ),
-]
 
 # These call agents; before they do, what a killed arena left running is ended.
 _CALLING = frozenset({"send", "resume", "run", "promote", "test", "mcp"})

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from arena_cli.cli import command_line, common, streams, trust
+from arena_cli.cli import command_line, common, options, streams, trust
 from arena_cli.cli.notes import Connect
-from arena_cli.cli.sessions import OneSession
 from arena_cli.cli.streams import Screen
 from arena_cli.context import render
 from arena_cli.reports import lines
@@ -35,15 +34,14 @@ Agent = Annotated[
         "--agent", help="Show the input of this agent.", autocompletion=command_line.complete_agents
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 def context(
     context: typer.Context,
     agent: Agent,
-    session: OneSession = None,
+    session: options.LastSession = None,
     connect: Connect = False,
-    as_json: AsJson = False,
+    as_json: options.DocumentAsJson = False,
 ) -> None:
     """Show what an agent would be shown now, layer by layer, with tokens and reasons.
 
@@ -200,11 +198,7 @@ def _below(name: str, explained: Explained, say: Words) -> Iterator[tuple[str, s
 _WIDTH = 100
 
 _CountedSession = Annotated[
-    str | None,
-    typer.Argument(
-        help="Count only this session; by default all of them.",
-        autocompletion=command_line.complete_sessions,
-    ),
+    str | None, options.session_argument(help="Count only this session; by default all of them.")
 ]
 ByWhat = Annotated[
     Literal["agent", "model", "day", "scenario"],
@@ -221,7 +215,7 @@ def usage(
     context: typer.Context,
     session: _CountedSession = None,
     by: ByWhat = "agent",
-    as_json: AsJson = False,
+    as_json: options.DocumentAsJson = False,
 ) -> None:
     """Add up what agents used: calls, tokens, cached tokens and cost.
 

@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from arena_cli.cli import command_line, common
+from arena_cli.cli import common, options
 from arena_cli.engine.inbox import ControlRequest, Inbox, Outcome
 from arena_cli.errors import SessionBusy, UsageError
 from arena_cli.reports.lines import Words, user_words
@@ -33,46 +33,16 @@ from arena_cli.workspace.workspace import Workspace
 
 _POLL_S = 0.1
 
-TheSession = Annotated[
-    str,
-    typer.Argument(help="Use this session.", autocompletion=command_line.complete_sessions),
-]
-OneAgent = Annotated[
-    str | None,
-    typer.Option(
-        "--agent",
-        metavar="AGENT",
-        help="Do it to this agent only.",
-        autocompletion=command_line.complete_agents,
-    ),
-]
-TheAgent = Annotated[
-    str,
-    typer.Option(
-        "--agent",
-        metavar="AGENT",
-        help="Terminate this agent.",
-        autocompletion=command_line.complete_agents,
-    ),
-]
-By = Annotated[
-    str | None,
-    typer.Option("--by", metavar="HUMAN", help="Act as this human of the team."),
-]
-Wait = Annotated[
-    float,
-    typer.Option(
-        "--wait", min=0, metavar="SECONDS", help="Wait up to this long for the running process."
-    ),
-]
+OneAgent = Annotated[str | None, options.agent_option(help="Do it to this agent only.")]
+TheAgent = Annotated[str, options.agent_option(help="Terminate this agent.")]
 
 
 def pause(
     context: typer.Context,
-    session: common.LastSession = None,
+    session: options.LastSession = None,
     agent: OneAgent = None,
-    by: By = None,
-    wait: Wait = 60,
+    by: options.ActBy = None,
+    wait: options.ProcessWait = 60,
 ) -> None:
     """Pause a chain once its running replies have ended, or one agent for the session."""
     if agent is None:
@@ -83,10 +53,10 @@ def pause(
 
 def cancel(
     context: typer.Context,
-    session: common.LastSession = None,
+    session: options.LastSession = None,
     agent: OneAgent = None,
-    by: By = None,
-    wait: Wait = 60,
+    by: options.ActBy = None,
+    wait: options.ProcessWait = 60,
 ) -> None:
     """End a chain and its running replies at once, or only the running reply of one agent."""
     send_request(context, session, wait, by, act="cancel", agent=agent)
@@ -94,13 +64,13 @@ def cancel(
 
 def steer(
     context: typer.Context,
-    session: TheSession,
+    session: options.TheSession,
     message: Annotated[str, typer.Argument(help="Send this message; `-` reads standard input.")],
     now: Annotated[
         bool, typer.Option("--now", help="End the running replies first; keep them as partial.")
     ] = False,
-    by: By = None,
-    wait: Wait = 60,
+    by: options.ActBy = None,
+    wait: options.ProcessWait = 60,
 ) -> None:
     """Send a message that joins a running or paused chain at its next turn."""
     text = common.read_message(message, None)
@@ -108,7 +78,11 @@ def steer(
 
 
 def terminate(
-    context: typer.Context, session: TheSession, agent: TheAgent, by: By = None, wait: Wait = 60
+    context: typer.Context,
+    session: options.TheSession,
+    agent: TheAgent,
+    by: options.ActBy = None,
+    wait: options.ProcessWait = 60,
 ) -> None:
     """Take an agent out of a session for good; its running reply ends."""
     send_request(context, session, wait, by, act="agent_state", agent=agent, state="terminated")
@@ -195,12 +169,12 @@ At = Annotated[
 
 def checkpoint(
     context: typer.Context,
-    session: common.LastSession = None,
+    session: options.LastSession = None,
     label: Annotated[
         str, typer.Option("--label", metavar="LABEL", help="Give the present state this label.")
     ] = "",
-    by: By = None,
-    wait: Wait = 60,
+    by: options.ActBy = None,
+    wait: options.ProcessWait = 60,
 ) -> None:
     """Give the present state of a session a label, for `arena fork` and `arena rewind`."""
     if not label:
@@ -210,7 +184,7 @@ def checkpoint(
 
 def checkpoints(
     context: typer.Context,
-    session: common.LastSession = None,
+    session: options.LastSession = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the checkpoints as JSON.")] = False,
 ) -> None:
     """List the checkpoints of a session: label, event, time, size, and who made it."""
@@ -254,7 +228,7 @@ def _list_facts(point: MarkedPoint, say: Words) -> list[str]:
 
 def fork(
     context: typer.Context,
-    session: TheSession,
+    session: options.TheSession,
     at: At,
     name: Annotated[
         str | None, typer.Option("--name", metavar="NEW", help="Call the new session NEW.")
@@ -283,7 +257,9 @@ def fork(
         common.print_line(say(text, names=_join(made.changed)))
 
 
-def rewind(context: typer.Context, session: TheSession, at: At, by: By = None) -> None:
+def rewind(
+    context: typer.Context, session: options.TheSession, at: At, by: options.ActBy = None
+) -> None:
     """Go back to a point of a session; agents no longer see what followed.
 
     The skipped events stay in the transcript. What was spent stays spent. No chain may be running.
@@ -321,11 +297,11 @@ def rewind(context: typer.Context, session: TheSession, at: At, by: By = None) -
 
 def edit(
     context: typer.Context,
-    session: TheSession,
+    session: options.TheSession,
     message: Annotated[str, typer.Argument(help="Correct the message of this id, such as m2.")],
     text: Annotated[str, typer.Argument(help="Show agents this text; `-` reads standard input.")],
-    by: By = None,
-    wait: Wait = 60,
+    by: options.ActBy = None,
+    wait: options.ProcessWait = 60,
 ) -> None:
     """Correct a person's message: agents are shown the new text in the place of the original.
 
@@ -337,14 +313,11 @@ def edit(
 
 def reassign(
     context: typer.Context,
-    session: TheSession,
+    session: options.TheSession,
     task: Annotated[str, typer.Argument(help="Reassign this task: its id, or its title's start.")],
-    agent: Annotated[
-        str,
-        typer.Argument(help="Give it to this agent.", autocompletion=command_line.complete_agents),
-    ],
-    by: By = None,
-    wait: Wait = 60,
+    agent: Annotated[str, options.agent_argument(help="Give it to this agent.")],
+    by: options.ActBy = None,
+    wait: options.ProcessWait = 60,
 ) -> None:
     """Give a task of a session to another agent; a task is a note of kind `task`."""
     _send(context, session, wait, by, act="reassign", target=task, agent=agent)

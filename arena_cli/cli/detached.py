@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from arena_cli import errors
-from arena_cli.cli import command_line, common, pauses
+from arena_cli.cli import common, options, pauses
 from arena_cli.cli.common import Options
 from arena_cli.cli.streams import Printer
 from arena_cli.errors import UsageError
@@ -95,10 +95,7 @@ class StartReporter(Printer):
         os.close(nothing)
 
 
-TheSession = Annotated[
-    str,
-    typer.Argument(help="Wait for this session.", autocompletion=command_line.complete_sessions),
-]
+TheSession = Annotated[str, options.session_argument(help="Wait for this session.")]
 OneChain = Annotated[
     int | None,
     typer.Option("--chain", metavar="N", min=1, help="Wait for this chain; by default the last."),

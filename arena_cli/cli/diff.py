@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 import typer
 
 from arena_cli import errors
-from arena_cli.cli import command_line, common
+from arena_cli.cli import command_line, common, options
 from arena_cli.cli.streams import Screen, Stdout
 from arena_cli.errors import UsageError
 from arena_cli.reports import lines, results
@@ -286,7 +286,7 @@ def diff(
     a: OneSide,
     b: OtherSide,
     as_json: AsJson = False,
-    no_pager: common.NoPager = False,
+    no_pager: options.NoPager = False,
 ) -> None:
     """Compare two sessions, recordings, or results of `arena run`. Exits 1 if they differ."""
     with ExitStack() as opened:

@@ -16,7 +16,7 @@ import typer
 
 from arena_cli import errors
 from arena_cli.adapters.http import MOST_TEXT_BYTES
-from arena_cli.cli import command_line, common, streams, trust
+from arena_cli.cli import common, options, streams, trust
 from arena_cli.errors import DiskRefused, UsageError
 from arena_cli.protocol import Attachment
 from arena_cli.reports.approvals import read_requests
@@ -49,10 +49,8 @@ _CHUNK = 65_536  # characters that are written at once
 
 Sessions = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="SESSION",
-        help="Write these sessions; by default the last one.",
-        autocompletion=command_line.complete_sessions,
+    options.session_argument(
+        metavar="SESSION", help="Write these sessions; by default the last one."
     ),
 ]
 EverySession = Annotated[
@@ -69,22 +67,17 @@ Audit = Annotated[
 ]
 InFormat = Annotated[
     Format | None,
-    typer.Option(
+    options.output_option(
         "--format",
         metavar="md|csv|json",
         case_sensitive=False,
         help="Use this format; by default the one that the name of --output ends in, else md.",
-        rich_help_panel="Output",
     ),
 ]
 Output = Annotated[
     Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        help="Write to this file instead of stdout.",
-        rich_help_panel="Output",
+    options.output_option(
+        "--output", "-o", metavar="FILE", help="Write to this file instead of stdout."
     ),
 ]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from arena_cli import errors
-from arena_cli.cli import agent_run, command_line, common, trust
+from arena_cli.cli import agent_run, command_line, common, options, trust
 from arena_cli.errors import SessionBusy, UsageError
 from arena_cli.flows import contacts, drawing, loader
 from arena_cli.flows.calls import AgentCalls
@@ -55,18 +55,12 @@ GivenInputs = Annotated[
 ]
 SessionName = Annotated[
     str | None,
-    typer.Option(
-        "--session",
-        "-s",
-        help="Keep the steps in this session; by default in a new one.",
-        autocompletion=command_line.complete_sessions,
-    ),
+    options.session_option(help="Keep the steps in this session; by default in a new one."),
 ]
 Resume = Annotated[
     bool,
     typer.Option(
-        "--resume",
-        help="Continue the flow of --session: what has ended is not done again.",
+        "--resume", help="Continue the flow of --session: what has ended is not done again."
     ),
 ]
 Record = Annotated[
@@ -81,7 +75,6 @@ Replay = Annotated[
         help="Answer each step from this recording; carry out none, and call no agent.",
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
 
 _SHOWN = 100
 
@@ -95,8 +88,8 @@ def run_flow(
     resume: Resume = False,
     record: Record = None,
     replay: Replay = None,
-    as_json: common.AsJson = False,
-    quiet: Quiet = False,
+    as_json: options.AsJson = False,
+    quiet: options.NoProgress = False,
 ) -> None:
     """Run a flow; print how each step ended.
 

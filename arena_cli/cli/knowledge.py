@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
-from arena_cli.cli import command_line, common, knowledge_search, notes
+from arena_cli.cli import command_line, common, knowledge_search, notes, options
 from arena_cli.cli.notes import (
     AKind,
     Aliases,
@@ -30,7 +30,6 @@ from arena_cli.cli.notes import (
     Tags,
     Text,
     Title,
-    Wait,
     WhyRejected,
 )
 from arena_cli.errors import UsageError
@@ -76,7 +75,7 @@ def add(
     source: Source = None,
     by: By = None,
     as_json: AsJson = False,
-    wait: Wait = 600,
+    wait: options.BusyWait = 600,
 ) -> None:
     """Write a note; if a note says the same already, count it as seen again."""
     if session is None and not last and not shared:
@@ -175,7 +174,7 @@ def take_step(
     by: By = None,
     reason: Reason = "",
     as_json: AsJson = False,
-    wait: Wait = 600,
+    wait: options.BusyWait = 600,
 ) -> None:
     """The command of a step that needs nothing else: its name is that of the step."""
     references = _find_references(context, note, session, last=last, shared=shared)
@@ -194,7 +193,7 @@ def approve(
     by: By = None,
     reason: Reason = "",
     as_json: AsJson = False,
-    wait: Wait = 600,
+    wait: options.BusyWait = 600,
 ) -> None:
     """Approve notes, also drafts; an approved note can be superseded, but not changed."""
     references = _find_references(context, note, session, last=last, shared=shared)
@@ -219,7 +218,7 @@ def reject(
     shared: Shared = False,
     by: By = None,
     as_json: AsJson = False,
-    wait: Wait = 600,
+    wait: options.BusyWait = 600,
 ) -> None:
     """Send notes back to be drafts, with a reason."""
     if not reason.strip():

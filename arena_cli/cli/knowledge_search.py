@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from arena_cli.cli import common, notes, trust
-from arena_cli.cli.notes import AsJson, By, Connect, InSession, OfLast, Shared, Wait
+from arena_cli.cli import common, notes, options, trust
+from arena_cli.cli.notes import AsJson, By, Connect, InSession, OfLast, Shared
 from arena_cli.notes import review
 from arena_cli.reports import lines
 from arena_cli.session import notes as notes_module
@@ -39,25 +39,17 @@ Question = Annotated[
 ]
 Kinds = Annotated[
     list[str] | None,
-    typer.Option(
-        "--kind",
-        metavar="KIND",
-        help="Find only notes of this kind; repeatable.",
-        rich_help_panel="Selection",
+    options.selection_option(
+        "--kind", metavar="KIND", help="Find only notes of this kind; repeatable."
     ),
 ]
 AllTags = Annotated[
     list[str] | None,
-    typer.Option(
-        "--tag",
-        metavar="TAG",
-        help="Find only notes with this tag; repeatable.",
-        rich_help_panel="Selection",
+    options.selection_option(
+        "--tag", metavar="TAG", help="Find only notes with this tag; repeatable."
     ),
 ]
-Archived = Annotated[
-    bool, typer.Option("--all", help="Include archived notes.", rich_help_panel="Selection")
-]
+Archived = Annotated[bool, options.selection_option("--all", help="Include archived notes.")]
 
 
 def search(
@@ -178,7 +170,7 @@ def inspect(
     connect: Connect = False,
     by: By = None,
     as_json: AsJson = False,
-    wait: Wait = 600,
+    wait: options.BusyWait = 600,
 ) -> None:
     """Find solved blockers, next actions older than 30 days, duplicates and contradictions.
 

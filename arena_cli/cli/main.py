@@ -17,6 +17,7 @@ import typer
 from arena_cli import __version__, errors
 from arena_cli.cli import command_line, common, streams
 from arena_cli.cli.common import Interrupted, Options
+from arena_cli.cli.options import NoPager
 from arena_cli.errors import ArenaError, DiskRefused
 from arena_cli.util import language, process_signals
 
@@ -208,7 +209,7 @@ def options(
             "ARENA_ALLOW_OUTSIDE=1 does the same.",
         ),
     ] = False,
-    no_pager: common.NoPager = False,
+    no_pager: NoPager = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[  # noqa: ARG001 - handled by its callback
         bool,

@@ -13,29 +13,18 @@ from typing import Annotated
 import typer
 
 from arena_cli.adapters.base import SessionConfig
-from arena_cli.cli import command_line, common, trust
+from arena_cli.cli import common, options, trust
 from arena_cli.errors import UsageError
 from arena_cli.session import served, store
 from arena_cli.util import process_signals
 from arena_cli.workspace.models import Team
 
 OfSession = Annotated[
-    str | None,
-    typer.Option(
-        "--session",
-        "-s",
-        help="Serve the tools of an agent in this session.",
-        autocompletion=command_line.complete_sessions,
-    ),
+    str | None, options.session_option(help="Serve the tools of an agent in this session.")
 ]
 OfAgent = Annotated[
     str | None,
-    typer.Option(
-        "--agent",
-        metavar="AGENT",
-        help="Serve the tools of this agent, in the session of --session.",
-        autocompletion=command_line.complete_agents,
-    ),
+    options.agent_option(help="Serve the tools of this agent, in the session of --session."),
 ]
 
 

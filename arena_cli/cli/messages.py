@@ -6,46 +6,29 @@ from typing import Annotated
 
 import typer
 
-from arena_cli.cli import command_line, common, control
+from arena_cli.cli import common, control, options
 from arena_cli.reports.lines import user_words
 from arena_cli.transcript import queries, read_marks, reader
 from arena_cli.transcript.revisions import list_visible
 from arena_cli.util.text import cut_text, escape_line
 
-TheSession = Annotated[
-    str, typer.Argument(help="Use this session.", autocompletion=command_line.complete_sessions)
-]
 OneAgent = Annotated[
-    str | None,
-    typer.Option(
-        "--agent",
-        metavar="AGENT",
-        help="List only what this agent has not read.",
-        autocompletion=command_line.complete_agents,
-    ),
+    str | None, options.agent_option(help="List only what this agent has not read.")
 ]
-ReadBy = Annotated[
-    str | None,
-    typer.Option(
-        "--agent",
-        metavar="AGENT",
-        help="Mark them for this agent only.",
-        autocompletion=command_line.complete_agents,
-    ),
-]
+ReadBy = Annotated[str | None, options.agent_option(help="Mark them for this agent only.")]
 
 _QUOTED = 60  # characters of a message in the list
 
 
 def react(
     context: typer.Context,
-    session: TheSession,
+    session: options.TheSession,
     message: Annotated[str, typer.Argument(help="React to the message of this id, such as m2.")],
     reaction: Annotated[str, typer.Argument(help="One of 👍 👎 ✅ ❓ 🎉.")],
     author: Annotated[
         str | None, typer.Option("--from", metavar="HUMAN", help="React as this human of the team.")
     ] = None,
-    wait: control.Wait = 60,
+    wait: options.ProcessWait = 60,
 ) -> None:
     """React to a message; agents are shown it, and no agent is called."""
     control.send_request(context, session, wait, author, act="react", target=message, text=reaction)
@@ -53,16 +36,14 @@ def react(
 
 def read(
     context: typer.Context,
-    session: common.LastSession = None,
+    session: options.LastSession = None,
     agent: ReadBy = None,
     upto: Annotated[
         str | None,
         typer.Option("--upto", metavar="MESSAGE", help="Mark none after this one, such as m12."),
     ] = None,
-    author: Annotated[
-        str | None, typer.Option("--from", metavar="HUMAN", help="Act as this human of the team.")
-    ] = None,
-    wait: control.Wait = 60,
+    author: options.ActFrom = None,
+    wait: options.ProcessWait = 60,
 ) -> None:
     """Mark messages as read by agents: `arena unread` no longer lists them.
 
@@ -73,9 +54,9 @@ def read(
 
 def unread(
     context: typer.Context,
-    session: common.LastSession = None,
+    session: options.LastSession = None,
     agent: OneAgent = None,
-    as_json: common.AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """List the messages that came since each agent was last called.
 

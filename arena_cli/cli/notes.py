@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from arena_cli import errors
-from arena_cli.cli import command_line, common
+from arena_cli.cli import common, options
 from arena_cli.errors import UsageError
 from arena_cli.notes import model
 from arena_cli.notes.model import KINDS, STATUSES
@@ -229,33 +229,18 @@ MayBeNote = Annotated[
 ]
 InSession = Annotated[
     str | None,
-    typer.Option(
-        "--session",
-        "-s",
-        help="Use the notes of this session.",
-        autocompletion=command_line.complete_sessions,
-        rich_help_panel="Notes",
-    ),
+    options.session_option(help="Use the notes of this session.", rich_help_panel="Notes"),
 ]
 OfLast = Annotated[
-    bool,
-    typer.Option(
-        "--continue", "-c", help="Use the notes of the last session.", rich_help_panel="Notes"
-    ),
+    bool, options.notes_option("--continue", "-c", help="Use the notes of the last session.")
 ]
 Shared = Annotated[
-    bool,
-    typer.Option(
-        "--shared", help="Use the notes that every session shares.", rich_help_panel="Notes"
-    ),
+    bool, options.notes_option("--shared", help="Use the notes that every session shares.")
 ]
 AKind = Annotated[
     str | None,
-    typer.Option(
-        "--kind",
-        metavar="KIND",
-        help="Use this kind: decision, pit, blocker, ...",
-        rich_help_panel="Content",
+    options.content_option(
+        "--kind", metavar="KIND", help="Use this kind: decision, pit, blocker, ..."
     ),
 ]
 AStatus = Annotated[
@@ -267,57 +252,42 @@ AStatus = Annotated[
     ),
 ]
 Tags = Annotated[
-    list[str] | None,
-    typer.Option("--tag", help="Use this tag; repeatable.", rich_help_panel="Content"),
+    list[str] | None, options.content_option("--tag", help="Use this tag; repeatable.")
 ]
 Aliases = Annotated[
     list[str] | None,
-    typer.Option(
+    options.content_option(
         "--alias",
         metavar="TERM",
         help="Find the note by this term too, such as one of another language; repeatable.",
-        rich_help_panel="Content",
     ),
 ]
 Text = Annotated[
-    str | None,
-    typer.Option(
-        "--text", help="Use this text; `-` reads standard input.", rich_help_panel="Content"
-    ),
+    str | None, options.content_option("--text", help="Use this text; `-` reads standard input.")
 ]
 FromFile = Annotated[
-    Path | None,
-    typer.Option("--file", "-f", help="Read the text from this file.", rich_help_panel="Content"),
+    Path | None, options.content_option("--file", "-f", help="Read the text from this file.")
 ]
 Importance = Annotated[
     float,
-    typer.Option(
+    options.content_option(
         "--importance",
         min=0,
         max=1,
         help="Set the importance, from 0 to 1; from 0.8 the note pins its source message.",
-        rich_help_panel="Content",
     ),
 ]
-Owner = Annotated[
-    str, typer.Option("--owner", help="Name who is responsible.", rich_help_panel="Content")
-]
+Owner = Annotated[str, options.content_option("--owner", help="Name who is responsible.")]
 Supersedes = Annotated[
     str | None,
-    typer.Option(
-        "--supersedes",
-        metavar="NOTE",
-        help="Archive this note once the new one is approved.",
-        rich_help_panel="Content",
+    options.content_option(
+        "--supersedes", metavar="NOTE", help="Archive this note once the new one is approved."
     ),
 ]
 Source = Annotated[
     str | None,
-    typer.Option(
-        "--source",
-        metavar="MESSAGE",
-        help="Name the source message, such as m7.",
-        rich_help_panel="Content",
+    options.content_option(
+        "--source", metavar="MESSAGE", help="Name the source message, such as m7."
     ),
 ]
 By = Annotated[
@@ -336,12 +306,6 @@ Share = Annotated[
         "--share", help="Also copy the note into the shared notes (pits, decisions, ...)."
     ),
 ]
-Wait = Annotated[
-    float,
-    typer.Option(
-        "--wait", min=0, metavar="SECONDS", help="Wait up to this long if the session is busy."
-    ),
-]
 Connect = Annotated[
     bool,
     typer.Option(
@@ -349,4 +313,4 @@ Connect = Annotated[
         help="Contact the embedding server of arena.yaml; requires a trusted workspace.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel="Output")]
+AsJson = Annotated[bool, options.output_option("--json", help="Print JSON.")]

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from arena_cli import errors
-from arena_cli.cli import command_line, common, trust
-from arena_cli.cli.send_options import Author, FromFile, OneTeam
+from arena_cli.cli import common, options, trust
+from arena_cli.cli.options import Author, FromFile, OneTeam
 from arena_cli.errors import UsageError
 from arena_cli.reports import plan_lines
 from arena_cli.reports.lines import user_words
@@ -22,17 +22,11 @@ Message = Annotated[
 ]
 InSession = Annotated[
     str | None,
-    typer.Option(
-        "--session",
-        "-s",
-        help="Plan it as the next message of this session.",
-        autocompletion=command_line.complete_sessions,
-        rich_help_panel="Conversation",
+    options.session_option(
+        help="Plan it as the next message of this session.", rich_help_panel="Conversation"
     ),
 ]
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print the plan as JSON.", rich_help_panel="Output")
-]
+AsJson = Annotated[bool, options.output_option("--json", help="Print the plan as JSON.")]
 
 
 def plan(

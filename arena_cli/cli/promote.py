@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from arena_cli import errors
-from arena_cli.cli import command_line, common, streams
+from arena_cli.cli import common, options, streams
 from arena_cli.cli.streams import Screen, Stdout
 from arena_cli.reports import lines, results
 from arena_cli.reports.lines import Span, line
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from arena_cli.scenarios.promote import Parting, Promoted
 
 
-ItsSession = Annotated[
-    str, typer.Argument(help="Promote this session.", autocompletion=command_line.complete_sessions)
-]
+ItsSession = Annotated[str, options.session_argument(help="Promote this session.")]
 Until = Annotated[
     int | None,
     typer.Option(
@@ -41,9 +39,7 @@ Until = Annotated[
 ToFile = Annotated[
     Path | None,
     typer.Option(
-        "--to",
-        metavar="FILE",
-        help="Write the scenario here; by default `scenarios/SESSION.yaml`.",
+        "--to", metavar="FILE", help="Write the scenario here; by default `scenarios/SESSION.yaml`."
     ),
 ]
 _PLAIN = re.compile(r"[\w./:\\-]+")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from arena_cli.cli import command_line, common, select, streams, trust
+from arena_cli.cli import command_line, common, options, select, streams, trust
 from arena_cli.cli.command_line import Command
 from arena_cli.cli.common import Interrupted
 from arena_cli.cli.report_files import Reports
@@ -54,21 +54,15 @@ Scenarios = Annotated[
 ]
 Tags = Annotated[
     list[str] | None,
-    typer.Option(
-        "--tag",
-        "-t",
-        help="Run only scenarios with this tag; repeatable.",
-        rich_help_panel="Selection",
-    ),
+    options.selection_option("--tag", "-t", help="Run only scenarios with this tag; repeatable."),
 ]
 WithWords = Annotated[
     str | None,
-    typer.Option(
+    options.selection_option(
         "-k",
         metavar="WORDS",
         help="Run only scenarios whose title, file or case matches these words (`a and "
         "not b or c`).",
-        rich_help_panel="Selection",
     ),
 ]
 Jobs = Annotated[
@@ -84,100 +78,75 @@ Kept = Annotated[
 ]
 Explain = Annotated[
     bool,
-    typer.Option(
+    options.output_option(
         "--explain",
         help="Show for each step whom each `@` mentions, and why each agent was asked or "
         "passed over.",
-        rich_help_panel="Output",
     ),
 ]
 AsList = Annotated[
     bool,
-    typer.Option(
-        "--list",
-        help="List the scenarios that would be played, and play none.",
-        rich_help_panel="Selection",
+    options.selection_option(
+        "--list", help="List the scenarios that would be played, and play none."
     ),
 ]
 ResultAsJson = Annotated[
-    bool,
-    typer.Option("--json", help="Print the result as one JSON document.", rich_help_panel="Output"),
+    bool, options.output_option("--json", help="Print the result as one JSON document.")
 ]
 Detail = Annotated[
-    bool,
-    typer.Option(
-        "--detail", help="With --json, include every reply with its text.", rich_help_panel="Output"
-    ),
+    bool, options.output_option("--detail", help="With --json, include every reply with its text.")
 ]
 Replay = Annotated[
     bool,
-    typer.Option(
+    options.recordings_option(
         "--replay",
         help="Answer from the recordings and call no agent; the default where `CI` is "
         "set, for each scenario that has one.",
-        rich_help_panel="Recordings",
     ),
 ]
 Live = Annotated[
-    bool,
-    typer.Option(
-        "--live", help="Call the agents even if there are recordings.", rich_help_panel="Recordings"
-    ),
+    bool, options.recordings_option("--live", help="Call the agents even if there are recordings.")
 ]
 Record = Annotated[
     Literal["all", "missing"] | None,
-    typer.Option(
+    options.recordings_option(
         "--record",
         metavar="[=missing]",
         help="Call the agents and record their input and answers; `--record=missing` "
         "records only what no recording has, and replays the rest.",
-        rich_help_panel="Recordings",
     ),
 ]
 Update = Annotated[
     bool,
-    typer.Option(
-        "--update",
-        help="Replay, and write differences into the recordings and snapshots.",
-        rich_help_panel="Recordings",
+    options.recordings_option(
+        "--update", help="Replay, and write differences into the recordings and snapshots."
     ),
 ]
 WhatOfDrift = Annotated[
     Literal["fail", "warn", "ignore"],
-    typer.Option(
-        "--drift",
-        help="Fail, warn or do nothing if a replay differs from its recording.",
-        rich_help_panel="Recordings",
+    options.recordings_option(
+        "--drift", help="Fail, warn or do nothing if a replay differs from its recording."
     ),
 ]
 JUnit = Annotated[
     Path | None,
-    typer.Option(
-        "--junit", metavar="FILE", help="Write the result as JUnit XML.", rich_help_panel="Output"
-    ),
+    options.output_option("--junit", metavar="FILE", help="Write the result as JUnit XML."),
 ]
 Html = Annotated[
     Path | None,
-    typer.Option(
-        "--html",
-        metavar="FILE",
-        help="Write the result as one page of HTML.",
-        rich_help_panel="Output",
-    ),
+    options.output_option("--html", metavar="FILE", help="Write the result as one page of HTML."),
 ]
 GitHub = Annotated[
     bool,
-    typer.Option(
+    options.output_option(
         "--github",
         help="Annotate the failing lines in GitHub Actions, and add a summary to the step.",
-        rich_help_panel="Output",
     ),
 ]
 Strict = Annotated[
     bool,
     typer.Option(
-        "--strict",
-        help="Play nothing and exit with 2 if a file has an error or a warning.",
+        "--strict", help="Play nothing and exit with 2 if a file has an error or a warning."
     ),
 ]
 

@@ -17,8 +17,8 @@ import typer
 
 from arena_cli import errors
 from arena_cli.adapters.base import SessionConfig
-from arena_cli.cli import common, pauses, trust
-from arena_cli.cli.send_options import (
+from arena_cli.cli import common, options, pauses, trust
+from arena_cli.cli.options import (
     Attach,
     AttachAudit,
     Author,
@@ -300,7 +300,7 @@ def _check_team(loaded: Workspace, team: Team, *, plan: bool) -> None:
 
 def resume(
     context: typer.Context,
-    session: common.LastSession = None,
+    session: options.LastSession = None,
     agent: OneAgent = None,
     budget: BudgetRaises = None,
     as_json: EventsAsJson = False,

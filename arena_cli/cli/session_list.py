@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from arena_cli import errors
-from arena_cli.cli import command_line, common, trust
+from arena_cli.cli import command_line, common, options, trust
 from arena_cli.errors import UsageError
 from arena_cli.reports.lines import user_words
 from arena_cli.session import end_of_life, store
@@ -36,12 +36,7 @@ sessions_app = command_line.App(
 )
 
 OneSession = Annotated[
-    str,
-    typer.Argument(
-        metavar="SESSION",
-        help="Rename this session.",
-        autocompletion=command_line.complete_sessions,
-    ),
+    str, options.session_argument(metavar="SESSION", help="Rename this session.")
 ]
 SomeArchive = Annotated[
     str,
@@ -52,16 +47,7 @@ SomeArchive = Annotated[
     ),
 ]
 SomeSessions = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="SESSION", help="Use these sessions.", autocompletion=command_line.complete_sessions
-    ),
-]
-Wait = Annotated[
-    float,
-    typer.Option(
-        "--wait", min=0, metavar="SECONDS", help="Wait up to this long if the session is busy."
-    ),
+    list[str], options.session_argument(metavar="SESSION", help="Use these sessions.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
@@ -79,7 +65,7 @@ def sessions(
     running: Annotated[
         bool, typer.Option("--running", help="List only sessions that a process runs now.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON list.")] = False,
+    as_json: options.ListAsJson = False,
 ) -> None:
     """List the sessions, the most recently written first; or archive, rename or delete one.
 
@@ -152,7 +138,7 @@ def _local_time(timestamp: str, now: datetime, say: Words) -> str:
 def archive_sessions(
     context: typer.Context,
     session: SomeSessions,
-    wait: Wait = 0,
+    wait: options.BusyWait = 0,
 ) -> None:
     """Replace sessions by zip files; `show`, `export` and `usage` still read them."""
     config, say = _config(context, wait), user_words()
@@ -175,7 +161,7 @@ def rename(
     context: typer.Context,
     session: OneSession,
     new_name: Annotated[str, typer.Argument(metavar="NAME", help="Give it this name.")],
-    wait: Wait = 0,
+    wait: options.BusyWait = 0,
 ) -> None:
     """Rename a session, also in the notes that name it."""
     config = _config(context, wait)
@@ -187,7 +173,9 @@ def rename(
 
 
 @sessions_app.command("delete")
-def delete(context: typer.Context, session: SomeSessions, yes: Yes = False, wait: Wait = 0) -> None:
+def delete(
+    context: typer.Context, session: SomeSessions, yes: Yes = False, wait: options.BusyWait = 0
+) -> None:
     """Delete sessions with their notes and attachments, or archived sessions."""
     config, say = _config(context, wait), user_words()
     for name in session:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from arena_cli import __version__, errors
-from arena_cli.cli import agents, command_line, common, report_files, streams, trust
+from arena_cli.cli import agents, command_line, common, options, report_files, streams, trust
 from arena_cli.cli.agents import Connect
 from arena_cli.cli.command_line import Command
 from arena_cli.cli.common import Interrupted
@@ -97,129 +97,102 @@ def write_page(
 
 _SESSIONS = command_line.complete_sessions
 
-OneSession = Annotated[
-    str | None,
-    typer.Argument(help="Use this session; by default the last one.", autocompletion=_SESSIONS),
-]
 OneTurn = Annotated[
     str | None,
-    typer.Option(
-        "--turn",
-        metavar="N",
-        help="Print only this turn of the session: 7, t7, or `last` (-1).",
-        rich_help_panel=SELECTION,
+    options.selection_option(
+        "--turn", metavar="N", help="Print only this turn of the session: 7, t7, or `last` (-1)."
     ),
 ]
 OneAgent = Annotated[
     str | None,
-    typer.Option(
-        "--agent",
-        metavar="AGENT",
+    options.agent_option(
         help="Print only the replies and calls of this agent, by id or name.",
         rich_help_panel=SELECTION,
-        autocompletion=command_line.complete_agents,
     ),
 ]
 AfterSeq = Annotated[
     int | None,
-    typer.Option(
-        "--after-seq",
-        metavar="N",
-        min=0,
-        help="Print only what follows event N.",
-        rich_help_panel=SELECTION,
+    options.selection_option(
+        "--after-seq", metavar="N", min=0, help="Print only what follows event N."
     ),
 ]
 AfterTime = Annotated[
     str | None,
-    typer.Option(
+    options.selection_option(
         "--after",
         metavar="TIME",
         help="Print only what was written at this time or later: 14:30, 2026-11-28, "
         "2026-11-28T14:30, or 2h (ago).",
-        rich_help_panel=SELECTION,
     ),
 ]
 BeforeTime = Annotated[
     str | None,
-    typer.Option(
-        "--before",
-        metavar="TIME",
-        help="Print only what was written before this time.",
-        rich_help_panel=SELECTION,
+    options.selection_option(
+        "--before", metavar="TIME", help="Print only what was written before this time."
     ),
 ]
 Last = Annotated[
     int | None,
-    typer.Option(
+    options.selection_option(
         "--last",
         "-n",
         metavar="N",
         min=1,
         help="Print only the last N messages; with --agent, the last N replies of this agent.",
-        rich_help_panel=SELECTION,
     ),
 ]
 Follow = Annotated[
     bool,
-    typer.Option(
+    options.output_option(
         "--follow",
         "-f",
         help="Print new events as they are written, until Ctrl-C; begins with the last "
         "message's chain, or after --after-seq or --last.",
-        rich_help_panel=OUTPUT,
     ),
 ]
 WithContext = Annotated[
     bool,
-    typer.Option(
+    options.output_option(
         "--context",
         help="Print the input of --agent at its last call, or in --turn: system text and "
         "prompt, rebuilt from the transcript.",
-        rich_help_panel=OUTPUT,
     ),
 ]
 EventsOrInputAsJson = Annotated[
     bool,
-    typer.Option(
+    options.output_option(
         "--json",
         help="Print the events as in the transcript, one per line; with --context the input.",
-        rich_help_panel=OUTPUT,
     ),
 ]
 AsPage = Annotated[
     str | None,
-    typer.Option(
+    options.output_option(
         "--html",
         metavar="[FILE]",
         help="Write one page of HTML to this file; without FILE, or for `-`, to stdout.",
-        rich_help_panel=OUTPUT,
     ),
 ]
 WithSteps = Annotated[
     bool,
-    typer.Option(
-        "--steps",
-        help="Print all steps of replies with tools: thoughts, calls and results.",
-        rich_help_panel=OUTPUT,
+    options.output_option(
+        "--steps", help="Print all steps of replies with tools: thoughts, calls and results."
     ),
 ]
 ItsTranscript = Annotated[
     str | None,
-    typer.Argument(
-        help="Print the path of this session's transcript; by default of the workspace.",
-        autocompletion=_SESSIONS,
+    options.session_argument(
+        help="Print the path of this session's transcript; by default of the workspace."
     ),
 ]
 WholeSession = Annotated[
-    str | None,
-    typer.Argument(help="Check the whole transcript of this session.", autocompletion=_SESSIONS),
+    str | None, options.session_argument(help="Check the whole transcript of this session.")
 ]
 
 
 def show(
     context: typer.Context,
-    session: OneSession = None,
+    session: options.LastSession = None,
     turn: OneTurn = None,
     agent: OneAgent = None,
     after_seq: AfterSeq = None,
@@ -231,7 +204,7 @@ def show(
     steps: WithSteps = False,
     as_json: EventsOrInputAsJson = False,
     html: AsPage = None,
-    no_pager: common.NoPager = False,
+    no_pager: options.NoPager = False,
 ) -> None:
     """Print a session's timeline from its transcript."""
     _check_together(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from arena_cli.cli import command_line, common
+from arena_cli.cli import common, options
 from arena_cli.reports.budgets import BudgetRow, budget_rows
 from arena_cli.reports.columns import fit, width_of
 from arena_cli.reports.control_lines import describe_breaker, describe_pause
@@ -39,15 +39,14 @@ _NARROWEST_DETAIL = 24
 
 OneSession = Annotated[
     str | None,
-    typer.Argument(
-        help="Show this session; by default all with an open chain, and the last one.",
-        autocompletion=command_line.complete_sessions,
+    options.session_argument(
+        help="Show this session; by default all with an open chain, and the last one."
     ),
 ]
 
 
 def status(
-    context: typer.Context, session: OneSession = None, as_json: common.AsJson = False
+    context: typer.Context, session: OneSession = None, as_json: options.AsJson = False
 ) -> None:
     """Show the state of agents and sessions, and what waits for a person."""
     loaded = common.load_workspace(context)

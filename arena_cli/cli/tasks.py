@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from arena_cli import errors
-from arena_cli.cli import command_line, common, control, pauses, send
-from arena_cli.cli.send_options import EventsAsJson, OneTeam, Quiet, Wait
+from arena_cli.cli import command_line, common, control, options, pauses, send
+from arena_cli.cli.options import EventsAsJson, OneTeam, Quiet, Wait
 from arena_cli.errors import UsageError
 from arena_cli.protocol import Message
 from arena_cli.reports import task_lines
@@ -65,13 +65,7 @@ task_app = command_line.App(
 _WIDTH = 80
 
 OneTask = Annotated[str, typer.Argument(metavar="TASK", help="Use the task of this id, like t3.")]
-Author = Annotated[
-    str | None, typer.Option("--from", metavar="HUMAN", help="Act as this human of the team.")
-]
 Because = Annotated[str, typer.Option("--because", metavar="TEXT", help="Say why.")]
-ToAgent = Annotated[
-    str, typer.Argument(help="Give it to this agent.", autocompletion=command_line.complete_agents)
-]
 Description = Annotated[
     str,
     typer.Option(
@@ -96,12 +90,7 @@ Assign = Annotated[
 @task_app.command()
 def add(
     context: typer.Context,
-    session: Annotated[
-        str,
-        typer.Argument(
-            help="Use this session, or create it.", autocompletion=command_line.complete_sessions
-        ),
-    ],
+    session: Annotated[str, options.session_argument(help="Use this session, or create it.")],
     title: Annotated[str, typer.Argument(help="Say in one line what to do.")] = "",
     description: Description = "",
     kind: Kind = "",
@@ -124,8 +113,8 @@ def add(
         ),
     ] = "",
     team: OneTeam = None,
-    author: Author = None,
-    wait: control.Wait = 60,
+    author: options.ActFrom = None,
+    wait: options.ProcessWait = 60,
 ) -> None:
     """Add a task that an agent takes when the session works: `arena work`."""
     if bool(title) == bool(from_note):
@@ -213,9 +202,9 @@ def _add_to_new(
 @task_app.command()
 def show(
     context: typer.Context,
-    session: control.TheSession,
+    session: options.TheSession,
     task: OneTask,
-    as_json: common.AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Show a task: what it is, how it ended, and what happened to it."""
     stored = common.find_session(context, session, or_archived=True)
@@ -242,11 +231,11 @@ def show(
 @task_app.command()
 def assign(
     context: typer.Context,
-    session: control.TheSession,
+    session: options.TheSession,
     task: OneTask,
-    agent: ToAgent,
-    author: Author = None,
-    wait: control.Wait = 60,
+    agent: options.ToAgent,
+    author: options.ActFrom = None,
+    wait: options.ProcessWait = 60,
 ) -> None:
     """Give a task to an agent."""
     _change(context, session, wait, author, "assign", task, agent=agent)
@@ -255,11 +244,11 @@ def assign(
 @task_app.command()
 def reassign(
     context: typer.Context,
-    session: control.TheSession,
+    session: options.TheSession,
     task: OneTask,
-    agent: ToAgent,
-    author: Author = None,
-    wait: control.Wait = 60,
+    agent: options.ToAgent,
+    author: options.ActFrom = None,
+    wait: options.ProcessWait = 60,
 ) -> None:
     """Give a task to another agent, also one that an agent works on."""
     _change(context, session, wait, author, "reassign", task, agent=agent)
@@ -268,11 +257,11 @@ def reassign(
 @task_app.command()
 def block(
     context: typer.Context,
-    session: control.TheSession,
+    session: options.TheSession,
     task: OneTask,
     because: Because = "",
-    author: Author = None,
-    wait: control.Wait = 60,
+    author: options.ActFrom = None,
+    wait: options.ProcessWait = 60,
 ) -> None:
     """Let no agent take a task until it is unblocked; --because says on what it waits."""
     _change(context, session, wait, author, "block", task, text=because)
@@ -281,11 +270,11 @@ def block(
 @task_app.command()
 def unblock(
     context: typer.Context,
-    session: control.TheSession,
+    session: options.TheSession,
     task: OneTask,
     because: Because = "",
-    author: Author = None,
-    wait: control.Wait = 60,
+    author: options.ActFrom = None,
+    wait: options.ProcessWait = 60,
 ) -> None:
     """Let agents take a task again that is blocked or failed."""
     _change(context, session, wait, author, "unblock", task, text=because)
@@ -294,7 +283,7 @@ def unblock(
 @task_app.command()
 def done(
     context: typer.Context,
-    session: control.TheSession,
+    session: options.TheSession,
     task: OneTask,
     result: Annotated[
         str,
@@ -302,8 +291,8 @@ def done(
             "--result", "-r", metavar="TEXT", help="Keep this as the result; `-` reads stdin."
         ),
     ] = "",
-    author: Author = None,
-    wait: control.Wait = 60,
+    author: options.ActFrom = None,
+    wait: options.ProcessWait = 60,
 ) -> None:
     """Complete a task by hand; tasks that need it are shown the result."""
     text = common.read_message(result, None) if result else ""
@@ -313,11 +302,11 @@ def done(
 @task_app.command()
 def cancel(
     context: typer.Context,
-    session: control.TheSession,
+    session: options.TheSession,
     task: OneTask,
     because: Because = "",
-    author: Author = None,
-    wait: control.Wait = 60,
+    author: options.ActFrom = None,
+    wait: options.ProcessWait = 60,
 ) -> None:
     """Give up a task."""
     _change(context, session, wait, author, "cancel", task, text=because)
@@ -345,23 +334,15 @@ Statuses = Annotated[
         help="List only tasks of this status, such as blocked; repeatable.",
     ),
 ]
-OneAgent = Annotated[
-    str | None,
-    typer.Option(
-        "--agent",
-        metavar="AGENT",
-        help="List only tasks of this agent.",
-        autocompletion=command_line.complete_agents,
-    ),
-]
+OneAgent = Annotated[str | None, options.agent_option(help="List only tasks of this agent.")]
 
 
 def tasks(
     context: typer.Context,
-    session: common.LastSession = None,
+    session: options.LastSession = None,
     agent: OneAgent = None,
     status: Statuses = None,
-    as_json: common.AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """List the tasks of a session: status, priority, agent, and for what each waits."""
     for name in status or ():
@@ -470,8 +451,7 @@ def _draw_in_thread(message: Message, say: Words) -> Iterator[str]:
 
 
 MostTasks = Annotated[
-    int | None,
-    typer.Option("--max-tasks", min=1, metavar="N", help="Start at most N tasks."),
+    int | None, typer.Option("--max-tasks", min=1, metavar="N", help="Start at most N tasks.")
 ]
 Minutes = Annotated[
     float | None,
@@ -484,11 +464,11 @@ SomeTasks = Annotated[
 
 def work(
     context: typer.Context,
-    session: common.LastSession = None,
+    session: options.LastSession = None,
     max_tasks: MostTasks = None,
     minutes: Minutes = None,
     only: SomeTasks = "",
-    author: Author = None,
+    author: options.ActFrom = None,
     as_json: EventsAsJson = False,
     quiet: Quiet = False,
     wait: Wait = 600,

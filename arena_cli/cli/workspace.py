@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from arena_cli.adapters import base
-from arena_cli.cli import common
-from arena_cli.cli.agents import ListAsJson
+from arena_cli.cli import common, options
 from arena_cli.errors import UsageError
 from arena_cli.reports import lines
 from arena_cli.scenarios import loader
@@ -86,7 +85,7 @@ def _ask_template(say: Words) -> scaffold.TemplateName:
             return names[int(choice) - 1]
 
 
-def teams(context: typer.Context, as_json: ListAsJson = False) -> None:
+def teams(context: typer.Context, as_json: options.ListAsJson = False) -> None:
     """List the teams of the workspace."""
     loaded = common.load_workspace(context)
     found = [loaded.team(name) for name in loaded.teams]
