@@ -11,7 +11,7 @@ from arena_cli import errors
 from arena_cli.cli import common, options, trust
 from arena_cli.cli.options import Author, FromFile, OneTeam
 from arena_cli.errors import UsageError
-from arena_cli.reports import plan_lines
+from arena_cli.reports import work_lines
 from arena_cli.reports.lines import user_words
 from arena_cli.session import outgoing, plan_preview, store
 from arena_cli.transcript.plan_events import PlanMade
@@ -85,7 +85,7 @@ def _print_plan(planned: PlanMade, team: Team) -> None:
         return names.get(agent, agent)
 
     for row in (
-        plan_lines.render_plan(planned, say, name),
-        *plan_lines.list_steps(planned, say, name),
+        work_lines.render_plan(planned, say, name),
+        *work_lines.list_plan(planned, say, name),
     ):
         common.print_line(row.text)

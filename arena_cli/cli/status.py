@@ -140,8 +140,8 @@ def _draw_session(state: SessionStatus, budget: Sequence[BudgetRow], say: Words)
             who=escape_line(state.supervisor),
         )
     if state.plan:
-        plan_lines = import_module("arena_cli.reports.plan_lines")
-        yield plan_lines.render_plan(state.plan, say, escape_line).text
+        work_lines = import_module("arena_cli.reports.work_lines")
+        yield work_lines.render_plan(state.plan, say, escape_line).text
     if state.steps is None:
         yield from _draw_agents(state.agents, say)
     elif state.steps:
@@ -172,8 +172,8 @@ def _draw_session(state: SessionStatus, budget: Sequence[BudgetRow], say: Words)
 
 def _draw_tasks(board: TaskBoard, say: Words) -> Iterator[str]:
     """Yield a line with the number of tasks by status, and one for each that an agent works on."""
-    task_lines = import_module("arena_cli.reports.task_lines")
-    counts = task_lines.describe_counts(task_lines.count_tasks(board), say)
+    work_lines = import_module("arena_cli.reports.work_lines")
+    counts = work_lines.describe_counts(work_lines.count_tasks(board), say)
     yield INDENT + say("tasks: {counts}", counts=counts)
     for task in board.tasks.values():
         if task.status == "running":

@@ -18,7 +18,7 @@ from arena_cli.cli import command_line, common, control, options, pauses, send
 from arena_cli.cli.options import EventsAsJson, OneTeam, Quiet, Wait
 from arena_cli.errors import UsageError
 from arena_cli.protocol import Message
-from arena_cli.reports import task_lines
+from arena_cli.reports import work_lines
 from arena_cli.reports.event_lines import render_details, render_event
 from arena_cli.reports.lines import INDENT, Words, clock, draw_message, local_time, user_words
 from arena_cli.session import outgoing, store
@@ -346,10 +346,10 @@ def tasks(
 ) -> None:
     """List the tasks of a session: status, priority, agent, and for what each waits."""
     for name in status or ():
-        if name not in task_lines.STATUSES:
+        if name not in work_lines.STATUSES:
             raise UsageError(
                 f"--status: there is no status {escape_line(name)}",
-                errors.suggest_nearest(name, task_lines.STATUSES),
+                errors.suggest_nearest(name, work_lines.STATUSES),
             )
     stored = common.find_session(context, session, or_archived=True)
     board = TaskBoard.read(_read_events(stored))
@@ -367,12 +367,12 @@ def tasks(
         common.print_line(say("no tasks"))
         return
     width = shutil.get_terminal_size((_WIDTH, 0)).columns
-    rows = task_lines.list_rows(chosen, board, say, escape_line)
-    for line in task_lines.draw_table(rows, say, width):
+    rows = work_lines.list_rows(chosen, board, say, escape_line)
+    for line in work_lines.draw_table(rows, say, width):
         common.print_line(line)
 
 
-_ANY: Sequence[TaskStatus] = task_lines.STATUSES
+_ANY: Sequence[TaskStatus] = work_lines.STATUSES
 
 
 def _read_events(stored: Stored) -> list[Event]:
@@ -416,7 +416,7 @@ def _draw_task(task: Task, board: TaskBoard, say: Words) -> Iterator[str]:
     for label, fact in facts.items():
         if fact:
             yield f"{INDENT}{label}{say(': ')}{escape_line(fact)}"
-    state = task_lines.describe_state(task, board, say)
+    state = work_lines.describe_state(task, board, say)
     if state:
         yield f"{INDENT}{state}"
     for label, text in ((say("description"), task.description), (say("result"), task.result)):
@@ -519,7 +519,7 @@ def _report(
     name = escape_line(opened.name)
     common.warn(f"arena: session {name}: no task can continue, {len(left)} left")
     for task in left if end is None or not is_shown else ():  # else the last message says it
-        state = task_lines.describe_state(task, board, say)
+        state = work_lines.describe_state(task, board, say)
         row = f"{task.id} {say.enum(task.status)}: {escape_line(task.title)}"
         common.print_error(f"  {row}{say(': ') if state else ''}{state}")
     if any(task.status == "blocked" for task in left):
@@ -534,5 +534,5 @@ def _describe_rest(
         return say("the limit is reached, {count} tasks are left", count=len(left))
     if end is None:
         return say("nothing to do: no task is left")
-    counts = task_lines.describe_counts(task_lines.count_tasks(board), say)
+    counts = work_lines.describe_counts(work_lines.count_tasks(board), say)
     return say("tasks: {counts}", counts=counts)

@@ -18,6 +18,7 @@ from arena_cli.reports.lines import (
     Span,
     Who,
     Words,
+    as_spans,
     describe_attachment,
     draw_diff,
     line,
@@ -202,7 +203,7 @@ def draw_steps(events: Sequence[ActingEvent], say: Words, who: Who) -> Iterator[
                 margin = f"{_margin(depth)}  "
                 label = [Span(_name_thought(item, say), "dim")]
                 if depth:
-                    label += [Span(" · ", "dim"), *_as_spans(who(item.agent))]
+                    label += [Span(" · ", "dim"), *as_spans(who(item.agent))]
                 yield line(margin, label)
                 yield from _draw_block(item.text, f"{margin}| ", say, is_prose=True)
 
@@ -242,10 +243,6 @@ def _margin(depth: int) -> str:
     return f"{INDENT}{'  ' * depth}"
 
 
-def _as_spans(name: list[Span] | str) -> list[Span]:
-    return [Span(name)] if isinstance(name, str) else name
-
-
 def _draw_call(call: ShownCall, say: Words, who: Who) -> Line:
     margin = _margin(call.depth)
     return line(Span(f"{margin}▸ ", "dim"), _describe_call(call, say, who), hang=len(margin) + 4)
@@ -258,7 +255,7 @@ def _describe_call(call: ShownCall, say: Words, who: Who) -> list[Span]:
     spans.append(Span(f"({_write_arguments(call.requested, LONGEST_ARGUMENTS)})"))
     facts: list[Sequence[Span]] = []
     if call.depth:
-        facts.append(_as_spans(who(call.event.agent)))
+        facts.append(as_spans(who(call.event.agent)))
     if done is None:
         facts.append([Span(say("no result"), "warned")])
     elif done.status != "ok":

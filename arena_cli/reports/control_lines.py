@@ -7,7 +7,17 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from arena_cli.reports.lines import INDENT, Line, Span, Who, Words, draw_diff, line, local_time
+from arena_cli.reports.lines import (
+    INDENT,
+    Line,
+    Span,
+    Who,
+    Words,
+    as_spans,
+    draw_diff,
+    line,
+    local_time,
+)
 from arena_cli.transcript.control_events import (
     AgentStateChanged,
     ApprovalDecided,
@@ -135,9 +145,8 @@ def _render_steering(event: Steered, say: Words, _: Who) -> Line:
 def _render_supervisor(event: Supervised, say: Words, who: Who) -> Line:
     agents: list[Span] = []
     for agent in event.should_reply:
-        name = who(agent)
         agents += [Span(say(", "))] if agents else []
-        agents += [Span(name)] if isinstance(name, str) else name
+        agents += as_spans(who(agent))
     values: dict[str, int | str | list[Span]] = {"who": who(event.agent), "agents": agents}
     if event.fallback:
         text = "{who} decided nothing, the free rules decide: {why}"

@@ -30,22 +30,15 @@ from arena_cli.transcript.events import (
 from arena_cli.util.text import escape_line
 
 _MODULES = {
-    **dict.fromkeys(("planned", "delivered"), "plan_lines"),
-    **dict.fromkeys(("task", "work_started"), "task_lines"),
-    **dict.fromkeys(
-        ("flow_started", "step_started", "step_finished", "reflected", "flow_finished"),
-        "flow_lines",
-    ),
-    **dict.fromkeys(
-        ("exchange_started", "exchange_timed_out", "exchange_finished"), "exchange_lines"
-    ),
+    "control_events": "control_lines",
+    **dict.fromkeys(("task_events", "plan_events", "flow_events", "exchange_events"), "work_lines"),
 }
-"""The module with the renderers of events that few sessions have; `control_lines` has the rest."""
+"""The module with the renderers of the events of a module, which few sessions have."""
 
 
 def _import_lines(event: Event) -> Any:
-    """Return the module that renders an event of control or of few sessions; None for others."""
-    name = _MODULES.get(event.type) or ("control_lines" if event.is_control else "")
+    """Return the module that renders an event of few sessions; None for others."""
+    name = _MODULES.get(type(event).__module__.rpartition(".")[2])
     return import_module(f"arena_cli.reports.{name}") if name else None
 
 

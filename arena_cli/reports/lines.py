@@ -75,6 +75,11 @@ def line(*pieces: str | Span | Iterable[Span], hang: int | None = None) -> Line:
     return Line(tuple(spans), hang)
 
 
+def as_spans(name: list[Span] | str) -> list[Span]:
+    """Return a name as pieces of a line."""
+    return [Span(name)] if isinstance(name, str) else name
+
+
 CALLED_ALREADY = (
     "{who} (was called in this turn, is not called again: re_invoke_already_replied is false)"
 )

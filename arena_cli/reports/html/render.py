@@ -32,7 +32,7 @@ from arena_cli.transcript.revisions import collect_revisions, list_visible
 from arena_cli.util.text import escape_line
 
 if TYPE_CHECKING:
-    from arena_cli.reports.task_lines import ListedTask
+    from arena_cli.reports.work_lines import ListedTask
 
 _HERE = "arena_cli.reports.html"
 _LANE_REM, _NARROW_LANE_REM, _TURN_REM = 15, 12.5, 7.5  # five agents fit on 1,200 pixels
@@ -168,9 +168,9 @@ def _list_tasks(events: Sequence[Event], cast: Cast, say: Words) -> list[ListedT
     """Return the tasks of a session as they are at its end."""
     if not any(event.type == "task" for event in events):
         return []
-    task_lines = import_module("arena_cli.reports.task_lines")
+    work_lines = import_module("arena_cli.reports.work_lines")
     board = import_module("arena_cli.transcript.task_events").TaskBoard.read(list_visible(events))
-    rows: list[ListedTask] = task_lines.list_rows(
+    rows: list[ListedTask] = work_lines.list_rows(
         list(board.tasks.values()), board, say, lambda agent: cast.who(agent).name
     )
     return rows

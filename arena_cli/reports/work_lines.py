@@ -1,6 +1,7 @@
-"""Tasks in reports: the lines of their events, and the rows of their table.
+"""The lines of the events of tasks, plans, flows and exchanges, and the table of tasks.
 
-A system message reports what agents do to a task; the event has no line then.
+Timelines and pages show them; see `reports.event_lines`. A system message reports what agents do
+to a task; the event has no line then.
 """
 
 from __future__ import annotations
@@ -10,8 +11,27 @@ from itertools import compress
 from typing import Any, NamedTuple
 
 from arena_cli.reports.columns import fit, width_of
-from arena_cli.reports.lines import INDENT, Line, Span, Who, Words, line, local_time
+from arena_cli.reports.lines import (
+    BETWEEN,
+    INDENT,
+    Line,
+    Span,
+    Who,
+    Words,
+    as_spans,
+    line,
+    local_time,
+)
 from arena_cli.transcript.events import Event
+from arena_cli.transcript.exchange_events import ExchangeFinished, ExchangeStarted, ExchangeTimedOut
+from arena_cli.transcript.flow_events import (
+    FlowFinished,
+    FlowStarted,
+    Reflected,
+    StepFinished,
+    StepStarted,
+)
+from arena_cli.transcript.plan_events import Delivered, PlanMade
 from arena_cli.transcript.task_events import (
     Task,
     TaskAction,
@@ -129,13 +149,190 @@ def _join(tasks: Sequence[str], say: Words) -> str:
     return say(", ").join(map(escape_line, tasks))
 
 
+_LONGEST_TASK = 160
+
+
+def render_plan(event: PlanMade, say: Words, who: Who) -> Line:
+    """Return the line of a plan: the mode, or why there is none."""
+    values: dict[str, int | str | list[Span]] = {
+        "who": who(event.agent),
+        "mode": [Span(say.enum(event.mode), "strong")],
+        "confidence": f"{event.confidence:g}",
+        "count": len(list(event.steps)),
+    }
+    text = "{who} plans: {mode}, {count} steps, confidence {confidence}"
+    if len(list(event.steps)) == 1:
+        text = "{who} plans: {mode}, 1 step, confidence {confidence}"
+    style = "dim"
+    if event.refused:
+        text, style = "the plan of {who} is refused: {why}", "failed"
+        values["why"] = say.message(escape_line(event.refused))
+    elif event.fallback:
+        text, style = "no plan of {who}, {agent} does it alone: {why}", "warned"
+        values["why"] = say.message(escape_line(event.fallback))
+        agents = event.agents
+        values["agent"] = who(agents[0]) if agents else say("no agent")
+    spans = list(say.spans(text, style, **values))
+    if event.reasoning and not event.fallback:
+        spans.append(Span(f"{say(': ')}{escape_line(event.reasoning)}", "dim"))
+    return line(INDENT, spans, hang=4)
+
+
+def list_plan(event: PlanMade, say: Words, who: Who) -> Iterator[Line]:
+    """Yield the lines below a plan: its phases with their steps, checkpoints and risks."""
+    for problem in event.failed:
+        yield _draw_fact("planned again, since {why}", say, "warned", why=escape_line(problem))
+    if event.fallback or event.refused:
+        return
+    for phase in event.phases:
+        yield _draw_fact("phase {name}", say, name=[Span(escape_line(phase.name), "strong")])
+        for step in phase.steps:
+            spans = [Span(escape_line(step.id)), Span(" · "), *as_spans(who(step.agent))]
+            task = escape_line(shorten_text(" ".join(step.task.split()), _LONGEST_TASK))
+            spans.append(Span(f" · {task}"))
+            if step.needs:
+                needs = say(", ").join(map(escape_line, step.needs))
+                spans.append(Span(f" · {say('needs {steps}', steps=needs)}", "dim"))
+            yield line(INDENT * 3, spans, hang=8)
+    if event.checkpoints:
+        labels = say(", ").join(map(escape_line, event.checkpoints))
+        yield _draw_fact("checkpoints: {labels}", say, labels=labels)
+    facts = [say("{count} steps", count=event.estimated_steps)] if event.estimated_steps else []
+    facts += [escape_line(event.estimated_duration)] if event.estimated_duration else []
+    if facts:
+        yield _draw_fact("estimated: {facts}", say, facts=say(", ").join(facts))
+    for risk in event.risks:
+        yield _draw_fact("risk: {risk}", say, risk=escape_line(risk))
+    if event.ignored:
+        parts = say("; ").join(say.message(escape_line(part)) for part in event.ignored)
+        yield _draw_fact("ignored: {parts}", say, parts=parts)
+
+
+def _draw_fact(
+    text: str, say: Words, style: str = "dim", /, **values: str | int | list[Span]
+) -> Line:
+    return line(INDENT * 2, say.spans(text, style, **values), hang=6)
+
+
+def _render_delivery(event: Delivered, say: Words, _: Who) -> Line:
+    names = say(", ").join(map(escape_line, event.files))
+    text = "delivered in {folder}: {files}"
+    folder = [Span(escape_line(event.folder), "strong")]
+    return line(INDENT, say.spans(text, folder=folder, files=names), hang=4)
+
+
+_STEP_STYLES = {"success": "added", "failed": "failed", "skipped": "dim", "cancelled": "warned"}
+
+
+def _render_flow(event: FlowStarted, say: Words, _: Who) -> Line:
+    text = "flow {flow} continues" if event.resumed else "flow {flow} begins"
+    return line(Span("══ ", "rule"), say.spans(text, flow=escape_line(event.flow)), hang=3)
+
+
+def _render_attempt(event: StepStarted, say: Words, _: Who) -> Line | None:
+    """Return the line of a later attempt; the end of a step says what its start would."""
+    if event.attempt == 1:
+        return None
+    text = "step {step}: attempt {attempt}"
+    step = escape_line(event.step)
+    return line(INDENT, say.spans(text, "dim", step=step, attempt=event.attempt), hang=4)
+
+
+def _render_step_end(event: StepFinished, say: Words, _: Who) -> Line:
+    seconds = f"{event.ms / 1000:.1f}"
+    spans = say.spans(
+        "step {step} ({kind}) {status} · {seconds} s",
+        step=escape_line(event.step),
+        kind=escape_line(event.kind),
+        status=[Span(say.enum(event.status), _STEP_STYLES[event.status])],
+        seconds=seconds,
+    )
+    error = shorten_text(event.error or "", _LONGEST)
+    detail = Span(f"{say(': ')}{escape_line(error)}" if error else "")
+    return line(INDENT, spans, detail, hang=4)
+
+
+def _render_reflection(event: Reflected, say: Words, who: Who) -> Line:
+    by = who(event.by)
+    if event.error is not None:
+        text = "{who} gave no assessment: {error}"
+        return line(INDENT, say.spans(text, who=by, error=escape_line(event.error)), hang=4)
+    text = "{who}: {assessment}"
+    if event.should_retry:
+        text = "{who} asks to run the failed steps again: {assessment}"
+    return line(INDENT, say.spans(text, who=by, assessment=escape_line(event.assessment)), hang=4)
+
+
+def _render_flow_end(event: FlowFinished, say: Words, _: Who) -> Line:
+    texts = {
+        "success": say("the flow has ended"),
+        "failed": say("the flow failed"),
+        "paused": say("the flow waits for a person"),
+    }
+    style = {"success": "added", "failed": "failed", "paused": "warned"}[event.status]
+    where = ", ".join((*event.failed, *event.waits))
+    detail = Span(f"{say(': ')}{escape_line(where)}" if where else "")
+    return line(Span("══ ", "rule"), Span(texts[event.status], style), detail, hang=3)
+
+
+def _render_exchange(event: ExchangeStarted, say: Words, who: Who) -> Line:
+    texts = {
+        "wait": "exchange {number}: {who} asks {other} and waits",
+        "notify": "exchange {number}: {who} asks {other}",
+    }
+    spans = say.spans(
+        texts[event.mode],
+        number=escape_line(event.exchange),
+        who=who(event.requester),
+        other=who(event.target),
+    )
+    urgent = [BETWEEN, Span(say("priority high"), "warned")] if event.priority == "high" else []
+    return line(INDENT, Span("┌ ", "rule"), spans, urgent, hang=4)
+
+
+def _render_time_out(event: ExchangeTimedOut, say: Words, who: Who) -> Line:
+    spans = say.spans(
+        "{who} waited {seconds} s in vain; exchange {number} goes on",
+        who=who(event.requester),
+        seconds=f"{event.wait_s:g}",
+        number=escape_line(event.exchange),
+    )
+    return line(INDENT, Span("│ ", "rule"), spans, hang=4)
+
+
+def _render_exchange_end(event: ExchangeFinished, say: Words, _: Who) -> Line:
+    text = "exchange {number} has ended: {end}, {answers}"
+    if event.announced:
+        text = "exchange {number} has ended: {end}, {answers}, announced"
+    answers = say("1 answer") if event.turns == 1 else say("{count} answers", count=event.turns)
+    end = Span(
+        say.enum(event.end), "failed" if event.end in ("timeout", "error", "refused") else ""
+    )
+    spans = list(say.spans(text, number=escape_line(event.exchange), end=[end], answers=answers))
+    if event.reason:
+        reason = " ".join(say.message(event.reason).split())
+        spans.append(Span(f"{say(': ')}{escape_line(reason)}"))
+    return line(INDENT, Span("└ ", "rule"), spans, hang=4)
+
+
 RENDERERS: Mapping[type[Event], Callable[[Any, Words, Who], Line | None]] = {
     TaskChanged: _render_change,
     WorkStarted: _render_work,
+    PlanMade: render_plan,
+    Delivered: _render_delivery,
+    FlowStarted: _render_flow,
+    StepStarted: _render_attempt,
+    StepFinished: _render_step_end,
+    Reflected: _render_reflection,
+    FlowFinished: _render_flow_end,
+    ExchangeStarted: _render_exchange,
+    ExchangeTimedOut: _render_time_out,
+    ExchangeFinished: _render_exchange_end,
 }
 
 DETAILS: Mapping[type[Event], Callable[[Any, Words, Who], Iterator[Line]]] = {
     TaskChanged: _draw_texts,
+    PlanMade: list_plan,
 }
 """The lines that are indented below that of an event."""
 
@@ -196,16 +393,14 @@ def list_rows(tasks: Sequence[Task], board: TaskBoard, say: Words, who: Who) -> 
             escape_line(task.id),
             task.status,
             str(task.priority),
-            _as_text(who(task.assigned_to)) if task.assigned_to else "",
+            "".join(span.text for span in as_spans(who(task.assigned_to)))
+            if task.assigned_to
+            else "",
             escape_line(task.title),
             describe_state(task, board, say),
         )
         for task in tasks
     ]
-
-
-def _as_text(name: list[Span] | str) -> str:
-    return name if isinstance(name, str) else "".join(span.text for span in name)
 
 
 def draw_table(rows: Sequence[ListedTask], say: Words, width: int) -> Iterator[str]:
