@@ -205,7 +205,7 @@ from arena_cli.reports.diff.runs import RunRecord
 from arena_cli.reports.drift import Causes, describe_drift
 from arena_cli.reports.event_lines import Who
 from arena_cli.reports.explain import Called, Naming, Others
-from arena_cli.reports.html import components, page_text
+from arena_cli.reports.html import page_text
 from arena_cli.reports.html import render as html_render
 from arena_cli.reports.html import results as html_results
 from arena_cli.reports.lines import INDENT, Line, Span, Words, line

@@ -8,7 +8,6 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ from arena_cli.reports import event_lines, lines
 from arena_cli.reports.budgets import make_tally
 from arena_cli.reports.control_lines import find_tone
 from arena_cli.reports.html.page_text import CollapsibleText, of_lines, of_markdown, of_text
-from arena_cli.reports.lines import Span, Words, avatar
+from arena_cli.reports.lines import Words, avatar
 from arena_cli.reports.timeline import AGENT_STYLES
 from arena_cli.transcript.conversation import Chain, Reply, Turn
 from arena_cli.transcript.events import (
@@ -33,6 +32,10 @@ from arena_cli.transcript.revisions import NO_REVISIONS, Revisions
 from arena_cli.util.text import escape_line
 
 MOST_LANES = 5  # columns that agents have even if they were only passed over
+
+
+View = dict[str, Any]
+"""What a template draws, by name."""
 
 
 class Who(NamedTuple):
@@ -118,128 +121,17 @@ def _choose_lanes(turns: list[Turn]) -> dict[str, None]:
     )
 
 
-@dataclass(frozen=True)
-class ActingStep:
-    """A step of a reply with tools: one line, and what opens below it.
-
-    `depth` is the number of agents around it that are called as tools.
-    """
-
-    pieces: Sequence[Span]
-    depth: int
-    details: CollapsibleText | None = None
-
-
-@dataclass(frozen=True)
-class Card:
-    """A reply. `status` is empty while there is none; `calls` are agents, then humans by id."""
-
-    who: Who
-    status: str
-    ts: str = ""
-    clock: str = ""
-    by: list[Who] = field(default_factory=list)
-    error: CollapsibleText | None = None
-    text: CollapsibleText | None = None
-    calls: list[Who] = field(default_factory=list)
-    humans: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    facts: list[str] = field(default_factory=list)
-    steps: list[ActingStep] = field(default_factory=list)
-
-
-@dataclass
-class Cell:
-    """An agent's part in a phase, or the reason for none."""
-
-    who: Who
-    cards: list[Card] = field(default_factory=list)
-    why: str = ""
-
-
-@dataclass
-class PhaseRow:
-    """A phase of a turn, a cell for each lane. `turn` counts over the chain.
-
-    `folded` are the agents without a lane that were passed over.
-    """
-
-    phase: str
-    turn: int
-    number: int
-    cells: dict[str, Cell]
-    folded: list[Cell] = field(default_factory=list)
-    kind = "phase"
-
-
-@dataclass(frozen=True)
-class SaidRow:
-    """A message that is no reply; `author` is the kind of its author.
-
-    `exchange` is that to which it belongs, or the thread of a task; if it `is_private`, only some
-    agents are shown it.
-    """
-
-    name: str
-    author: str
-    ts: str
-    clock: str
-    text: CollapsibleText
-    planted: bool
-    notes: list[str]
-    exchange: str = ""
-    is_private: bool = False
-    kind = "said"
-
-
-@dataclass(frozen=True)
-class NoteLine:
-    """An event in one line; `tone` is the kind of an event of control, `details` go below."""
-
-    pieces: Sequence[Span]
-    tone: str = ""
-    details: CollapsibleText | None = None
-    kind = "note"
-
-
-@dataclass(frozen=True)
-class EndRow:
-    """The end of a chain; `facts` are counts and cost."""
-
-    end: str
-    awaits: list[str]
-    facts: list[str]
-    notes: list[str]
-    kind = "end"
-
-
-Row = PhaseRow | SaidRow | NoteLine | EndRow
-
-
-@dataclass(frozen=True)
-class Talk:
-    """A table. `idle` did not take part, for `idle_why`; a rewind skips the `skipped` rows."""
-
-    lanes: list[Lane]
-    rows: list[Row]
-    idle: list[Who]
-    idle_why: str
-    skipped: frozenset[int]
-
-    @property
-    def has_phases(self) -> bool:
-        """True if any agent was called or judged."""
-        return any(row.kind == "phase" for row in self.rows)
-
-
 def build_talk(
     items: Iterable[Chain | Event],
     cast: Cast,
     lanes: Mapping[str, Lane],
     say: Words,
     revisions: Revisions = NO_REVISIONS,
-) -> Talk:
-    """Return the table of a part of a conversation, with these lanes."""
+) -> View:
+    """Return the table of a part of a conversation, with these lanes.
+
+    `idle` did not take part, for `idle_why`; a rewind skips the `skipped` rows.
+    """
     items, table = list(items), _Table(cast, lanes, say)
     rows = [row for item in items for row in table.rows(item)]
     skipped = {index for index, (seq, _) in enumerate(rows) if revisions.is_skipped(seq)}
@@ -249,8 +141,14 @@ def build_talk(
         if cast.config.get("selection") == "none"
         else say("not asked (it answers only when it is named)")
     )
-    idle = _list_idle(chains, cast)
-    return Talk(list(lanes.values()), [row for _, row in rows], idle, reason, frozenset(skipped))
+    return {
+        "lanes": list(lanes.values()),
+        "rows": [row for _, row in rows],
+        "has_phases": any(row["kind"] == "phase" for _, row in rows),
+        "idle": _list_idle(chains, cast),
+        "idle_why": reason,
+        "skipped": skipped,
+    }
 
 
 def _list_idle(chains: Sequence[Chain], cast: Cast) -> list[Who]:
@@ -275,6 +173,18 @@ def _acting_lines() -> Any:
     return import_module("arena_cli.reports.acting_lines")
 
 
+def _make_cell(who: Who) -> View:
+    """Return the part of an agent in a phase: its replies, or the reason for none."""
+    return {"who": who, "cards": [], "why": ""}
+
+
+def _make_card(who: Who, **fields: Any) -> View:
+    """Return a reply. `status` is empty while there is none; `calls` are agents, then humans."""
+    texts = dict.fromkeys(("status", "ts", "clock", "error", "text"), "")
+    lists: View = {name: [] for name in ("by", "calls", "humans", "notes", "facts", "steps")}
+    return {"who": who, **texts, **lists, **fields}
+
+
 class _Table:
     """Makes the rows of a table."""
 
@@ -285,7 +195,7 @@ class _Table:
         self._budget = make_tally(cast.config)
         self._planner_calls: list[Any] = []
 
-    def rows(self, item: Chain | Event) -> Iterator[tuple[int, Row]]:
+    def rows(self, item: Chain | Event) -> Iterator[tuple[int, View]]:
         """Yield the rows of a chain, or of an event between chains, each with its event's seq."""
         if self._budget is not None:
             self._budget.apply_item(item)
@@ -304,7 +214,7 @@ class _Table:
                 drawn.add((turn.started.turn, phase))
                 yield from ((event.seq, row) for row in self._phase(turn, phase))
 
-    def _event(self, event: Event) -> Iterator[Row]:
+    def _event(self, event: Event) -> Iterator[View]:
         match event:
             case MessageEvent():
                 yield self._said(event)
@@ -322,7 +232,12 @@ class _Table:
                 details += event_lines.render_details(event, self._say, self._name)
                 tone = find_tone(event) if event.is_control else ""
                 pieces = [span for span in line.spans if not (tone and span.style == "rule")]
-                yield NoteLine(pieces, tone, of_lines(details) if details else None)
+                yield {
+                    "kind": "note",
+                    "pieces": pieces,
+                    "tone": tone,
+                    "details": of_lines(details) if details else None,
+                }
 
     def _list_planner_calls(self, event: Event) -> list[lines.Line]:
         """Return the calls of tools that led to a plan."""
@@ -334,12 +249,15 @@ class _Table:
     def _name(self, agent: str) -> str:
         return self._cast.who(agent).name
 
-    def _phase(self, turn: Turn, phase: str) -> Iterator[PhaseRow]:
-        """Yield the row of a phase; an empty one has none, unless it is a turn's first."""
-        cells = {agent: Cell(lane.who) for agent, lane in self._lanes.items()}
+    def _phase(self, turn: Turn, phase: str) -> Iterator[View]:
+        """Yield the row of a phase; an empty one has none, unless it is a turn's first.
+
+        It has a cell for each lane; `folded` are the agents without a lane that were passed over.
+        """
+        cells = {agent: _make_cell(lane.who) for agent, lane in self._lanes.items()}
         if phase == "A":
             for agent in turn.started.deferred:
-                cells[agent].why = self._say("deferred to the next turn")
+                cells[agent]["why"] = self._say("deferred to the next turn")
         kept_out = turn.started.passed_over
         reasons = {
             agent: reason
@@ -349,47 +267,55 @@ class _Table:
         folded = self._explain_passed_over(reasons, cells)
         for agent, reply in turn.replies.items():
             if reply.phase == phase:
-                cells[agent].cards += self._cards(reply, turn)
+                cells[agent]["cards"] += self._cards(reply, turn)
         has_heading = phase == "A" and not turn.is_made_up
-        has_cells = any(cell.cards or cell.why for cell in (*cells.values(), *folded))
+        has_cells = any(cell["cards"] or cell["why"] for cell in (*cells.values(), *folded))
         if has_heading or turn.asked or has_cells:
-            yield PhaseRow(phase, turn.number, turn.started.turn, cells, folded)
+            yield {
+                "kind": "phase",
+                "phase": phase,
+                "turn": turn.number,
+                "number": turn.started.turn,
+                "cells": cells,
+                "folded": folded,
+            }
 
-    def _explain_passed_over(self, reasons: Reasons, cells: Mapping[str, Cell]) -> list[Cell]:
+    def _explain_passed_over(self, reasons: Reasons, cells: Mapping[str, View]) -> list[View]:
         """Write into cells why agents were passed over; return those without a column."""
-        folded: list[Cell] = []
+        folded: list[View] = []
         for agent, over in reasons.items():
             reason = lines.passed_over(over, self._say)
-            cell = cells.get(agent) or Cell(self._cast.who(agent))
-            cell.why = self._say("passed over: {who}", who=reason)
+            cell = cells.get(agent) or _make_cell(self._cast.who(agent))
+            cell["why"] = self._say("passed over: {who}", who=reason)
             folded += [] if agent in cells else [cell]
         return folded
 
-    def _cards(self, reply: Reply, turn: Turn) -> Iterator[Card]:
+    def _cards(self, reply: Reply, turn: Turn) -> Iterator[View]:
         mentioned_by = turn.started.mentioned_by if turn.started.depth else {}
         by = [self._cast.who(agent) for agent in mentioned_by.get(reply.agent, ())]
         for done in reply.ends:
             yield self._card(done, by if reply.phase == "A" else [], turn)
         if reply.is_running:
             steps = self._steps(reply.number, turn)
-            yield Card(self._cast.who(reply.agent), "", by=by, steps=steps)
+            yield _make_card(self._cast.who(reply.agent), by=by, steps=steps)
 
-    def _said(self, event: MessageEvent) -> SaidRow:
+    def _said(self, event: MessageEvent) -> View:
         message = event.message
         name = message.author_name
         if message.author_type == "agent":
             name = self._cast.who(message.author_id).name
-        return SaidRow(
-            name=escape_line(name),
-            author=message.author_type,
-            ts=event.ts,
-            clock=lines.clock(event.ts),
-            text=self._text(message),
-            planted=event.planted,
-            exchange=self._name_exchange(event) or self._name_thread(message),
-            is_private=bool(message.thread or (event.exchange and not event.is_announcement)),
-            notes=self._unresolved(event.unresolved),
-        )
+        return {
+            "kind": "said",
+            "name": escape_line(name),
+            "author": message.author_type,
+            "ts": event.ts,
+            "clock": lines.clock(event.ts),
+            "text": self._text(message),
+            "planted": event.planted,
+            "exchange": self._name_exchange(event) or self._name_thread(message),
+            "is_private": bool(message.thread or (event.exchange and not event.is_announcement)),
+            "notes": self._unresolved(event.unresolved),
+        }
 
     def _name_exchange(self, event: MessageEvent) -> str:
         """Return the exchange of a message, "" if it belongs to none."""
@@ -409,14 +335,14 @@ class _Table:
             return ""
         return self._say("thread {task}", task=message.thread)
 
-    def _card(self, done: ReplyFinished, by: list[Who], turn: Turn) -> Card:
+    def _card(self, done: ReplyFinished, by: list[Who], turn: Turn) -> View:
         message = done.message
         mentioned = message.mentions if message else []
         # A reply that was interrupted and continued has its steps where they end.
         reply = turn.replies[done.agent]
         is_last = reply.ends[-1] is done and not reply.is_running
-        return Card(
-            who=self._cast.who(done.agent),
+        return _make_card(
+            self._cast.who(done.agent),
             status=done.status,
             ts=done.ts,
             clock=lines.clock(done.ts),
@@ -437,14 +363,18 @@ class _Table:
             steps=self._steps(done.reply, turn) if is_last else [],
         )
 
-    def _steps(self, reply: int, turn: Turn) -> list[ActingStep]:
+    def _steps(self, reply: int, turn: Turn) -> list[View]:
         """Return the steps of a reply with tools."""
         events = _list_acting(reply, turn)
         if not events:
             return []
         steps = _acting_lines().list_page_steps(events, self._say, self._name)
         return [
-            ActingStep(step.spans, step.depth, of_lines(step.details) if step.details else None)
+            {
+                "pieces": step.spans,
+                "depth": step.depth,
+                "details": of_lines(step.details) if step.details else None,
+            }
             for step in steps
         ]
 
@@ -492,7 +422,7 @@ class _Table:
         members = {member.id: member.name for member in self._cast.members}
         return [lines.unresolved(names, members, self._say)]
 
-    def _end(self, event: ChainFinished) -> EndRow:
+    def _end(self, event: ChainFinished) -> View:
         say = self._say
         notes = []
         if event.end == "no_reply" and event.turns and self._cast.members:
@@ -504,12 +434,13 @@ class _Table:
         turns = say("1 turn") if event.turns == 1 else say("{count} turns", count=event.turns)
         counts = say("{replies} in {turns}", replies=replies, turns=turns)
         budget = self._budget.end_rows(event) if self._budget else ()
-        return EndRow(
-            end=event.end,
-            awaits=[escape_line(human) for human in event.awaits],
-            facts=[counts, lines.tokens(event.usage), *(row.describe(say) for row in budget)],
-            notes=notes,
-        )
+        return {
+            "kind": "end",
+            "end": event.end,
+            "awaits": [escape_line(human) for human in event.awaits],
+            "facts": [counts, lines.tokens(event.usage), *(row.describe(say) for row in budget)],
+            "notes": notes,
+        }
 
     def _text(self, message: Message) -> CollapsibleText:
         return of_markdown(lines.draw_message(message, self._say))

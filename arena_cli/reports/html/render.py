@@ -23,7 +23,7 @@ from arena_cli.protocol import Usage
 from arena_cli.reports import approvals, budgets, drift, lines
 from arena_cli.reports.budgets import BudgetRow
 from arena_cli.reports.html import components, page_text, results
-from arena_cli.reports.html.components import Cast, Talk
+from arena_cli.reports.html.components import Cast, View
 from arena_cli.reports.lines import Words
 from arena_cli.scenarios.result import RunResult
 from arena_cli.transcript.conversation import Chain, Conversation, read_conversation
@@ -59,7 +59,7 @@ def page(run_result: RunResult, say: Words, origin: RunOrigin | None = None) -> 
     began = min(
         (result.opening.ts for result in run_result.scenarios if result.opening), default=""
     )
-    talks = [step.talk for view in views for step in view.steps if step.talk]
+    talks = [step["talk"] for view in views for step in view["steps"] if step["talk"]]
     return _rendered(
         "run.html",
         talks,
@@ -73,8 +73,8 @@ def page(run_result: RunResult, say: Words, origin: RunOrigin | None = None) -> 
         causes=results.causes(run_result, say),
         scenarios=views,
         warnings=[page_text.of_text(result.text) for result in run_result.warnings],
-        modes=sorted({view.mode for view in views if view.mode}),
-        tags=sorted({tag for view in views for tag in view.tags}),
+        modes=sorted({view["mode"] for view in views if view["mode"]}),
+        tags=sorted({tag for view in views for tag in view["tags"]}),
     )
 
 
@@ -91,7 +91,7 @@ def session_page(
     cast = Cast(conversation.sessions, avatars)
     lanes = cast.lanes(conversation.turns)
     parts = [
-        _ChainSection(number, items, components.build_talk(items, cast, lanes, say, revisions))
+        _section(number, items, components.build_talk(items, cast, lanes, say, revisions))
         for number, items in enumerate(_split(conversation), 1)
     ]
     replies = [done for turn in conversation.turns for done in turn.ends()]
@@ -100,7 +100,7 @@ def session_page(
     first = next(conversation.events, None)
     return _rendered(
         "session.html",
-        [part.talk for part in parts],
+        [part["talk"] for part in parts],
         say,
         title=escape_line(title),
         team=escape_line(opening.team or "") if opening else "",
@@ -126,40 +126,26 @@ def _list_budget(events: Iterable[Event], cast: Cast) -> list[BudgetRow]:
     return tally.rows(("session",))
 
 
-class _ApprovalRow(NamedTuple):
-    """A request of an agent for a person's decision, all of it text."""
-
-    number: int
-    who: components.Who
-    action: str
-    detail: str
-    status: str
-    by: str
-    because: str
-    ts: str
-    clock: str
-
-
-def _list_approvals(events: Iterable[Event], cast: Cast, say: Words) -> list[_ApprovalRow]:
+def _list_approvals(events: Iterable[Event], cast: Cast, say: Words) -> list[View]:
     """Return the requests of a session with who decided each, and why."""
     rows = []
     for record in approvals.list_requests(events):
-        by = record.get("by", "")
+        ts = record.get("decided", record["since"])
         facts = [record.get("option", ""), record.get("because", "")]
         if record.get("always"):
             facts.append(say("always in this session"))
         rows.append(
-            _ApprovalRow(
-                number=record["request"],
-                who=cast.who(record["agent"]),
-                action=escape_line(record["action"]),
-                detail=escape_line(record["detail"]),
-                status=record["status"],
-                by=escape_line(by),
-                because=say(": ").join(escape_line(fact) for fact in facts if fact),
-                ts=record.get("decided", record["since"]),
-                clock=lines.clock(record.get("decided", record["since"])),
-            )
+            {
+                "number": record["request"],
+                "who": cast.who(record["agent"]),
+                "action": escape_line(record["action"]),
+                "detail": escape_line(record["detail"]),
+                "status": record["status"],
+                "by": escape_line(record.get("by", "")),
+                "because": say(": ").join(escape_line(fact) for fact in facts if fact),
+                "ts": ts,
+                "clock": lines.clock(ts),
+            }
         )
     return rows
 
@@ -187,18 +173,18 @@ def _usage_beside(event: Event) -> Usage | None:
     return call.usage if call else None
 
 
-class _ChainSection:
-    """A chain of a session with the items after it; a filter of the page shows or hides it."""
-
-    def __init__(self, number: int, items: Sequence[Chain | Event], talk: Talk) -> None:
-        chain = items[0] if isinstance(items[0], Chain) else None
-        turns = chain.turns if chain else []
-        ended = [reply for turn in turns for reply in turn.replies.values() if reply.ends]
-        self.id = f"c{number}"
-        self.talk = talk
-        self.agents = list(dict.fromkeys(escape_line(reply.agent) for reply in ended))
-        self.end = _name_end(chain)
-        self.number = chain.number if chain and chain.first else None
+def _section(number: int, items: Sequence[Chain | Event], talk: View) -> View:
+    """Return a chain with the items after it; a filter of the page shows or hides it."""
+    chain = items[0] if isinstance(items[0], Chain) else None
+    turns = chain.turns if chain else []
+    ended = [reply for turn in turns for reply in turn.replies.values() if reply.ends]
+    return {
+        "id": f"c{number}",
+        "talk": talk,
+        "agents": list(dict.fromkeys(escape_line(reply.agent) for reply in ended)),
+        "end": _name_end(chain),
+        "number": chain.number if chain and chain.first else None,
+    }
 
 
 def _name_end(chain: Chain | None) -> str:
@@ -230,7 +216,7 @@ def _date(ts: str) -> str:
         return ""
 
 
-def _rendered(name: str, talks: Iterable[Talk], say: Words, **values: Any) -> str:
+def _rendered(name: str, talks: Iterable[View], say: Words, **values: Any) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader(_HERE),
         autoescape=True,
@@ -240,7 +226,7 @@ def _rendered(name: str, talks: Iterable[Talk], say: Words, **values: Any) -> st
         keep_trailing_newline=True,
     )
     environment.globals.update(say=say, tokens_of=lines.tokens)
-    style = _file("style.css") + _widths({len(talk.lanes) for talk in talks})
+    style = _file("style.css") + _widths({len(talk["lanes"]) for talk in talks})
     script = _file("script.js")
     return environment.get_template(name).render(
         **values,

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Literal, NamedTuple
 
-from arena_cli.protocol import Usage
 from arena_cli.reports import lines as lines_module
 from arena_cli.reports.diff.text import blocks, changes_of
 from arena_cli.reports.drift import (
@@ -22,9 +20,8 @@ from arena_cli.reports.drift import (
     word,
     wrong,
 )
-from arena_cli.reports.html import components as session_module
 from arena_cli.reports.html import page_text
-from arena_cli.reports.html.components import Cast, Talk
+from arena_cli.reports.html.components import Cast, View, build_talk
 from arena_cli.reports.html.page_text import CollapsibleText
 from arena_cli.reports.lines import Words
 from arena_cli.scenarios.result import (
@@ -132,119 +129,7 @@ BRIEF_LINES = 4  # of a finding, in the list of all of them
 BRIEF = 200  # characters of what was expected, and held, that stand in its line
 
 
-@dataclass(frozen=True)
-class CheckView:
-    """An expectation; both texts are numbered by line if they have several."""
-
-    status: str
-    place: str
-    field: str
-    expected: CollapsibleText | None
-    actual: CollapsibleText
-    brief: str
-    judge: str
-
-
-@dataclass(frozen=True)
-class Failed:
-    """A call that failed although no expectation allows it."""
-
-    agent: str
-    turn: int
-    status: str
-    error: CollapsibleText
-    remedy: str
-
-
-@dataclass(frozen=True)
-class Drifted:
-    """A difference in one scenario.
-
-    `cause` is the number of the cause with the details, None if it `follows` from another one.
-    """
-
-    told: str
-    calls: int
-    cause: int | None
-    follows: bool
-
-
-@dataclass(frozen=True)
-class PageLink:
-    """A place on the page, or only its name if the page does not have it."""
-
-    text: str
-    target: str
-    place: str
-    calls: int
-
-
-@dataclass(frozen=True)
-class CauseView:
-    """A cause of drift, the scenarios that it affects, and the advice."""
-
-    told: str
-    diff: list[DiffRow]
-    todo: str
-    touches: list[PageLink]
-
-
-@dataclass(frozen=True)
-class StepView:
-    """A step with its expectations and its conversation."""
-
-    id: str
-    title: str
-    kind: str
-    session: str
-    status: str
-    place: str
-    end: str
-    error: CollapsibleText | None
-    tokens: str
-    failures: list[Failed]
-    checks: list[CheckView]
-    talk: Talk | None
-
-
-@dataclass(frozen=True)
-class FindingView:
-    """A reason why a scenario failed, with the place on the page that has the details."""
-
-    status: str
-    title: str
-    place: str
-    target: str
-    where: str
-    brief: list[str]
-
-
-@dataclass(frozen=True)
-class ScenarioView:
-    """A scenario. `opened` ones are shown unfolded."""
-
-    id: str
-    title: str
-    status: str
-    opened: bool
-    place: str
-    tags: list[str]
-    mode: str
-    facts: list[str]
-    reason: str
-    error: CollapsibleText | None
-    recording: str
-    written: bool
-    unkept: str
-    sessions: list[str]
-    warned: int
-    findings: list[FindingView]
-    drift: list[Drifted]
-    steps: list[StepView]
-    checks: list[CheckView]
-
-
-def build_views(run_result: RunResult, say: Words) -> list[ScenarioView]:
+def build_views(run_result: RunResult, say: Words) -> list[View]:
     """Return the scenarios of a run, in its order."""
     numbers: _Causes = {}
     for number, cause in enumerate(Causes(run_result, say).ordered(), 1):
@@ -255,70 +140,78 @@ def build_views(run_result: RunResult, say: Words) -> list[ScenarioView]:
     ]
 
 
-def causes(run_result: RunResult, say: Words) -> list[CauseView]:
-    """Return the causes of the run's drift, with links into the page."""
+def causes(run_result: RunResult, say: Words) -> list[View]:
+    """Return the causes of the run's drift, the scenarios that each affects, and the advice."""
     targets = {
         (result.title, result.file): (number, {step.number for step in result.steps})
         for number, result in enumerate(run_result.scenarios, 1)
     }
     causes = Causes(run_result, say)
-    return [_cause(cause, causes, targets, say) for cause in causes.ordered()]
+    return [
+        {
+            "told": describe_drift(cause, say),
+            "diff": diff_rows(*texts(cause)),
+            "todo": " · ".join(
+                filter(None, [causes.changed(cause), causes.advice(cause).text.strip()])
+            ),
+            "touches": [_link(touched, targets) for touched in cause.touches],
+        }
+        for cause in causes.ordered()
+    ]
 
 
-def _cause(cause: Cause, causes: Causes, targets: _Targets, say: Words) -> CauseView:
-    return CauseView(
-        told=describe_drift(cause, say),
-        diff=diff_rows(*texts(cause)),
-        todo=" · ".join(filter(None, [causes.changed(cause), causes.advice(cause).text.strip()])),
-        touches=[_link(touched, targets) for touched in cause.touches],
-    )
-
-
-def _link(touched: Touched, targets: _Targets) -> PageLink:
+def _link(touched: Touched, targets: _Targets) -> View:
+    """Return a place on the page, or only its name if the page does not have it."""
     number, steps = targets.get((touched.scenario, touched.file), (0, set()))
     target = f"s{number}" if number else ""
     if number and touched.step in steps:
         target = f"s{number}-{touched.step}"
-    return PageLink(
-        text=escape_line(touched.scenario),
-        target=target,
-        place=escape_line(f"{touched.file}:{touched.line}"),
-        calls=touched.calls,
-    )
+    return {
+        "text": escape_line(touched.scenario),
+        "target": target,
+        "place": escape_line(f"{touched.file}:{touched.line}"),
+        "calls": touched.calls,
+    }
 
 
-def _scenario(result: ScenarioResult, number: int, causes: _Causes, say: Words) -> ScenarioView:
+def _scenario(result: ScenarioResult, number: int, causes: _Causes, say: Words) -> View:
     steps = _Steps(result, number, say)
-    skipped = result.status == "skipped"
-    facts = [] if skipped else [say("{seconds} s", seconds=f"{result.seconds:.2f}")]
+    facts = []
+    if result.status != "skipped":
+        facts.append(say("{seconds} s", seconds=f"{result.seconds:.2f}"))
     if result.usage:
         facts.append(lines_module.tokens(result.usage))
     if result.judges_usage:
         facts.append(say("judges: {tokens}", tokens=lines_module.tokens(result.judges_usage)))
-    return ScenarioView(
-        id=f"s{number}",
-        title=escape_line(result.title),
-        status=result.status,
-        opened=result.status in WRONG,
-        place=escape_line(f"{result.file}:{result.line}"),
-        tags=[escape_line(tag) for tag in result.tags],
-        mode=word(result),
-        facts=facts,
-        reason=escape_line(result.reason or ""),
-        error=page_text.of_text(say.message(result.error)) if result.error else None,
-        recording=escape_line(result.recording or ""),
-        written=result.written,
-        unkept=why_unkept(result, say),
-        sessions=[escape_line(name) for name in result.sessions],
-        warned=sum(check.status == "warned" for check in result.all_checks()),
-        findings=[_finding(finding, number, result, say) for finding in _reasons(result, say)],
-        drift=[_drifted(difference, causes, say) for difference in ordered(result)],
-        steps=[steps.view(step) for step in result.steps],
-        checks=[_check(check, say) for check in result.checks],
-    )
+    return {
+        "id": f"s{number}",
+        "title": escape_line(result.title),
+        "status": result.status,
+        "opened": result.status in WRONG,
+        "place": escape_line(f"{result.file}:{result.line}"),
+        "tags": [escape_line(tag) for tag in result.tags],
+        "mode": word(result),
+        "facts": facts,
+        "reason": escape_line(result.reason or ""),
+        "error": _text(result.error, say),
+        "recording": escape_line(result.recording or ""),
+        "written": result.written,
+        "unkept": why_unkept(result, say),
+        "sessions": [escape_line(name) for name in result.sessions],
+        "warned": sum(check.status == "warned" for check in result.all_checks()),
+        "findings": [_finding(finding, number, result, say) for finding in _reasons(result, say)],
+        "drift": [_drifted(difference, causes, say) for difference in ordered(result)],
+        "steps": [steps.view(step) for step in result.steps],
+        "checks": [_check(check, say) for check in result.checks],
+    }
+
+
+def _text(error: str | None, say: Words) -> CollapsibleText | None:
+    return page_text.of_text(say.message(error)) if error else None
 
 
 def _reasons(result: ScenarioResult, say: Words) -> list[Finding]:
+    """Return why a scenario failed, except by drift."""
     if result.status not in WRONG:
         return []
     return [
@@ -328,27 +221,32 @@ def _reasons(result: ScenarioResult, say: Words) -> list[Finding]:
     ]
 
 
-def _finding(finding: Finding, number: int, result: ScenarioResult, say: Words) -> FindingView:
+def _finding(finding: Finding, number: int, result: ScenarioResult, say: Words) -> View:
     steps = [step for step in result.steps if step.number == finding.step]
-    return FindingView(
-        status="failed" if finding.kind == "expectation" else "error",
-        title=escape_line(finding.title),
-        place=escape_line(finding.place),
-        target=f"s{number}-{steps[0].number}" if steps else f"s{number}",
-        where=lines_module.step(steps[0].number, steps[0].name, say) if steps else "",
-        brief=[escape_line(cut_text(row, BRIEF)) for row in finding.text.split("\n")[:BRIEF_LINES]],
-    )
+    rows = finding.text.split("\n")[:BRIEF_LINES]
+    return {
+        "status": "failed" if finding.kind == "expectation" else "error",
+        "title": escape_line(finding.title),
+        "place": escape_line(finding.place),
+        "target": f"s{number}-{steps[0].number}" if steps else f"s{number}",
+        "where": lines_module.step(steps[0].number, steps[0].name, say) if steps else "",
+        "brief": [escape_line(cut_text(row, BRIEF)) for row in rows],
+    }
 
 
-def _drifted(drift: Drift, causes: _Causes, say: Words) -> Drifted:
-    description = f"{where(drift, say)}{describe_drift(drift, say)}"
+def _drifted(drift: Drift, causes: _Causes, say: Words) -> View:
+    """Return a difference in one scenario, and the number of its cause if it has one."""
     causing = (
         number
         for number, agents in causes.get(_alike(drift), ())
         if drift.agent is None or drift.agent in agents
     )
-    cause = None if drift.follows else next(causing, None)
-    return Drifted(description, drift.calls, cause, drift.follows)
+    return {
+        "told": f"{where(drift, say)}{describe_drift(drift, say)}",
+        "calls": drift.calls,
+        "cause": None if drift.follows else next(causing, None),
+        "follows": drift.follows,
+    }
 
 
 def _alike(difference: Drift | Cause) -> tuple[str, str, str, str]:
@@ -367,7 +265,7 @@ class _Steps:
     def __init__(self, result: ScenarioResult, number: int, say: Words) -> None:
         self._say = say
         self._id = f"s{number}"
-        self._result = result
+        self._missed = missed(result)
         talks = [read_conversation([*step.before, *step.events]) for step in result.steps]
         opening = [result.opening] if result.opening else []
         members = result.team.members if result.team else ()
@@ -379,71 +277,55 @@ class _Steps:
             step.number: talk.items for step, talk in zip(result.steps, talks, strict=True)
         }
 
-    def view(self, step: StepResult) -> StepView:
-        """Return the view of a step."""
+    def view(self, step: StepResult) -> View:
+        """Return a step with its expectations and its conversation."""
         file, line = step.place()
-        return StepView(
-            id=f"{self._id}-{step.number}",
-            title=lines_module.step(step.number, step.name, self._say),
-            kind=step.kind,
-            session=escape_line(step.session or ""),
-            status=step.status,
-            place=escape_line(f"{file}:{line}"),
-            end=step.end,
-            error=page_text.of_text(self._say.message(step.error)) if step.error else None,
-            tokens=_tokens(step.usage),
-            failures=[self._failed(failure, step) for failure in step.failures],
-            checks=[_check(check, self._say) for check in step.checks],
-            talk=self._talk(step),
-        )
-
-    def _talk(self, step: StepResult) -> Talk | None:
         items = self._items[step.number]
-        if not items:
-            return None
-        return session_module.build_talk(items, self._cast, self._lanes, self._say)
+        return {
+            "id": f"{self._id}-{step.number}",
+            "title": lines_module.step(step.number, step.name, self._say),
+            "kind": step.kind,
+            "session": escape_line(step.session or ""),
+            "status": step.status,
+            "place": escape_line(f"{file}:{line}"),
+            "error": _text(step.error, self._say),
+            "tokens": lines_module.tokens(step.usage) if step.usage else "",
+            "failures": [self._failed(failure, step) for failure in step.failures],
+            "checks": [_check(check, self._say) for check in step.checks],
+            "talk": build_talk(items, self._cast, self._lanes, self._say) if items else None,
+        }
 
-    def _failed(self, failure: Failure, step: StepResult) -> Failed:
+    def _failed(self, failure: Failure, step: StepResult) -> View:
         agent = escape_line(failure.agent)
-        is_missed = (step.number, failure.agent) in missed(self._result)
-        return Failed(
-            agent=agent,
-            turn=failure.turn,
-            status=failure.status,
-            error=page_text.of_text(self._say.message(failure.error)),
-            remedy="" if is_missed else f"expect outcome: {{{agent}: {failure.status}}}",
-        )
+        is_missed = (step.number, failure.agent) in self._missed
+        return {
+            "agent": agent,
+            "turn": failure.turn,
+            "status": failure.status,
+            "error": page_text.of_text(self._say.message(failure.error)),
+            "remedy": "" if is_missed else f"expect outcome: {{{agent}: {failure.status}}}",
+        }
 
 
-def _tokens(usage: Usage | None) -> str:
-    return lines_module.tokens(usage) if usage else ""
+def _check(check: CheckResult, say: Words) -> View:
+    """Return an expectation; both texts are numbered by line if they have several."""
+    expected, actual = (say.check(side).splitlines() for side in (check.expected, check.actual))
+    is_brief = len(expected) == 1 and len(expected[0]) < BRIEF
+    brief = escape_line(expected[0]) if is_brief else ""
+    if max(len(expected), len(actual)) > 1:
+        # As in `reports.columns`: a last line in parentheses tells of all of it.
+        note = [actual.pop()] if actual and actual[-1].startswith("(") else []
+        expected, actual = _numbered(expected), [*_numbered(actual), *note]
+    return {
+        "status": check.status,
+        "place": escape_line(f"{check.file}:{check.line}"),
+        "field": escape_line(check.field),
+        "expected": page_text.of_text("\n".join(expected)) if expected else None,
+        "actual": page_text.of_text("\n".join(actual)),
+        "brief": brief,
+        "judge": escape_line(check.judge or ""),
+    }
 
 
-def _check(check: CheckResult, say: Words) -> CheckView:
-    expected_lines, actual_lines = (
-        say.check(check.expected).splitlines(),
-        say.check(check.actual).splitlines(),
-    )
-    numbered = max(len(expected_lines), len(actual_lines)) > 1
-    # As in `reports.columns`: a last line in parentheses tells of all of it.
-    note = (
-        actual_lines.pop() if numbered and actual_lines and actual_lines[-1].startswith("(") else ""
-    )
-    sides = [
-        _numbered(rows) if numbered else "\n".join(rows) for rows in (expected_lines, actual_lines)
-    ]
-    return CheckView(
-        status=check.status,
-        place=escape_line(f"{check.file}:{check.line}"),
-        field=escape_line(check.field),
-        expected=page_text.of_text(sides[0]) if sides[0] else None,
-        actual=page_text.of_text("\n".join([sides[1], note]).strip("\n")),
-        brief=escape_line(expected_lines[0])
-        if len(expected_lines) == 1 and len(expected_lines[0]) < BRIEF
-        else "",
-        judge=escape_line(check.judge or ""),
-    )
-
-
-def _numbered(rows: list[str]) -> str:
-    return "\n".join(f"{number}. {row}" for number, row in enumerate(rows, 1))
+def _numbered(rows: list[str]) -> list[str]:
+    return [f"{number}. {row}" for number, row in enumerate(rows, 1)]
