@@ -1,21 +1,24 @@
-"""Call one agent by itself and print its output: `arena agents run`."""
+"""Call one agent by itself: `arena agents run` prints its output, `test` what was sent and came."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
-from importlib import import_module
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from arena_cli import errors
-from arena_cli.cli import common, options, trust
+from arena_cli.cli import common, options, pauses, trust
 from arena_cli.errors import UsageError
+from arena_cli.reports import lines
+from arena_cli.reports.lines import INDENT
 from arena_cli.session import outgoing, store
+from arena_cli.session.one_shot import Trial
 from arena_cli.session.session import Session
+from arena_cli.transcript import queries
 from arena_cli.transcript.events import ReplyFinished
 from arena_cli.util import files, language
 from arena_cli.util.text import escape_line, escape_text, shorten_text
@@ -103,9 +106,7 @@ class AgentRun:
         self._check_session(team.name)
         sent = outgoing.outgoing(team, content, to=[member.id])
         sent = sent._replace(inputs=dict(values))
-        if limits := team.config.budget:
-            budget = import_module("arena_cli.engine.budget")
-            budget.check_prices(limits, team.agents, loaded.file.models)
+        common.check_prices(loaded, team, team.agents)
         config = trust.live_place(loaded, [member.profile], wait_s=0)
         common.archive_old_sessions(loaded, config, [self._session] if self._session else ())
         with Session(config, self._session, team, on_event=self._hear) as opened:
@@ -119,7 +120,7 @@ class AgentRun:
         elif result.mode == "goal":
             common.print_line(escape_text(result.text), is_data=True)
         if last.type == "chain_paused" or result.mode == "goal":
-            import_module("arena_cli.cli.pauses").exit_by(last, name, opened.journal.fold)
+            pauses.exit_by(last, name, opened.journal.fold)
             return
         problem = language.translate_message(result.error)
         problem = escape_line(problem).removeprefix(f"{escape_line(member.id)}: ")
@@ -142,17 +143,14 @@ class AgentRun:
 
     def _check_session(self, team: str | None) -> None:
         """Check that a session that exists is one of this agent by itself. Raises UsageError."""
-        if self._session is None:
+        stored = common.find_existing(self._loaded, self._session)
+        if stored is None:
             return
-        root = self._loaded.root
-        folder = store.existing(store.sessions_folder(root), store.checked(self._session))
-        if folder is None or not (folder / store.TRANSCRIPT).is_file():
-            return
-        queries = import_module("arena_cli.transcript.queries")
-        opening = queries.read_session_event(folder / store.TRANSCRIPT)
+        opening = queries.read_session_event(stored.transcript)
         if opening is not None and opening.team != team:
+            name = escape_line(str(self._session))
             raise UsageError(
-                f"session {escape_line(self._session)} is not one of {self._member.id} by itself",
+                f"session {name} is not one of {self._member.id} by itself",
                 "Name another one, or leave out --session.",
             )
 
@@ -236,3 +234,53 @@ def _read_value(name: str, text: str) -> str:
         problem = error.strerror or str(error)
         raise UsageError(f"--input {name}: cannot read {path}: {problem}") from error
     return common.decoded(data, str(path)).removesuffix("\n")
+
+
+def make_trial_document(member: Member, trial: Trial) -> dict[str, Any]:
+    """Return the call as a JSON document."""
+    reply = trial.finished
+    return {
+        "agent": member.id,
+        "adapter": member.profile.adapter["type"],
+        "ok": trial.works,
+        "status": reply.status,
+        "latency_ms": reply.latency_ms,
+        "usage": reply.usage.model_dump() if reply.usage else None,
+        "sent": {"system": trial.system, "prompt": trial.prompt},
+        "content": reply.message.content if reply.message else None,
+        "error": reply.error,
+        "metadata": reply.metadata,
+    }
+
+
+def draw_trial(member: Member, trial: Trial) -> Iterator[str]:
+    """Yield the call as text: the input, the answer, then status, time, tokens and cost."""
+    say, reply = lines.user_words(), trial.finished
+    reply_text = reply.message.content if reply.message else str(reply.metadata.get("partial", ""))
+    sections = [
+        (say("sent: system"), trial.system),
+        (say("sent: prompt"), trial.prompt),
+        (say("came"), reply_text),
+    ]
+    for title, text in sections:
+        if text.strip():
+            yield f"── {title}"
+            yield from indent_text(text.rstrip())
+    state = say("ok") if trial.works else say("NOT OK")
+    seconds = say("{seconds} s", seconds=f"{reply.latency_ms / 1000:.1f}")
+    columns = [f"{state} {escape_line(member.id)}", seconds]
+    if reply.usage:
+        columns.append(lines.tokens(reply.usage))
+    if reply.status == "declined":
+        columns.append(say("it declined, which is a valid answer"))
+    yield f"── {' · '.join(columns)}"
+    if reply.error:
+        yield from indent_text(
+            language.translate_message(reply.error.removeprefix(f"{member.id}: "))
+        )
+
+
+def indent_text(text: str) -> Iterator[str]:
+    """Yield the lines of an untrusted text, escaped and indented."""
+    for line in escape_text(text).split("\n"):
+        yield f"{INDENT}{line}".rstrip()

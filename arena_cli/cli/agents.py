@@ -15,7 +15,7 @@ from arena_cli.adapters import base, pricing
 from arena_cli.adapters.base import Health
 from arena_cli.adapters.http import without_login
 from arena_cli.adapters.process.run import ProgramSettings
-from arena_cli.cli import agent_run, agent_trial, command_line, common, options, servers, trust
+from arena_cli.cli import agent_run, command_line, common, options, servers, trust
 from arena_cli.context import tokens
 from arena_cli.context.window import sizes
 from arena_cli.errors import FileFaults, UsageError
@@ -447,8 +447,7 @@ def _tell_added(new: Newcomer, *, connect: bool) -> None:
     """Print the files that were written, what is missing, and how to send a message."""
     say = lines.user_words()
     common.print_line(escape_line(new.path))
-    for line in agent_trial.indent_text(new.shown.rstrip()):
-        common.print_line(line)
+    common.print_lines(agent_run.indent_text(new.shown.rstrip()))
     if new.team_file:
         place = escape_line(new.team_file[0])
         common.print_line(say("{place}: {agent} is a member", place=place, agent=new.agent_id))
@@ -493,9 +492,8 @@ def try_out(
         common.warn(f"asking {member.id}, for up to {limit:g} s")
     trial = common.run(one_shot.call_once(config, member, limit), hint="")
     if as_json:
-        common.print_json(agent_trial.make_document(member, trial))
-    for line in agent_trial.draw_trial(member, trial) if not as_json else ():
-        common.print_line(line)
+        common.print_json(agent_run.make_trial_document(member, trial))
+    common.print_lines(agent_run.draw_trial(member, trial) if not as_json else ())
     if not trial.works:
         raise typer.Exit(errors.EXIT_FAILED)
 

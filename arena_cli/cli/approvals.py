@@ -61,8 +61,7 @@ def approvals(
         return
     say = user_words()
     for record in records:
-        for line in _draw(record, say):
-            common.print_line(line)
+        common.print_lines(_draw(record, say))
     if not records:
         common.print_line(say("no request" if all_requests else "no open request"))
 

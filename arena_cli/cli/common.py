@@ -14,6 +14,7 @@ import signal
 import sys
 from collections.abc import Collection, Coroutine, Iterable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from arena_cli.scenarios.select import Selected
     from arena_cli.session.store import Stored
     from arena_cli.transcript.reader import Problem
-    from arena_cli.workspace.models import Team
+    from arena_cli.workspace.models import Member, Team
     from arena_cli.workspace.workspace import Workspace
 
 
@@ -72,22 +73,20 @@ def find_root(context: typer.Context) -> Path:
     A command that calls no agent reports once the processes that a killed arena left running there.
     """
     options: Options = context.obj
-    root = _root_of(options)
+    root = use_root(options)
     if options.has_left is None and context.info_name not in _CALLING:
         options.has_left = _warn_of_left(root)
     return root
 
 
-def _root_of(options: Options) -> Path:
-    """Return the workspace's folder; messages are in its language from now on."""
+def use_root(options: Options) -> Path:
+    """Return the workspace's folder; messages are in its language from now on.
+
+    Raises UsageError without one.
+    """
     root = find_workspace(current_folder(), options.workspace, os.environ)
     language.use_workspace(root)
     return root
-
-
-def find_workspace_language(options: Options) -> None:
-    """Use the language of the workspace before it is read. Raises UsageError without one."""
-    _root_of(options)
 
 
 def _warn_of_left(root: Path) -> bool:
@@ -128,7 +127,6 @@ def load_workspace(context: typer.Context) -> Workspace:
 
 
 def _load(root: Path, options: Options) -> Workspace:
-
     return workspace_load_workspace(root, kinds=base.KINDS, anywhere=options.allow_outside)
 
 
@@ -136,7 +134,7 @@ def make_redactor(options: Options) -> Redactor:
     """Return the workspace's redactor; for an invalid workspace, that of the environment."""
     try:
         return session_module.make_redactor(
-            make_config(_load(_root_of(options), options), wait_s=0)
+            make_config(_load(use_root(options), options), wait_s=0)
         )
     except Exception:  # noqa: BLE001 - it is called where something has failed already
         return Redactor(agents.collect_secret_variables(os.environ))
@@ -204,12 +202,29 @@ def find_session(
     return archived or store.find(root, session)
 
 
+def find_existing(loaded: Workspace, session: str | None) -> Stored | None:
+    """Return the session of that name, None if it is new. Raises UsageError for an invalid name."""
+    if session is None:
+        return None
+    folder = store.existing(store.sessions_folder(loaded.root), store.checked(session))
+    has_events = folder is not None and (folder / store.TRANSCRIPT).is_file()
+    return store.find(loaded.root, session) if has_events else None
+
+
+def check_prices(loaded: Workspace, team: Team, agents: Iterable[Member]) -> None:
+    """Check that the price of each of these agents is known if a budget needs it."""
+    if limits := team.config.budget:
+        budget = import_module("arena_cli.engine.budget")
+        budget.check_prices(limits, agents, loaded.file.models)
+
+
 def read_archived(context: typer.Context, only: Path | None = None) -> Iterable[Stored]:
     """Return the archived sessions, or `only` that of an archive, from temporary files."""
     root = find_root(context)
     if not store.archive_folder(root).is_dir():
         return ()
-    stored_sessions: Iterable[Stored] = _import_session_list().read_archived(context, root, only)
+    session_list = import_module("arena_cli.cli.session_list")
+    stored_sessions: Iterable[Stored] = session_list.read_archived(context, root, only)
     return stored_sessions
 
 
@@ -219,13 +234,8 @@ def archive_old_sessions(
     """Archive the sessions that are older than `retention` allows, and report it in one line."""
     days = loaded.file.retention.archive_after_days
     if days is not None or store.archive_folder(loaded.root).is_dir():
-        _import_session_list().archive_old_sessions(config, days, kept)
-
-
-def _import_session_list() -> Any:
-    from arena_cli.cli import session_list
-
-    return session_list
+        session_list = import_module("arena_cli.cli.session_list")
+        session_list.archive_old_sessions(config, days, kept)
 
 
 def find_team(loaded: Workspace, stored: Stored | None, name: str | None = None) -> Team:
@@ -289,10 +299,15 @@ def print_line(text: str, *, is_data: bool = False) -> None:
     output.check()
 
 
+def print_lines(texts: Iterable[str]) -> None:
+    """Print lines on stdout one by one; see `print_line`."""
+    for text in texts:
+        print_line(text)
+
+
 def print_json(value: Any) -> None:
     """Print a value as JSON on stdout; see `print_line`."""
     streams.speak_utf8()
-
     print_line(escape_json(json.dumps(value, ensure_ascii=False, indent=2)), is_data=True)
 
 

@@ -58,8 +58,7 @@ def context(
     if as_json:
         common.print_json(context_document(explained))
         return
-    for line in context_lines(explained, user_words(), loaded.file.language):
-        common.print_line(line)
+    common.print_lines(context_lines(explained, user_words(), loaded.file.language))
 
 
 def context_document(explained: Explained) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Step into a session, or into its past.
+"""Step into a session, or into its past, and mark its messages.
 
-`arena pause|cancel|steer|terminate` may be said to a session that another process runs. A request
-goes into the session's inbox (`engine.inbox`). The process that runs the chain carries it out
-within a second; if no process does, this one takes the lock and does it.
+`arena pause|cancel|steer|terminate|react|read` may be said to a session that another process runs.
+A request goes into the session's inbox (`engine.inbox`). The process that runs the chain carries it
+out within a second; if no process does, this one takes the lock and does it.
 
 `arena checkpoint|checkpoints|fork|rewind|edit|reassign` concern its past. Checkpoints, edits and
 reassignments go through the inbox, too. A fork only reads its session. A rewind takes the session's
@@ -24,14 +24,17 @@ from arena_cli.session import outgoing, past
 from arena_cli.session.past import MarkedPoint, Point
 from arena_cli.session.session import Session, make_redactor
 from arena_cli.session.store import Stored
-from arena_cli.transcript import reader
+from arena_cli.transcript import queries, read_marks, reader
+from arena_cli.transcript.revisions import list_visible
 from arena_cli.util.language import translate_message
-from arena_cli.util.text import escape_line
+from arena_cli.util.text import cut_text, escape_line
 from arena_cli.workspace import mentions
 from arena_cli.workspace.models import Team
 from arena_cli.workspace.workspace import Workspace
 
 _POLL_S = 0.1
+_QUOTED = 60  # characters of a message in the list of `arena unread`
+_ON_EVENTS = ("checkpoint", "edit", "reassign")  # they need something that was there before
 
 OneAgent = Annotated[str | None, options.agent_option(help="Do it to this agent only.")]
 TheAgent = Annotated[str, options.agent_option(help="Terminate this agent.")]
@@ -105,6 +108,10 @@ def send_request(
     """Have a person's request carried out, and print what was done. Raises ArenaError."""
     loaded = common.load_workspace(context)
     stored = common.find_session(context, session)
+    if fields["act"] in _ON_EVENTS and not reader.last_seq(stored.transcript):
+        raise UsageError(
+            f"session {escape_line(stored.name)} has no event yet", "Send a message first."
+        )
     team = common.find_team(loaded, stored)
     human = outgoing.find_human(team, by).id
     agent_id = "" if agent is None else _find_agent(team, agent)
@@ -179,7 +186,7 @@ def checkpoint(
     """Give the present state of a session a label, for `arena fork` and `arena rewind`."""
     if not label:
         raise UsageError("the label is missing", "Give one: `--label LABEL`.")
-    _send(context, session, wait, by, act="checkpoint", text=label)
+    send_request(context, session, wait, by, act="checkpoint", text=label)
 
 
 def checkpoints(
@@ -194,11 +201,8 @@ def checkpoints(
         common.print_json([_record(stored.name, point) for point in points])
         return
     say = user_words()
-    if not points:
-        common.print_line(say("no checkpoints"))
-        return
-    for point in points:
-        common.print_line(" · ".join(_list_facts(point, say)))
+    rows = [" · ".join(_list_facts(point, say)) for point in points]
+    common.print_lines(rows or [say("no checkpoints")])
 
 
 def _record(session: str, point: MarkedPoint) -> dict[str, object]:
@@ -239,22 +243,15 @@ def fork(
     config = common.make_config(loaded, wait_s=10)
     made = past.fork(config, session, at, name)
     say = user_words()
-    common.print_line(
-        say(
-            "session {name} continues {source} after event {seq}",
-            name=escape_line(made.name),
-            source=escape_line(made.source),
-            seq=made.point.at,
-        )
-    )
+    text = "session {name} continues {source} after event {seq}"
+    name, source = escape_line(made.name), escape_line(made.source)
+    common.print_line(say(text, name=name, source=source, seq=made.point.at))
     _print_turn(made.point, say)
     if made.closed is not None:
         common.print_line(say("chain {chain} is closed there as interrupted", chain=made.closed))
     if made.newer:
         common.print_line(say("notes made later, left out: {count}", count=made.newer))
-    if made.changed:
-        text = "notes with a later text than then: {names}"
-        common.print_line(say(text, names=_join(made.changed)))
+    _print_names("notes with a later text than then: {names}", made.changed, say)
 
 
 def rewind(
@@ -272,27 +269,16 @@ def rewind(
         config, stored, at, human, redactor=make_redactor(config), on_problem=common.warn
     )
     say = user_words()
-    common.print_line(
-        say(
-            "session {name} continues after event {seq}: events {first} to {last} are skipped",
-            name=escape_line(stored.name),
-            seq=done.point.at,
-            first=done.first,
-            last=done.last,
-        )
-    )
+    text = "session {name} continues after event {seq}: events {first} to {last} are skipped"
+    events = {"first": done.first, "last": done.last}
+    common.print_line(say(text, name=escape_line(stored.name), seq=done.point.at, **events))
     _print_turn(done.point, say)
     for chain in done.closed:
         common.print_line(say("chain {chain} is closed as interrupted", chain=chain))
-    if done.archived:
-        text = "notes of the skipped part, archived: {names}"
-        common.print_line(say(text, names=_join(done.archived)))
-    if done.approved:
-        text = "approved notes of the skipped part, kept: {names}"
-        common.print_line(say(text, names=_join(done.approved)))
-    if done.changed:
-        text = "older notes that were changed in the skipped part, kept as they are: {names}"
-        common.print_line(say(text, names=_join(done.changed)))
+    _print_names("notes of the skipped part, archived: {names}", done.archived, say)
+    _print_names("approved notes of the skipped part, kept: {names}", done.approved, say)
+    text = "older notes that were changed in the skipped part, kept as they are: {names}"
+    _print_names(text, done.changed, say)
 
 
 def edit(
@@ -308,7 +294,7 @@ def edit(
     Both stay in the transcript. Names in the new text call no agent.
     """
     content = common.read_message(text, None)
-    _send(context, session, wait, by, act="edit", target=message, text=content)
+    send_request(context, session, wait, by, act="edit", target=message, text=content)
 
 
 def reassign(
@@ -320,24 +306,7 @@ def reassign(
     wait: options.ProcessWait = 60,
 ) -> None:
     """Give a task of a session to another agent; a task is a note of kind `task`."""
-    _send(context, session, wait, by, act="reassign", target=task, agent=agent)
-
-
-def _send(
-    context: typer.Context,
-    session: str | None,
-    wait: float,
-    by: str | None,
-    *,
-    agent: str | None = None,
-    **fields: object,
-) -> None:
-    stored = common.find_session(context, session)
-    if not reader.last_seq(stored.transcript):
-        raise UsageError(
-            f"session {escape_line(stored.name)} has no event yet", "Send a message first."
-        )
-    send_request(context, stored.name, wait, by, agent=agent, **fields)
+    send_request(context, session, wait, by, act="reassign", target=task, agent=agent)
 
 
 def _print_turn(point: Point, say: Words) -> None:
@@ -346,5 +315,72 @@ def _print_turn(point: Point, say: Words) -> None:
         common.print_line(say(text, seq=point.requested, turn=point.turn))
 
 
-def _join(names: list[str]) -> str:
-    return ", ".join(map(escape_line, names))
+def _print_names(text: str, names: list[str], say: Words) -> None:
+    if names:
+        common.print_line(say(text, names=", ".join(map(escape_line, names))))
+
+
+def react(
+    context: typer.Context,
+    session: options.TheSession,
+    message: Annotated[str, typer.Argument(help="React to the message of this id, such as m2.")],
+    reaction: Annotated[str, typer.Argument(help="One of 👍 👎 ✅ ❓ 🎉.")],
+    by: Annotated[
+        str | None, typer.Option("--from", metavar="HUMAN", help="React as this human of the team.")
+    ] = None,
+    wait: options.ProcessWait = 60,
+) -> None:
+    """React to a message; agents are shown it, and no agent is called."""
+    send_request(context, session, wait, by, act="react", target=message, text=reaction)
+
+
+def read(
+    context: typer.Context,
+    session: options.LastSession = None,
+    agent: Annotated[
+        str | None, options.agent_option(help="Mark them for this agent only.")
+    ] = None,
+    upto: Annotated[
+        str | None,
+        typer.Option("--upto", metavar="MESSAGE", help="Mark none after this one, such as m12."),
+    ] = None,
+    by: options.ActFrom = None,
+    wait: options.ProcessWait = 60,
+) -> None:
+    """Mark messages as read by agents: `arena unread` no longer lists them.
+
+    The agents are shown the messages all the same when they are called.
+    """
+    send_request(context, session, wait, by, act="read", agent=agent, target=upto or "")
+
+
+def unread(
+    context: typer.Context,
+    session: options.LastSession = None,
+    agent: Annotated[
+        str | None, options.agent_option(help="List only what this agent has not read.")
+    ] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """List the messages that came since each agent was last called.
+
+    An agent has read all that it was shown, or that `arena read` marked; its own messages and
+    reactions do not count.
+    """
+    stored = common.find_session(context, session, or_archived=True)
+    path = stored.transcript
+    events = list_visible(event for line in reader.read_lines(path) for event in line.events)
+    agents = [] if agent is None else [queries.agent_named(path, agent)]
+    unread_of = read_marks.list_unread(events, agents)
+    if as_json:
+        common.print_json(
+            {name: [message.id for message in messages] for name, messages in unread_of.items()}
+        )
+        return
+    say = user_words()
+    for name, messages in unread_of.items():
+        common.print_line(say("{who} · {count} unread", who=escape_line(name), count=len(messages)))
+        for message in messages:
+            text = cut_text(" ".join(message.content.split()), _QUOTED)
+            facts = (message.id, message.author_id, text)
+            common.print_line(f"  {' · '.join(map(escape_line, facts))}")

@@ -1,17 +1,25 @@
-"""Print what sending a message would do, and call no agent: `arena send --dry-run`."""
+"""Print what a message would do, and do nothing: `arena send --dry-run` and `arena plan`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+from arena_cli import errors
 from arena_cli.adapters.base import SessionConfig
-from arena_cli.cli import common
+from arena_cli.cli import common, options, trust
+from arena_cli.cli.options import Author, FromFile, OneTeam
+from arena_cli.errors import UsageError
+from arena_cli.reports import work_lines
 from arena_cli.reports.lines import INDENT, Words, unresolved, user_words
+from arena_cli.session import outgoing, plan_preview, store
 from arena_cli.session.outgoing import Outgoing
 from arena_cli.session.preview import Judged, PlannedCall, Preview, preview_send
+from arena_cli.transcript.plan_events import PlanMade
 from arena_cli.util.text import escape_line, escape_text
-from arena_cli.workspace.models import Team
+from arena_cli.workspace.models import Member, Team
 
 
 def print_preview(
@@ -22,8 +30,7 @@ def print_preview(
     if as_json:
         common.print_json(_make_document(previewed))
         return
-    for line in _draw_preview(previewed, user_words()):
-        common.print_line(line)
+    common.print_lines(_draw_preview(previewed, user_words()))
 
 
 def _make_document(preview: Preview) -> dict[str, Any]:
@@ -192,3 +199,67 @@ def _format_name(candidate: PlannedCall | Judged) -> str:
         if candidate.name != candidate.agent
         else candidate.agent
     )
+
+
+Message = Annotated[
+    str | None, typer.Argument(help="Plan this message; `-` or none reads standard input.")
+]
+InSession = Annotated[
+    str | None,
+    options.session_option(
+        help="Plan it as the next message of this session.", rich_help_panel="Conversation"
+    ),
+]
+AsJson = Annotated[bool, options.output_option("--json", help="Print the plan as JSON.")]
+
+
+def plan(
+    context: typer.Context,
+    message: Message = None,
+    session: InSession = None,
+    team: OneTeam = None,
+    author: Author = None,
+    file: FromFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask the planner of the team how it would do some work. No other agent is called.
+
+    Nothing is written: `arena send --plan` plans again, and carries it out. Exit code 1: the
+    answer is no plan that could be carried out.
+    """
+    loaded = common.load_workspace(context)
+    stored = store.find(loaded.root, session) if session is not None else None
+    members = common.find_team(loaded, stored, team)
+    planner = require_planner(members)
+    content = common.read_message(message, file)
+    sent = outgoing.outgoing(members, content, author=author)
+    common.check_prices(loaded, members, (*members.agents, *loaded.memory_agents))
+    config = trust.live_place(loaded, [planner.profile], wait_s=0)
+    work = plan_preview.preview_plan(config, stored.name if stored else None, members, sent)
+    planned = common.run(work, hint="")
+    if as_json:
+        left_out = {"seq", "ts", "type", "chain", "metadata", "attempts", "replan", "failed"}
+        common.print_json(planned.model_dump(mode="json", exclude=left_out))
+    else:
+        _print_plan(planned, members)
+    if planned.fallback:
+        raise typer.Exit(errors.EXIT_NOT_HELD)
+
+
+def require_planner(team: Team) -> Member:
+    """Return the planner of a team. Raises UsageError if it has none."""
+    if team.planner is None:
+        name = f"team {team.name}" if team.name else "the team of all agents"
+        raise UsageError(f"{name} has no planner", "Name one: `planner: AGENT` in its config.")
+    return team.planner
+
+
+def _print_plan(planned: PlanMade, team: Team) -> None:
+    say = user_words()
+    names = {member.id: member.name for member in team.agents}
+
+    def name(agent: str) -> str:
+        return names.get(agent, agent)
+
+    common.print_line(work_lines.render_plan(planned, say, name).text)
+    common.print_lines(row.text for row in work_lines.list_plan(planned, say, name))

@@ -173,21 +173,15 @@ def _report_drift(recording: FlowRecording) -> int:
 
 def _read_earlier(loaded: Workspace, session: str | None) -> StepLog | None:
     """Return the last flow in a session, None if it has none."""
-    if session is None:
+    stored = common.find_existing(loaded, session)
+    if stored is None:
         return None
-    folder = store.existing(store.sessions_folder(loaded.root), store.checked(session))
-    if folder is None or not (folder / store.TRANSCRIPT).is_file():
-        return None
-    if store.is_held(folder):
+    if store.is_held(stored.folder):
         raise SessionBusy(
-            f"session {escape_line(session)} is busy: another arena is writing to it\n"
+            f"session {escape_line(str(session))} is busy: another arena is writing to it\n"
             "  Nothing was written. Try again later."
         )
-    return _read_flow(folder / store.TRANSCRIPT)
-
-
-def _read_flow(path: Path) -> StepLog | None:
-    return read_log(event for line in reader.read_lines(path) for event in line.events)
+    return read_log(event for line in reader.read_lines(stored.transcript) for event in line.events)
 
 
 def resume_flow(loaded: Workspace, stored: Stored, *, as_json: bool, quiet: bool) -> bool:

@@ -155,8 +155,7 @@ def show(
     if as_json:
         common.print_json(shown_note.model_dump())
         return
-    for line in notes.whole(shown_note):
-        common.print_line(line)
+    common.print_lines(notes.whole(shown_note))
     if markdown.is_cut(shown_note, reference.shelf.folder.whole(reference.id)):
         common.warn(
             f"{escape_line(shown_note.file)}: arena reads only the part that is "

@@ -27,7 +27,7 @@ _COMMANDS = {
     "init": ("arena_cli.cli.workspace", "init", ""),
     "send": ("arena_cli.cli.send", "send", "SendCommand"),
     "resume": ("arena_cli.cli.send", "resume", ""),
-    "plan": ("arena_cli.cli.plan", "plan", ""),
+    "plan": ("arena_cli.cli.dry_run", "plan", ""),
     "wait": ("arena_cli.cli.detached", "wait", ""),
     "pause": ("arena_cli.cli.control", "pause", ""),
     "cancel": ("arena_cli.cli.control", "cancel", ""),
@@ -44,9 +44,9 @@ _COMMANDS = {
     "rewind": ("arena_cli.cli.control", "rewind", ""),
     "edit": ("arena_cli.cli.control", "edit", ""),
     "reassign": ("arena_cli.cli.control", "reassign", ""),
-    "react": ("arena_cli.cli.messages", "react", ""),
-    "read": ("arena_cli.cli.messages", "read", ""),
-    "unread": ("arena_cli.cli.messages", "unread", ""),
+    "react": ("arena_cli.cli.control", "react", ""),
+    "read": ("arena_cli.cli.control", "read", ""),
+    "unread": ("arena_cli.cli.control", "unread", ""),
     "task": ("arena_cli.cli.tasks", "task_app", ""),
     "tasks": ("arena_cli.cli.tasks", "tasks", ""),
     "work": ("arena_cli.cli.tasks", "work", ""),
@@ -274,7 +274,7 @@ def _report_error(error: Exception, options: Options) -> int:
 def _report_wrong_use(error: Any, options: Options) -> int:
     """Report a command line that typer refuses, in the user's language; return its exit code."""
     with contextlib.suppress(ArenaError):
-        common.find_workspace_language(options)
+        common.use_root(options)
     common.warn(command_line.explain_wrong_use(error))
     return int(error.exit_code)
 

@@ -39,15 +39,14 @@ def mcp(context: typer.Context, session: OfSession = None, agent: OfAgent = None
         install = process_signals.describe_install("mcp")
         raise UsageError("the library of the Model Context Protocol is missing", f"{install}.")
     root = common.find_root(context)
+    servers = import_module("arena_cli.cli.mcp_server")
     if session is None or agent is None:
         common.load_workspace(context)  # an invalid one is told before the client connects
-        teams = import_module("arena_cli.cli.mcp_teams")
-        server = teams.make_server(context)
+        server = servers.make_team_server(context)
     else:
-        stored = store.find(root, session)
-        tools = _serve_agent(context, stored, agent)
-        server = import_module("arena_cli.cli.mcp_server").make_agent_server(tools, root)
-    import_module("arena_cli.cli.mcp_server").run(server)
+        tools = _serve_agent(context, store.find(root, session), agent)
+        server = servers.make_agent_server(tools, root)
+    servers.run(server)
 
 
 def _serve_agent(context: typer.Context, stored: store.Stored, agent: str) -> served.ServedAgent:

@@ -291,11 +291,8 @@ def _check_team(loaded: Workspace, team: Team, *, plan: bool) -> None:
     Raises UsageError.
     """
     if plan:
-        import_module("arena_cli.cli.plan").require_planner(team)
-    if limits := team.config.budget:
-        priced = (*team.agents, *loaded.memory_agents)
-        budget = import_module("arena_cli.engine.budget")
-        budget.check_prices(limits, priced, loaded.file.models)
+        import_module("arena_cli.cli.dry_run").require_planner(team)
+    common.check_prices(loaded, team, (*team.agents, *loaded.memory_agents))
 
 
 def resume(
@@ -366,13 +363,11 @@ def _report_unknown(
     whose caller did it.
     """
     names = [] if skip else outgoing.find_unknown_names(sent, team)
-    members = {member.id: member.name for member in team.members}
     problem = "no member of this team is called "
     for name in names:
         hint = _explain_outsider(loaded, team, name)
         if hint is None and (strict or silent):
-            near = errors.find_nearest(name, (*members, *members.values()))
-            hint = f"did you mean @{near}?" if near else None
+            hint = _suggest_member(team, name)
         if hint is not None:
             common.warn(f"warning: {problem}@{escape_line(name)}: {escape_line(hint)}")
     if not names or not strict:
@@ -382,6 +377,12 @@ def _report_unknown(
         raise UsageError(f"{problem}{listed}", "Nothing was sent. Correct it, or omit --strict.")
     if not trust.agrees("Send the message anyway?"):
         raise typer.Exit(errors.EXIT_USAGE)
+
+
+def _suggest_member(team: Team, name: str) -> str | None:
+    known = (*(member.id for member in team.members), *(member.name for member in team.members))
+    near = errors.find_nearest(name, known)
+    return f"did you mean @{near}?" if near else None
 
 
 def _explain_outsider(loaded: Workspace, team: Team, name: str) -> str | None:
@@ -439,9 +440,10 @@ def _stored(
         return store.last(loaded.root)
     if session is None:
         return None
-    folder = store.existing(store.sessions_folder(loaded.root), store.checked(session))
-    if must_exist or (folder and (folder / store.TRANSCRIPT).is_file()):
-        return store.find(loaded.root, session)
+    stored = store.find(loaded.root, session) if must_exist else None
+    stored = stored or common.find_existing(loaded, session)
+    if stored is not None:
+        return stored
     near = None if is_reported else store.find_near(loaded.root, session)
     if near:
         common.warn(

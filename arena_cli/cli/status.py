@@ -63,11 +63,9 @@ def status(
         return
     say = user_words()
     for state, budget in sessions:
-        for line in _draw_session(state, budget, say):
-            common.print_line(line)
+        common.print_lines(_draw_session(state, budget, say))
     for lane in lane_states:
-        for line in _draw_lane(lane, say):
-            common.print_line(line)
+        common.print_lines(_draw_lane(lane, say))
     if shared:
         notes = say(", ").join(map(escape_line, shared))
         common.print_line(say("shared notes that wait for approval: {notes}", notes=notes))

@@ -128,11 +128,11 @@ def add(
         "needs": [name.strip() for name in needs.split(",") if name.strip()],
     }
     loaded = common.load_workspace(context)
-    folder = store.existing(store.sessions_folder(loaded.root), store.checked(session))
+    stored = common.find_existing(loaded, session)
     if from_note:
         note = _read_note(context, session, from_note)
         facts |= {**note, "description": text or note["description"]}
-    if folder is None or not reader.last_seq(folder / store.TRANSCRIPT):
+    if stored is None or not reader.last_seq(stored.transcript):
         _add_to_new(loaded, session, team, author, facts, assign)
         return
     if team is not None:
@@ -217,19 +217,16 @@ def show(
         common.print_json({**_make_record(found, board), "thread": messages})
         return
     say = user_words()
-    for line in _draw_task(found, board, say):
-        common.print_line(line)
+    common.print_lines(_draw_task(found, board, say))
     changes = [e for e in events if isinstance(e, TaskChanged) and e.task == found.id]
     for event in changes[1:]:
-        for line in _draw_change(event, say):
-            common.print_line(line)
+        common.print_lines(_draw_change(event, say))
     for message in thread:
-        for line in _draw_in_thread(message, say):
-            common.print_line(line)
+        common.print_lines(_draw_in_thread(message, say))
 
 
-@task_app.command()
-def assign(
+@task_app.command("assign", help="Give a task to an agent.")
+def hand_over(
     context: typer.Context,
     session: options.TheSession,
     task: OneTask,
@@ -237,25 +234,19 @@ def assign(
     author: options.ActFrom = None,
     wait: options.ProcessWait = 60,
 ) -> None:
-    """Give a task to an agent."""
-    _change(context, session, wait, author, "assign", task, agent=agent)
+    """Carry out the command on a task and an agent; its name is that of the action."""
+    _change(context, session, wait, author, str(context.info_name), task, agent=agent)
 
 
-@task_app.command()
-def reassign(
-    context: typer.Context,
-    session: options.TheSession,
-    task: OneTask,
-    agent: options.ToAgent,
-    author: options.ActFrom = None,
-    wait: options.ProcessWait = 60,
-) -> None:
-    """Give a task to another agent, also one that an agent works on."""
-    _change(context, session, wait, author, "reassign", task, agent=agent)
+task_app.command("reassign", help="Give a task to another agent, also one that an agent works on.")(
+    hand_over
+)
 
 
-@task_app.command()
-def block(
+@task_app.command(
+    "block", help="Let no agent take a task until it is unblocked; --because says on what it waits."
+)
+def decide(
     context: typer.Context,
     session: options.TheSession,
     task: OneTask,
@@ -263,21 +254,11 @@ def block(
     author: options.ActFrom = None,
     wait: options.ProcessWait = 60,
 ) -> None:
-    """Let no agent take a task until it is unblocked; --because says on what it waits."""
-    _change(context, session, wait, author, "block", task, text=because)
+    """Carry out the command on a task; its name is that of the action."""
+    _change(context, session, wait, author, str(context.info_name), task, text=because)
 
 
-@task_app.command()
-def unblock(
-    context: typer.Context,
-    session: options.TheSession,
-    task: OneTask,
-    because: Because = "",
-    author: options.ActFrom = None,
-    wait: options.ProcessWait = 60,
-) -> None:
-    """Let agents take a task again that is blocked or failed."""
-    _change(context, session, wait, author, "unblock", task, text=because)
+task_app.command("unblock", help="Let agents take a task again that is blocked or failed.")(decide)
 
 
 @task_app.command()
@@ -299,17 +280,7 @@ def done(
     _change(context, session, wait, author, "complete", task, text=text)
 
 
-@task_app.command()
-def cancel(
-    context: typer.Context,
-    session: options.TheSession,
-    task: OneTask,
-    because: Because = "",
-    author: options.ActFrom = None,
-    wait: options.ProcessWait = 60,
-) -> None:
-    """Give up a task."""
-    _change(context, session, wait, author, "cancel", task, text=because)
+task_app.command("cancel", help="Give up a task.")(decide)
 
 
 def _change(
@@ -368,8 +339,7 @@ def tasks(
         return
     width = shutil.get_terminal_size((_WIDTH, 0)).columns
     rows = work_lines.list_rows(chosen, board, say, escape_line)
-    for line in work_lines.draw_table(rows, say, width):
-        common.print_line(line)
+    common.print_lines(work_lines.draw_table(rows, say, width))
 
 
 _ANY: Sequence[TaskStatus] = work_lines.STATUSES

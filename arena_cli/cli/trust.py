@@ -176,8 +176,7 @@ def _trust(context: typer.Context) -> None:
         return
     trust_store.add(loaded.root, needed, os.environ)
     common.print_line(say("{root} is trusted; it may", root=root))
-    for line in _lines(needed):
-        common.print_line(line)
+    common.print_lines(_lines(needed))
 
 
 def _find_flow_contacts(loaded: Workspace) -> Iterator[list[Contact]]:

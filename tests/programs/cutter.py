@@ -23,7 +23,7 @@ from typing import Any
 from arena_cli.cli import main
 
 _CUT = 9
-_SLOW = {"acp", "mcp_client", "mcp_server", "mcp_teams"}
+_SLOW = {"acp", "mcp_client", "mcp_server"}
 _PLAIN = ("replace", "rename", "link", "fsync", "unlink", "remove", "mkdir", "rmdir", "ftruncate")
 
 
