@@ -176,31 +176,25 @@ def describe_end(ended: AgentEnded, say: Words) -> list[Span]:
 def draw_calls(events: Sequence[ActingEvent], say: Words, who: Who) -> Iterator[Line]:
     """Yield a line for each call of a reply, with the diffs of changed files, and for its goals."""
     for item, depth in list_steps(events):
-        match item:
-            case ShownCall(is_shown=True):
-                yield _draw_call(item, say, who)
-                if item.finished is not None and item.finished.diff:
-                    yield from _indent(draw_diff(item.finished.diff), depth)
-            case GoalChanged():
-                yield line(_margin(depth), _describe_goal(item, say), hang=len(_margin(depth)) + 2)
-            case _:
-                pass
+        if isinstance(item, GoalChanged):
+            yield _draw_goal(item, depth, say)
+        elif isinstance(item, ShownCall) and item.is_shown:
+            yield _draw_call(item, say, who)
+            yield from _draw_file_diff(item)
 
 
 def draw_steps(events: Sequence[ActingEvent], say: Words, who: Who) -> Iterator[Line]:
     """Yield all steps of a reply: what the model thought, what it called, and what it got."""
     for item, depth in list_steps(events):
+        margin = f"{_margin(depth)}  "
         match item:
             case ShownCall():
                 yield _draw_call(item, say, who)
-                margin = f"{_margin(depth)}  "
                 yield from _draw_details(item, say, margin, f"{margin}| ", MOST_LINES)
-                if item.finished is not None and item.finished.diff:
-                    yield from _indent(draw_diff(item.finished.diff), depth)
+                yield from _draw_file_diff(item)
             case GoalChanged():
-                yield line(_margin(depth), _describe_goal(item, say), hang=len(_margin(depth)) + 2)
+                yield _draw_goal(item, depth, say)
             case Thought():
-                margin = f"{_margin(depth)}  "
                 label = [Span(_name_thought(item, say), "dim")]
                 if depth:
                     label += [Span(" · ", "dim"), *as_spans(who(item.agent))]
@@ -241,6 +235,17 @@ def list_page_steps(events: Sequence[ActingEvent], say: Words, who: Who) -> Iter
 
 def _margin(depth: int) -> str:
     return f"{INDENT}{'  ' * depth}"
+
+
+def _draw_goal(event: GoalChanged, depth: int, say: Words) -> Line:
+    return line(_margin(depth), _describe_goal(event, say), hang=len(_margin(depth)) + 2)
+
+
+def _draw_file_diff(call: ShownCall) -> Iterator[Line]:
+    """Yield the diff of the file that a call changed."""
+    for row in draw_diff(call.finished.diff) if call.finished and call.finished.diff else ():
+        spans = (Span("  " * call.depth), *row.spans) if call.depth else row.spans
+        yield row._replace(spans=spans)
 
 
 def _draw_call(call: ShownCall, say: Words, who: Who) -> Line:
@@ -329,11 +334,6 @@ def _draw_block(
     if most is not None and len(rows) > most:
         more = say("{count} more lines", count=len(rows) - most)
         yield line(mark.removesuffix("| "), Span(more, "dim"))
-
-
-def _indent(drawn: Iterable[Line], depth: int) -> Iterator[Line]:
-    for row in drawn:
-        yield row._replace(spans=(Span("  " * depth), *row.spans)) if depth else row
 
 
 def _name_thought(thought: Thought, say: Words) -> str:

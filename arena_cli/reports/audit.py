@@ -111,10 +111,9 @@ def _call(done: ReplyFinished, chain: Chain | None) -> Entry:
     turn = chain.turns[-1] if chain and chain.turns else None
     reply = turn.replies.get(done.agent) if turn else None
     started = reply.started if reply else None
-    entry: Entry = {**_event_entry(CALL, done)}
+    entry = _event_entry(CALL, done)
     if started is None or chain is None:  # its line cannot be read
-        entry |= {"turn": done.turn, "phase": done.phase, "reply": done.reply}
-        entry["agent"] = done.agent
+        entry |= {name: getattr(done, name) for name in ("turn", "phase", "reply", "agent")}
     else:
         entry |= _asked(started, chain)
     entry |= {
@@ -168,17 +167,13 @@ def _event_entry(kind: str, event: Event) -> Entry:
 def _message(
     event: Event, message: Message, *, turn: int | None = None, planted: bool = False
 ) -> Entry:
-    entry: Entry = {**_event_entry(MESSAGE, event)}
+    entry = _event_entry(MESSAGE, event)
     if isinstance(event, MessageEvent) and event.chain is not None:
         entry["chain"] = event.chain
     if turn is not None:
         entry["turn"] = turn
-    entry |= {
-        "author_id": message.author_id,
-        "author_name": message.author_name,
-        "author_type": message.author_type,
-        "kind": message.kind,
-    }
+    author = ("author_id", "author_name", "author_type", "kind")
+    entry |= {name: getattr(message, name) for name in author}
     if planted:
         entry["planted"] = True
     others = [agent for agent in message.shown_to if agent != message.author_id]
@@ -190,14 +185,9 @@ def _message(
 
 def _content(message: Message, to: Sequence[str]) -> Entry:
     entry: Entry = {"message_id": message.id, "to": list(to)}
-    if message.thread:
-        entry["thread"] = message.thread
-    if message.reply_to:
-        entry["reply_to"] = message.reply_to
-    if message.quoted:
-        entry["quoted"] = message.quoted
-    if message.reactions:
-        entry["reactions"] = message.reactions
+    for name in ("thread", "reply_to", "quoted", "reactions"):
+        if value := getattr(message, name):
+            entry[name] = value
     entry["text"] = message.content
     entry["text_sha256"] = hashlib.sha256(message.content.encode("utf-8", "replace")).hexdigest()
     entry["attachments"] = [
@@ -245,12 +235,11 @@ class AuditRecord:
     def facts(self) -> dict[str, Any]:
         """Return the facts of the session: its id, its team, and its members."""
         opening = self.opening
+        members = opening.members if opening else ()
         fields: dict[str, Any] = {
             "session": self.session,
             "team": opening.team if opening else None,
-            "members": [
-                member.model_dump(mode="json") for member in (opening.members if opening else ())
-            ],
+            "members": [member.model_dump(mode="json") for member in members],
             "audit": self.audit,
         }
         if opening and opening.scenario is not None:
@@ -360,13 +349,10 @@ def _row(entry: Entry, columns: tuple[str, ...]) -> list[str | int | float]:
     row = dict(entry)
     if entry["entry"] == CALL and entry["cost_usd"] is None:
         row["cost_usd"] = UNKNOWN
-    other_fields = {
-        name: value
-        for name, value in entry.items()
-        if value and (name not in columns or name == "detail")
-    }
-    if entry["entry"] != "message" and other_fields:
-        row["detail"] = other_fields
+    own_columns = {*columns} - {"detail"}
+    others = {name: value for name, value in entry.items() if value and name not in own_columns}
+    if entry["entry"] != MESSAGE and others:
+        row["detail"] = others
     return [_cell(name, row.get(name)) for name in columns]
 
 
@@ -384,9 +370,7 @@ def _flat(name: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     if name == "attachments":
-        return "\n".join(
-            f"{attachment['path']} sha256:{attachment['sha256']}" for attachment in value
-        )
+        return "\n".join(f"{item['path']} sha256:{item['sha256']}" for item in value)
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return " ".join(value)
     return json.dumps(value, ensure_ascii=False)
@@ -449,12 +433,11 @@ def write_newest(record: AuditRecord, most_bytes: int, most_tokens: int) -> str:
 
 
 def _left_out(count: int) -> str:
-    if not count:
-        return ""
-    return (
+    text = (
         f"Left out for its size: the {count} oldest entries of this record. The sums at its end are"
         " those of the whole session.\n\n"
     )
+    return text if count else ""
 
 
 def _facts(record: AuditRecord, say: Words) -> Iterator[str]:

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena_cli.protocol import Usage
 from arena_cli.reports import drift, results
@@ -126,11 +126,7 @@ def _cases(result: ScenarioResult, say: Words) -> Iterator[TestCase]:
         yield _of_step(step, result, report, findings)
     if result.mode in ("replay", "update") or result.drift:
         yield _of_drift(result, say, findings)
-    overall = [
-        finding
-        for finding in findings
-        if finding.step is None and finding.kind not in ("drift", "warning")
-    ]
+    overall = _select_wrong(findings, None)
     if result.checks or overall:
         yield _of_whole(result, say, report, overall)
 
@@ -144,20 +140,24 @@ def _of_step(
     reason = _text(report.reasons(step))
     if step.status not in WRONG:
         return _case(result, name, time=_seconds(step), output=reason)
-    step_findings = [
-        finding
-        for finding in findings
-        if finding.step == step.number and finding.kind not in ("drift", "warning")
-    ]
     return _case(
         result,
         name,
         time=_seconds(step),
-        wrong=step_findings,
+        wrong=_select_wrong(findings, step.number),
         is_error=step.status == "error",
         text=reason,
         output=_text(report.timelines(step)),
     )
+
+
+def _select_wrong(findings: Sequence[Finding], step: int | None) -> list[Finding]:
+    """Return what is wrong in a step, or over all steps, other than drift."""
+    return [
+        finding
+        for finding in findings
+        if finding.step == step and finding.kind not in ("drift", "warning")
+    ]
 
 
 def _of_drift(result: ScenarioResult, say: Words, findings: Sequence[Finding]) -> TestCase:
@@ -167,12 +167,8 @@ def _of_drift(result: ScenarioResult, say: Words, findings: Sequence[Finding]) -
         lines += () if difference.follows else drift.difference(difference, say)
     if not result.drift_fails:
         return _case(result, DRIFT, output=_text(lines))
-    return _case(
-        result,
-        DRIFT,
-        wrong=[difference for difference in findings if difference.kind == "drift"],
-        text=_text(lines),
-    )
+    wrong = [difference for difference in findings if difference.kind == "drift"]
+    return _case(result, DRIFT, wrong=wrong, text=_text(lines))
 
 
 def _of_whole(
@@ -247,25 +243,28 @@ def _message(wrong: Sequence[Finding]) -> str:
 
 def _ended(error: str) -> TestSuite:
     """Return a suite for the error that ended the run early."""
-    from junitparser import Error, TestCase, TestSuite  # noqa: PLC0415 - for this report only
+    from junitparser import Error  # noqa: PLC0415 - for this report only
 
     first = error.partition("\n")[0] or NAME
     error_node = Error(_line(cut_text(first, LONGEST_MESSAGE)), "arena")
     error_node.text = _defused(escape_text(error))
-    case = TestCase("the run", NAME, 0.0)
-    case.result = error_node
-    suite = TestSuite(NAME)
-    suite.add_testcases([case])
-    return suite
+    return _own_suite(NAME, "the run", result=error_node)
 
 
 def _warnings(warnings: Sequence[FileProblem]) -> TestSuite:
     """Return a suite for the warnings about files: it passes and has them as its output."""
+    text = "\n".join(warning.text for warning in warnings)
+    return _own_suite(f"{NAME} warnings", "warnings", system_out=_defused(escape_text(text)))
+
+
+def _own_suite(name: str, case_name: str, **fields: Any) -> TestSuite:
+    """Return a suite with one case that is no scenario, with these fields."""
     from junitparser import TestCase, TestSuite  # noqa: PLC0415 - for this report only
 
-    case = TestCase("warnings", NAME, 0.0)
-    case.system_out = _defused(escape_text("\n".join(warning.text for warning in warnings)))
-    suite = TestSuite(f"{NAME} warnings")
+    case = TestCase(case_name, NAME, 0.0)
+    for field, value in fields.items():
+        setattr(case, field, value)
+    suite = TestSuite(name)
     suite.add_testcases([case])
     return suite
 
@@ -348,7 +347,7 @@ def _of_causes(run_result: RunResult, say: Words) -> Iterator[Annotation]:
             continue
         first = cause.touches[0]
         title = f"{say('drift: ')}{drift.describe_drift(cause, say)}"
-        text = _plain(causes.below(cause))
+        text = _text(causes.below(cause))
         level = "error" if causes.is_wrong(cause) else "warning"
         yield Annotation(level, first.file, first.line, title, text)
 
@@ -402,14 +401,14 @@ def _property(text: str) -> str:
 def summary(run_result: RunResult, say: Words, room: int = MOST_BYTES, error: str = "") -> str:
     """Return the step's summary in at most `room` bytes of UTF-8; empty if there is no room."""
     wrong = [result for result in run_result.scenarios if result.status in WRONG]
-    sections = [_head(run_result, say)]
+    sections = [f"### arena: {_escape_html(results.summary(run_result, say))}"]
     if error:
         sections.append(_pre(error))
     if wrong:
         sections.append(_table(wrong, say))
     causes = drift.Causes(run_result, say)
     sections += [_cause(cause, causes, say) for cause in causes.ordered()]
-    sections += [_details(result, say) for result in wrong]
+    sections += [_folded(item.title, _text(results.draw_result(item, say))) for item in wrong]
     return _fitting(sections, say, room)
 
 
@@ -427,10 +426,6 @@ def _fitting(sections: Sequence[str], say: Words, room: int) -> str:
     return "\n\n".join(fitting) + "\n" if room > _LEFT else ""
 
 
-def _head(run_result: RunResult, say: Words) -> str:
-    return f"### arena: {_escape_html(results.summary(run_result, say))}"
-
-
 def _table(wrong: Sequence[ScenarioResult], say: Words) -> str:
     rows = [_row(result, say) for result in wrong[:MOST_ROWS]]
     omitted = len(wrong) - len(rows)
@@ -440,7 +435,7 @@ def _table(wrong: Sequence[ScenarioResult], say: Words) -> str:
 
 
 def _row(result: ScenarioResult, say: Words) -> str:
-    cells = [f"<td><b>{results.LABELS[result.status]}</b></td>"]
+    cells = [f"<td><b>{results.LABELS[result.status][0]}</b></td>"]
     findings = drift.wrong(result, say)
     location = findings[0].place if findings else result.file
     problem = findings[0].title if findings else ""
@@ -452,16 +447,7 @@ def _row(result: ScenarioResult, say: Words) -> str:
 
 def _cause(cause: Cause, causes: drift.Causes, say: Words) -> str:
     title = f"{say('drift: ')}{drift.describe_drift(cause, say)}"
-    return _folded(title, _plain(causes.below(cause)), is_open=True)
-
-
-def _details(result: ScenarioResult, say: Words) -> str:
-    report = results.Report(result, say)
-    return _folded(result.title, _plain(report.lines()))
-
-
-def _plain(lines: Iterable[Line]) -> str:
-    return textwrap.dedent("\n".join(line.text for line in lines))
+    return _folded(title, _text(causes.below(cause)), is_open=True)
 
 
 def _folded(title: str, text: str, *, is_open: bool = False) -> str:

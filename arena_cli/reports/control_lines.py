@@ -45,12 +45,12 @@ from arena_cli.workspace.control import RULES_BY_NAME
 
 def _render_pause(event: ChainPaused, say: Words, _: Who) -> Line:
     reasons = {
-        "asked": say("paused"),
-        "approval": say("paused, an approval is needed"),
-        "choice": say("paused, a choice is needed"),
-        "budget": say("paused, the budget is used up"),
+        "asked": "paused",
+        "approval": "paused, an approval is needed",
+        "choice": "paused, a choice is needed",
+        "budget": "paused, the budget is used up",
     }
-    reason = Span(reasons[event.reason], "warned")
+    reason = Span(say(reasons[event.reason]), "warned")
     detail = Span(f"{say(': ')}{describe_pause(event.detail, say)}")
     return line(Span("══ ", "rule"), reason, detail, hang=3)
 
@@ -129,17 +129,14 @@ def _render_use(event: ApprovalUsed, say: Words, _: Who) -> Line:
 
 def _render_agent(event: AgentStateChanged, say: Words, who: Who) -> Line:
     text = "{who} is {state} from now on, by {by}"
-    spans = say.spans(
-        text, who=who(event.agent), state=say.enum(event.state), by=escape_line(event.by)
-    )
-    return line(INDENT, spans)
+    state, by = say.enum(event.state), escape_line(event.by)
+    return line(INDENT, say.spans(text, who=who(event.agent), state=state, by=by))
 
 
 def _render_steering(event: Steered, say: Words, _: Who) -> Line:
     text = "{message} joins chain {chain} at its next turn"
-    return line(
-        INDENT, say.spans(text, "dim", message=escape_line(event.message), chain=event.chain)
-    )
+    message = escape_line(event.message)
+    return line(INDENT, say.spans(text, "dim", message=message, chain=event.chain))
 
 
 def _render_supervisor(event: Supervised, say: Words, who: Who) -> Line:
@@ -208,12 +205,8 @@ def _render_broken(event: RuleBroken, say: Words, who: Who) -> Line | None:
 
 
 def _render_breaker(event: BreakerChanged, say: Words, who: Who) -> Line:
-    spans = say.spans(
-        _OF_BREAKERS[event.state],
-        who=who(event.agent),
-        until=local_time(event.until),
-        reason=say.message(escape_line(event.reason)),
-    )
+    until, reason = local_time(event.until), say.message(escape_line(event.reason))
+    spans = say.spans(_OF_BREAKERS[event.state], who=who(event.agent), until=until, reason=reason)
     return line(INDENT, spans, hang=4)
 
 
@@ -274,12 +267,8 @@ def _render_rewind(event: Rewound, say: Words, who: Who) -> Line:
 
 def _render_edit(event: Edited, say: Words, who: Who) -> Line:
     text = "{who} corrected {message}: {content}"
-    spans = say.spans(
-        text,
-        who=who(event.by),
-        message=escape_line(event.message),
-        content=escape_line(event.content),
-    )
+    message, content = escape_line(event.message), escape_line(event.content)
+    spans = say.spans(text, who=who(event.by), message=message, content=content)
     return line(INDENT, spans, hang=4)
 
 

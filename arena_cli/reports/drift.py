@@ -22,7 +22,6 @@ from arena_cli.scenarios.result import (
     Cause,
     CheckResult,
     Drift,
-    FileProblem,
     RunResult,
     ScenarioResult,
     StepResult,
@@ -47,11 +46,8 @@ def word(result: ScenarioResult) -> str:
 def counted(run_result: RunResult) -> dict[str, int]:
     """Count scenarios by mode."""
     counter = Counter(map(word, run_result.scenarios))
-    return {
-        mode_name: counter[mode_name]
-        for mode_name in (*_KEPT.values(), *_UNKEPT.values())
-        if counter[mode_name]
-    }
+    words = (*_KEPT.values(), *_UNKEPT.values())
+    return {name: counter[name] for name in words if counter[name]}
 
 
 def why_unkept(result: ScenarioResult, say: Words) -> str:
@@ -82,11 +78,8 @@ _KEEPING = {DRIFTED: "--update", DRIFTED_AND_NEW: "--record"}
 
 def where(drift: Drift, say: Words) -> str:
     """Return `step 2, turn 1: `, with the parts that are known."""
-    pieces = []
-    if drift.step:
-        pieces.append(lines_module.step(drift.step, "", say))
-    if drift.turn is not None:
-        pieces.append(say("turn {turn}", turn=drift.turn))
+    pieces = [lines_module.step(drift.step, "", say)] if drift.step else []
+    pieces += [say("turn {turn}", turn=drift.turn)] if drift.turn is not None else []
     return f"{say(', ').join(pieces)}{say(': ')}" if pieces else ""
 
 
@@ -147,11 +140,12 @@ def _input(name: str, field: str, owner: str, agents: int, say: Words) -> str:
         return _tool(*field.removeprefix(TOOL).partition(" ")[::2], owner, say)
     if owner and name == "rubric":
         return say("the judge {who} uses a different rubric", who=owner)
+    if not owner:
+        return say("a different message is sent")
+    text = "{who} is shown a different {field}"
     if agents > 1:
-        return say("{who} are shown a different {field}", who=owner, field=field)
-    if owner:
-        return say("{who} is shown a different {field}", who=owner, field=field)
-    return say("a different message is sent")
+        text = "{who} are shown a different {field}"
+    return say(text, who=owner, field=field)
 
 
 def _tool(tool: str, part: str, owner: str, say: Words) -> str:
@@ -192,12 +186,7 @@ def row(drift: Drift, result: ScenarioResult, say: Words) -> Line:
     """Return `scenarios/a.yaml:12: step 2, turn 1: dev is shown another role_prompt (2 calls)`."""
     location = escape_line(f"{result.file}:{result.line_of(drift.step)}: ")
     calls = f" ({say('{count} calls', count=drift.calls)})" if drift.calls > 1 else ""
-    return lines_line(
-        Span(location),
-        Span(where(drift, say)),
-        Span(describe_drift(drift, say)),
-        Span(calls, "dim"),
-    )
+    return lines_line(location, where(drift, say), describe_drift(drift, say), Span(calls, "dim"))
 
 
 def ordered(result: ScenarioResult) -> list[Drift]:
@@ -231,9 +220,7 @@ class Causes:
         omitted = len(self._whole.drift) - MOST_CAUSES
         if omitted > 0:
             yield EMPTY
-            yield lines_line(
-                Span(self._say("drift: ")), self._say("and {count} more", count=omitted)
-            )
+            yield lines_line(self._say("drift: "), self._say("and {count} more", count=omitted))
 
     def ordered(self) -> list[Cause]:
         """Return the causes, those that affect most scenarios first."""
@@ -302,7 +289,7 @@ def _places(cause: Cause, say: Words) -> Iterator[Line]:
     places = list(dict.fromkeys((one.file, one.line, one.scenario) for one in cause.touches))
     calls = sum(touch.calls for touch in cause.touches)
     count = len({(file, scenario) for file, _, scenario in places})
-    summary = say("in 1 scenario") if count == 1 else say("in {count} scenarios", count=count)
+    summary = lines_module.count_of(say, count, "in 1 scenario", "in {count} scenarios")
     if calls > 1:
         summary += f"{say(', ')}{say('{count} calls', count=calls)}"
     yield lines_line(INDENT, Span(summary, "dim"), hang=4)
@@ -325,11 +312,9 @@ def _commands(scenario_results: Iterable[ScenarioResult]) -> list[str]:
         names["--update"].pop(name, None)
         names["--record=missing"].pop(name, None)
     return [
-        " ".join(
-            ["arena run", option, *(scenario_names if len(scenario_names) <= MOST_NAMES else [])]
-        )
-        for option, scenario_names in names.items()
-        if scenario_names
+        " ".join(["arena run", option, *(files if len(files) <= MOST_NAMES else [])])
+        for option, files in names.items()
+        if files
     ]
 
 
@@ -415,25 +400,20 @@ def list_findings(result: ScenarioResult, say: Words) -> Iterator[Finding]:
     for check in result.checks:
         yield from _of_check(check, None, say, to_fail=to_fail)
     for fault in result.faults:
-        hint = say.message(fault.hint)
-        yield Finding("file", fault.file, fault.line, None, _of_fault(fault, say), hint)
+        problem, hint = say.message(fault.what), say.message(fault.hint)
+        title = f"{fault.field}: {problem}" if fault.field else problem
+        yield Finding("file", fault.file, fault.line, None, title, hint)
     if result.error and not result.faults:
         passed_anyway = result.status == "failed" and result.reason is not None and not to_fail
         kind: Kind = "expectation" if passed_anyway else "arena"
         first, _, details = say.message(result.error).partition("\n")
         yield Finding(kind, result.file, result.line, None, first, details)
     if result.status == "interrupted":
-        title = say("it was cut short")
-        yield Finding("interrupted", result.file, result.line, None, title)
+        yield Finding("interrupted", result.file, result.line, None, say("it was cut short"))
     for difference in ordered(result):
         line = result.line_of(difference.step)
         problem = f"{where(difference, say)}{describe_drift(difference, say)}"
         yield Finding("drift", result.file, line, difference.step, problem)
-
-
-def _of_fault(fault: FileProblem, say: Words) -> str:
-    problem = say.message(fault.what)
-    return f"{fault.field}: {problem}" if fault.field else problem
 
 
 def wrong(result: ScenarioResult, say: Words) -> list[Finding]:
@@ -446,12 +426,11 @@ def wrong(result: ScenarioResult, say: Words) -> list[Finding]:
 def _of_failures(
     step: StepResult, missing: Container[tuple[int | None, str | None]], say: Words
 ) -> Iterator[Finding]:
+    file, line = step.place()
     if step.error:
-        file, line = step.place()
         first, _, details = say.message(step.error).partition("\n")
         yield Finding("arena", file, line, step.number, first, details)
     for failure in step.failures:
-        file, line = step.place()
         title = f"{failure.agent}: {failure.status}"
         aside = (step.number, failure.agent) in missing
         error = say.message(failure.error)

@@ -139,22 +139,14 @@ def _render_deviation(event: Deviation, say: Words, who: Who) -> Line:
     return line(INDENT, spans, hang=4)
 
 
-def _render_judgement(event: HeedJudged, say: Words, who: Who) -> Line | None:
+def _render_failed_search(event: HeedJudged | Extracted, say: Words, who: Who) -> Line | None:
     if event.error is None:
-        return None  # the deviations that it found have lines of their own
-    text = "{who} judged ignored notes: {why}; rules decide"
-    return line(
-        INDENT, say.spans(text, "dim", who=who(event.by), why=escape_line(event.error)), hang=4
-    )
-
-
-def _render_extraction(event: Extracted, say: Words, who: Who) -> Line | None:
-    if event.error is None:
-        return None  # the notes that it found have lines of their own
+        return None  # what it found has lines of its own
     text = "{who} looked for notes: {why}"
-    return line(
-        INDENT, say.spans(text, "dim", who=who(event.by), why=escape_line(event.error)), hang=4
-    )
+    if isinstance(event, HeedJudged):
+        text = "{who} judged ignored notes: {why}; rules decide"
+    why = escape_line(event.error)
+    return line(INDENT, say.spans(text, "dim", who=who(event.by), why=why), hang=4)
 
 
 def _render_repair(event: Recovered, say: Words, _: Who) -> Line:
@@ -176,8 +168,8 @@ RENDERERS: Mapping[type[Event], Callable[[Any, Words, Who], Line | None]] = {
     ContextUsage: _render_usage,
     Compacted: _render_summary,
     Deviation: _render_deviation,
-    Extracted: _render_extraction,
-    HeedJudged: _render_judgement,
+    Extracted: _render_failed_search,
+    HeedJudged: _render_failed_search,
     Recovered: _render_repair,
     Resumed: _render_resumption,
 }

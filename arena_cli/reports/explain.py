@@ -16,7 +16,7 @@ from arena_cli.transcript.control_events import Supervised
 from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.events import Candidates, Event, MessageEvent, ReplyFinished
 from arena_cli.transcript.state import Fold
-from arena_cli.util.text import cut_text, escape_line
+from arena_cli.util.text import escape_line, shorten_text
 from arena_cli.workspace import mentions, visible_text
 from arena_cli.workspace.mentions import Everybody, MentionSpot, Opener, Somebody
 from arena_cli.workspace.models import Member, Team
@@ -63,8 +63,8 @@ class Naming:
     message: str
     author: str
     content: str
-    planted: bool
-    names: list[MentionReason]
+    planted: bool = False
+    names: list[MentionReason] = field(default_factory=list)
     calls: list[str] | None = None
     refused: dict[str, str] = field(default_factory=dict)
     added: list[MentionReason] = field(default_factory=list)
@@ -163,7 +163,9 @@ def _explain_events(events: Iterable[Event], team: Team, before: Iterable[Event]
         chain = fold.open
         match event:
             case MessageEvent():
-                yield _message(event, team)
+                opener = "user" if event.chain is None else event.message.author_id
+                names = _names(event.message, opener, team)
+                yield _explain_naming(event.message, names, planted=event.planted)
             case ReplyFinished(message=Message() as message) if chain:
                 names = _names(message, chain.opening.message.author_id, team)
                 yield _explain_naming(
@@ -184,21 +186,9 @@ def _explain_events(events: Iterable[Event], team: Team, before: Iterable[Event]
             yield _explain_called(fold.open, team)
 
 
-def _message(event: MessageEvent, team: Team) -> Naming:
-    message = event.message
-    opener = "user" if event.chain is None else message.author_id
-    return _explain_naming(message, _names(message, opener, team), planted=event.planted)
-
-
 def _explain_naming(message: Message, names: list[MentionReason], **fields: Any) -> Naming:
-    fields = {"planted": False, **fields}
-    return Naming(
-        message=message.id,
-        author=message.author_id,
-        content=message.content or " ".join(message.reactions),
-        names=names,
-        **fields,
-    )
+    content = message.content or " ".join(message.reactions)
+    return Naming(message.id, message.author_id, content, names=names, **fields)
 
 
 def _names(message: Message, opener: str, team: Team) -> list[MentionReason]:
@@ -253,11 +243,7 @@ def _explain_mention(spot: MentionSpot, author: str, opener: str, team: Team) ->
         case None:
             return MentionReason(spot.written, [], "", NOBODY)
     other_ids = [member_id for member_id in ids if member_id != author]
-    return (
-        MentionReason(spot.written, other_ids, by, "")
-        if other_ids
-        else MentionReason(spot.written, [], by, OWN_NAME)
-    )
+    return MentionReason(spot.written, other_ids, by, "" if other_ids else OWN_NAME)
 
 
 def _which_name(written: str, member_id: str, team: Team) -> str:
@@ -366,50 +352,33 @@ def draw_explanation(result: ScenarioResult, say: Words) -> Iterator[Line]:
 
 
 def _draw_naming(naming: Naming, team: Team, say: Words) -> Iterator[Line]:
-    text = escape_line(cut_text(naming.content, EXCERPT)) + (
-        "…" if len(naming.content) > EXCERPT else ""
-    )
+    text = escape_line(shorten_text(naming.content, EXCERPT))
     planted = f" ({say('planted')})" if naming.planted else ""
     head = Span(f"{naming.message} {escape_line(naming.author)}{planted}{say(': ')}", "strong")
     yield line(INDENT * 2, head, text, hang=6)
-    for entry in naming.names:
-        yield _draw_mention(entry, say)
-    for entry in naming.added:
-        yield _draw_added(entry, say)
-    member_ids = [
-        entry for entry_of_id in (*naming.names, *naming.added) for entry in entry_of_id.ids
-    ]
-    agents = dict.fromkeys(entry for entry in member_ids if team.member(entry))
-    if naming.calls is not None and naming.calls != list(agents):
-        yield line(
-            INDENT * 3, say("so it calls: {who}", who=_join_names(naming.calls, say)), hang=8
-        )
+    entries = (*naming.names, *naming.added)
+    yield from (_draw_mention(entry, say) for entry in entries)
+    named = dict.fromkeys(member_id for entry in entries for member_id in entry.ids)
+    if naming.calls is not None and naming.calls != list(filter(team.member, named)):
+        text = say("so it calls: {who}", who=_join_names(naming.calls, say))
+        yield line(INDENT * 3, text, hang=8)
     for agent, reason in naming.refused.items():
-        agent_name, reason_text = escape_line(agent), escape_line(reason)
-        yield line(
-            INDENT * 3,
-            say("may not call {who}: {reason}", who=agent_name, reason=reason_text),
-            hang=8,
-        )
+        who, problem = escape_line(agent), escape_line(reason)
+        text = say("may not call {who}: {reason}", who=who, reason=problem)
+        yield line(INDENT * 3, text, hang=8)
 
 
 def _draw_mention(entry: MentionReason, say: Words) -> Line:
-    times = f" ×{entry.count}" if entry.count > 1 else ""
-    reason = f"{say(': ')}{say(entry.why)}" if entry.why else f" ({say(entry.by)})"
-    label = f"@{escape_line(entry.written)}{times} "
+    reason = f"{say(': ')}{say(entry.why)}" if entry.why else ""
+    if entry.by == ADDED:
+        label = f"{escape_line(entry.written)} " if entry.written else ""
+        reason += f" ({say(ADDED)})"
+    else:
+        times = f" ×{entry.count}" if entry.count > 1 else ""
+        label = f"@{escape_line(entry.written)}{times} "
+        reason = reason or f" ({say(entry.by)})"
     spans = (Span("→ ", "dim"), Span(_join_names(entry.ids, say)), Span(reason, "dim"))
     return line(INDENT * 3, label, spans, hang=8)
-
-
-def _draw_added(entry: MentionReason, say: Words) -> Line:
-    written = f"{escape_line(entry.written)} " if entry.written else ""
-    reason = f"{say(': ')}{say(entry.why)}" if entry.why else ""
-    spans = (
-        Span("→ ", "dim"),
-        Span(_join_names(entry.ids, say)),
-        Span(f"{reason} ({say(entry.by)})", "dim"),
-    )
-    return line(INDENT * 3, written, spans, hang=8)
 
 
 def _draw_called(called: Called, say: Words) -> Iterator[Line]:
@@ -424,21 +393,19 @@ def _draw_called(called: Called, say: Words) -> Iterator[Line]:
 
 
 def _draw_choice(chosen: Chosen, say: Words) -> Line:
-    who = escape_line(chosen.supervisor)
-    again = say(" (asked for another plan)") if chosen.replan else ""
     if chosen.fallback:
-        problem = say.message(escape_line(chosen.fallback))
-        text = say("{who} decided nothing, the free rules decide: {why}", who=who, why=problem)
-        return line(INDENT * 2, _turn(chosen.turn, say), f" · {text}{again}", hang=6)
-    if chosen.done:
-        text = say("{who} ends the chain", who=who)
+        text = "{who} decided nothing, the free rules decide: {why}"
+    elif chosen.done:
+        text = "{who} ends the chain"
+    elif chosen.order == "sequence":
+        text = "{who} calls one after the other: {agents}"
     else:
-        agents = _join_names(chosen.agents, say)
-        calls = "{who} calls {agents}"
-        if chosen.order == "sequence":
-            calls = "{who} calls one after the other: {agents}"
-        text = say(calls, who=who, agents=agents)
-    reason = f"{say(': ')}{escape_line(chosen.reason)}" if chosen.reason else ""
+        text = "{who} calls {agents}"
+    agents, why = _join_names(chosen.agents, say), say.message(escape_line(chosen.fallback))
+    text = say(text, who=escape_line(chosen.supervisor), agents=agents, why=why)
+    again = say(" (asked for another plan)") if chosen.replan else ""
+    has_reason = chosen.reason and not chosen.fallback
+    reason = f"{say(': ')}{escape_line(chosen.reason)}" if has_reason else ""
     return line(INDENT * 2, _turn(chosen.turn, say), f" · {text}{reason}{again}", hang=6)
 
 
@@ -481,7 +448,7 @@ def _draw_judged(candidate: Other, relevance: float, selection: str, say: Words)
 def _sum(candidate: Other, relevance: float, selection: str, say: Words) -> str:
     """Return `3 hits: 1 - 0.6^3 = 0.784 >= 0.6`."""
     count = len(candidate.found)
-    hits = say("1 hit") if count == 1 else say("{count} hits", count=count)
+    hits = lines.count_of(say, count, "1 hit", "{count} hits")
     text = f"{hits}{say(': ')}1 - 0.6^{count} = {relevance:g}"
     if selection == "ask" or candidate.threshold is None:
         return f"{text} (selection: {selection})"

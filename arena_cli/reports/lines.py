@@ -22,7 +22,7 @@ from arena_cli.protocol import (
     StructuredContent,
     Usage,
 )
-from arena_cli.transcript.events import PassedOver, ReplyFinished
+from arena_cli.transcript.events import ChainFinished, PassedOver, ReplyFinished
 from arena_cli.util import task_lists
 from arena_cli.util.language import Texts, current_language
 from arena_cli.util.text import escape_line, escape_text
@@ -78,6 +78,18 @@ def line(*pieces: str | Span | Iterable[Span], hang: int | None = None) -> Line:
 def as_spans(name: list[Span] | str) -> list[Span]:
     """Return a name as pieces of a line."""
     return [Span(name)] if isinstance(name, str) else name
+
+
+def count_of(say: Words, count: int, one: str, many: str) -> str:
+    """Return `1 warning` or `2 warnings`."""
+    return say(one) if count == 1 else say(many, count=count)
+
+
+def count_replies(event: ChainFinished, say: Words) -> str:
+    """Return how many replies a chain had, in how many turns."""
+    replies = count_of(say, event.replies, "1 reply", "{count} replies")
+    turns = count_of(say, event.turns, "1 turn", "{count} turns")
+    return say("{replies} in {turns}", replies=replies, turns=turns)
 
 
 CALLED_ALREADY = (

@@ -27,33 +27,21 @@ from arena_cli.util.text import escape_line, escape_text
 WIDTH = 80
 
 LABELS = {
-    "passed": "passed",
-    "failed": "FAILED",
-    "error": "ERROR",
-    "interrupted": "INTERRUPTED",
-    "not_run": "not run",
-    "skipped": "skipped",
-    "xfailed": "xfailed",
-    "warned": "warned",
-    "drifted": "DRIFT",
-    "drift_warned": "drift",
-    "accepted": "updated",
-    "follows": "follows",
+    "passed": ("passed", "added"),
+    "failed": ("FAILED", "failed"),
+    "error": ("ERROR", "failed"),
+    "interrupted": ("INTERRUPTED", "failed"),
+    "not_run": ("not run", "dim"),
+    "skipped": ("skipped", "dim"),
+    "xfailed": ("xfailed", "dim"),
+    "warned": ("warned", "warned"),
+    "drifted": ("DRIFT", "failed"),
+    "drift_warned": ("drift", "warned"),
+    "accepted": ("updated", "dim"),
+    "follows": ("follows", "dim"),
 }
-STYLES = {
-    "passed": "added",
-    "failed": "failed",
-    "error": "failed",
-    "interrupted": "failed",
-    "not_run": "dim",
-    "skipped": "dim",
-    "xfailed": "dim",
-    "warned": "warned",
-    "drifted": "failed",
-    "drift_warned": "warned",
-    "accepted": "dim",
-    "follows": "dim",
-}
+"""The word and the style of a status."""
+
 LABEL_WIDTH = 8
 MOST_DRIFTS = 6
 _ROW = re.compile(r"^timeline(?:_exact)?(?:\[(\d+)\])?$")
@@ -105,7 +93,8 @@ class Report:
         if result.error:
             yield from _block(self._say.message(result.error), INDENT)
         for session in result.sessions:
-            told = self._say("the session is kept: {command}", command=_show(session))
+            command = f"arena show {escape_line(session)}"
+            told = self._say("the session is kept: {command}", command=command)
             # As every command: it is never broken.
             yield line(INDENT, Span(told, "dim"))._replace(whole=True)
 
@@ -118,7 +107,7 @@ class Report:
             told.append(escape_line(result.reason))
         warned = sum(check.status == "warned" for check in result.all_checks())
         if warned and result.status != "xfailed":
-            told.append(count_results(say, warned, "1 warning", "{count} warnings"))
+            told.append(lines_module.count_of(say, warned, "1 warning", "{count} warnings"))
         if result.mode and result.mode != "live":
             reason = drift.why_unkept(result, say)
             told.append(f"{say.enum(drift.word(result))}{say(': ') if reason else ''}{reason}")
@@ -192,12 +181,9 @@ class Report:
 
     def _failure(self, failure: Failure, step: StepResult) -> Iterator[Line]:
         agent = escape_line(failure.agent)
-        problem = self._say(
-            "{who} in turn {turn}: {status}",
-            who=agent,
-            turn=failure.turn,
-            status=self._say.enum(failure.status),
-        )
+        status = self._say.enum(failure.status)
+        text = "{who} in turn {turn}: {status}"
+        problem = self._say(text, who=agent, turn=failure.turn, status=status)
         yield line(INDENT * 2, Span(problem, "strong"), hang=6)
         yield from _block(self._say.message(failure.error), INDENT * 3)
         if (step.number, failure.agent) not in drift.missed(self._result):
@@ -208,8 +194,8 @@ class Report:
     def _check(self, check: CheckResult) -> Iterator[Line]:
         place = [Span(place_of(check), "strong")]
         if check.status == "error" and check.judge:
-            told = self._say("(no verdict of {judge})", judge=escape_line(check.judge))
-            place.append(Span(f" {told}", "failed"))
+            verdict = self._say("(no verdict of {judge})", judge=escape_line(check.judge))
+            place.append(Span(f" {verdict}", "failed"))
         elif check.status == "error":
             place.append(Span(f" {self._say('(the check itself crashed)')}", "failed"))
         elif check.status == "warned":
@@ -264,8 +250,8 @@ def indented(drawn: Iterable[Line], indent: str) -> Iterator[Line]:
 
 def label(status: str) -> list[Span]:
     """Return the beginning of a line: the label of a status."""
-    word = LABELS[status]
-    return [Span(word, STYLES[status]), Span(" " * max(LABEL_WIDTH - len(word), 1))]
+    word, style = LABELS[status]
+    return [Span(word, style), Span(" " * max(LABEL_WIDTH - len(word), 1))]
 
 
 def step_title(step: StepResult, say: Words) -> str:
@@ -293,15 +279,6 @@ def _row_of(check: CheckResult) -> int | None:
 def _block(text: str, indent: str) -> Iterator[Line]:
     for row in escape_text(text).split("\n"):
         yield line(indent, Span(row, "failed")) if row else EMPTY
-
-
-def count_results(say: Words, count: int, one: str, many: str) -> str:
-    """Return `1 warning` or `2 warnings`."""
-    return say(one) if count == 1 else say(many, count=count)
-
-
-def _show(session: str) -> str:
-    return f"arena show {escape_line(session)}"
 
 
 def draw_listing(scenario: Scenario, say: Words) -> Line:
@@ -347,20 +324,19 @@ def summary(run_result: RunResult, say: Words | None = None) -> str:
         "passed": run_result.passed,
         "failed": run_result.failed - run_result.drift_only,
         "failed only by drift": run_result.drift_only,
-        "error": run_result.error,
+        "errors" if run_result.error > 1 else "error": run_result.error,
         "interrupted": run_result.interrupted,
         "skipped": run_result.skipped,
         "xfailed": run_result.xfailed,
         "not run": run_result.not_run,
     }
-    told = [f"{count} {say.enum(_plural(what, count))}" for what, count in counts.items() if count]
+    told = [f"{count} {say.enum(status)}" for status, count in counts.items() if count]
     if run_result.warned:
-        told.append(count_results(say, run_result.warned, "1 warning", "{count} warnings"))
+        told.append(lines_module.count_of(say, run_result.warned, "1 warning", "{count} warnings"))
     if drifted := run_result.drifted - run_result.drift_only:
         told.append(f"{drifted} {say.enum('drifted')}")
-    if run_result.judge_errors:
-        one, many = "1 judge error", "{count} judge errors"
-        told.append(count_results(say, run_result.judge_errors, one, many))
+    if errors := run_result.judge_errors:
+        told.append(lines_module.count_of(say, errors, "1 judge error", "{count} judge errors"))
     counts_told = say(", ").join(told)
     text = say("{counts} in {seconds} s", counts=counts_told, seconds=f"{run_result.seconds:.1f}")
     counted = drift.counted(run_result)
@@ -376,7 +352,3 @@ def _why(result: ScenarioResult, say: Words) -> str:
         return escape_line(result.file)
     first = found[0]
     return "" if first.kind == "drift" else escape_line(f"{first.place}: {first.title}")
-
-
-def _plural(problem: str, count: int) -> str:
-    return "errors" if problem == "error" and count > 1 else problem

@@ -191,11 +191,8 @@ class Timeline:
         if event.config.get("budget"):
             self._budget = self._budget or import_module("arena_cli.reports.budgets").BudgetTally()
             self._budget.apply(event)
-        team = (
-            self._say("team {name}", name=escape_line(event.team))
-            if event.team
-            else self._say("every agent")
-        )
+        name = escape_line(event.team or "")
+        team = self._say("team {name}", name=name) if name else self._say("every agent")
         session = self._say("session {name}", name=escape_line(event.session))
         yield line(Span(session, "strong"), BETWEEN, Span(team, "dim"))
         yield EMPTY
@@ -307,14 +304,8 @@ class Timeline:
         for remark in lines.remarks(event, say):
             yield line(INDENT, Span(remark, "warned"), hang=4)
         for agent, reason in event.refused.items():
-            yield line(
-                INDENT,
-                say.spans(
-                    "may not call {who}: {reason}",
-                    who=[self._short(agent)],
-                    reason=say.message(escape_line(reason)),
-                ),
-            )
+            who, problem = [self._short(agent)], say.message(escape_line(reason))
+            yield line(INDENT, say.spans("may not call {who}: {reason}", who=who, reason=problem))
         yield from self._unresolved(event.unresolved)
 
     def _list_facts(self, event: ReplyFinished) -> Iterator[Span]:
@@ -406,7 +397,7 @@ class Timeline:
         end = Span(say.enum(event.end), "failed" if event.end == "failed" else "strong")
         awaits = f"{say(': ')}{say(', ').join(map(escape_line, event.awaits))}"
         ended = [end, Span(awaits)] if event.end == "awaiting_human" else [end]
-        counts = Span(self._counts(event), "dim")
+        counts = Span(lines.count_replies(event, say), "dim")
         tokens = [Span(lines.tokens(event.usage), "dim")]
         if event.usage.cost_usd is None and self._known_cost:
             cost = say("{cost} + unknown", cost=f"${self._known_cost:.4f}")
@@ -421,10 +412,8 @@ class Timeline:
             for agent in self._names:
                 reason = f"{say(': ')}{self._why.get(agent) or self._unasked()}"
                 yield line(INDENT, self._name(agent), reason, hang=4)
-            first = f"@{escape_line(next(iter(self._names), 'id'))}"
-            yield line(
-                INDENT, say("To call an agent, mention it in the message: {name}", name=first)
-            )
+            text = "To call an agent, mention it in the message: {name}"
+            yield line(INDENT, say(text, name=f"@{escape_line(next(iter(self._names), 'id'))}"))
         yield EMPTY
 
     def _list_answers(self, event: ChainFinished) -> Iterator[str]:
@@ -438,20 +427,13 @@ class Timeline:
             author = "" if human == "user" else f" --from {lines.quote(human)}"
             yield f'arena send -c{author} "..."'
 
-    def _counts(self, event: ChainFinished) -> str:
-        say = self._say
-        replies = (
-            say("1 reply") if event.replies == 1 else say("{count} replies", count=event.replies)
-        )
-        turns = say("1 turn") if event.turns == 1 else say("{count} turns", count=event.turns)
-        return say("{replies} in {turns}", replies=replies, turns=turns)
-
     def _unasked(self) -> str:
-        if self._config.get("selection") == "none":
-            return self._say("not asked (selection: none)")
-        if self._config.get("selection") == "relevance_if_unnamed":
-            return self._say("not asked (other agents were named)")
-        return self._say("not asked (it answers only when it is named)")
+        texts = {
+            "none": "not asked (selection: none)",
+            "relevance_if_unnamed": "not asked (other agents were named)",
+        }
+        selection = str(self._config.get("selection"))
+        return self._say(texts.get(selection, "not asked (it answers only when it is named)"))
 
     def _who(self, by: str) -> list[Span] | str:
         return [self._short(by)] if by in self._names else escape_line(by)

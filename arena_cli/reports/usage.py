@@ -25,6 +25,7 @@ By = Literal["agent", "model", "day", "scenario"]
 _NARROWEST_NAME = 12
 _GAP = "  "
 _COUNTS = ("input", "cache read", "cache write", "output")
+_TOKENS = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens")
 
 
 @dataclass
@@ -53,12 +54,7 @@ class UsageRow:
     @property
     def tokens(self) -> list[int]:
         """The tokens of the input, read from the cache, written to the cache, and of the output."""
-        return [
-            self.input_tokens,
-            self.cache_read_tokens,
-            self.cache_write_tokens,
-            self.output_tokens,
-        ]
+        return [getattr(self, name) for name in _TOKENS]
 
     def add(self, usage: Usage | None, *, failed: bool, free: bool) -> None:
         """Add one call with all its attempts."""
@@ -69,10 +65,8 @@ class UsageRow:
             self.unpriced += not free
             return
         self.estimated |= usage.estimated
-        self.input_tokens += usage.input_tokens
-        self.cache_read_tokens += usage.cache_read_tokens
-        self.cache_write_tokens += usage.cache_write_tokens
-        self.output_tokens += usage.output_tokens
+        for name in _TOKENS:
+            setattr(self, name, getattr(self, name) + getattr(usage, name))
         if usage.cost_usd is not None:
             self.cost_usd = round(self.cost_usd + usage.cost_usd, 10)
         else:
@@ -80,10 +74,8 @@ class UsageRow:
 
     def document(self) -> dict[str, Any]:
         """Return the row as JSON; `cost_usd` is null if no call's cost is known."""
-        told = dict(vars(self))
-        if self.calls and self.unpriced == self.calls:
-            told["cost_usd"] = None
-        return told
+        is_unknown = self.calls and self.unpriced == self.calls
+        return {**vars(self), **({"cost_usd": None} if is_unknown else {})}
 
 
 @dataclass
@@ -148,19 +140,11 @@ class Ledger:
         model = _model(call.metadata, kind)
         self._models[call.agent] = model or self._models.get(call.agent, "")
         memory = event.type not in ("supervised", "intent", "agent_ended", "planned")
-        self._add(
-            event, call.agent, call.usage, failed=call.failed, memory=memory, free=call.is_free
-        )
+        counts = {"failed": call.failed, "free": call.is_free}
+        self._add(event, call.agent, call.usage, memory=memory, **counts)
 
     def _add(
-        self,
-        event: Event,
-        agent: str,
-        usage: Usage | None,
-        *,
-        failed: bool,
-        memory: bool = False,
-        free: bool = False,
+        self, event: Event, agent: str, usage: Usage | None, *, memory: bool = False, **counts: bool
     ) -> None:
         names = {
             "agent": agent,
@@ -170,8 +154,8 @@ class Ledger:
         }
         key = (names[self.by], memory)
         row = self._rows.setdefault(key, UsageRow(*key))
-        row.add(usage, failed=failed, free=free)
-        self.total.add(usage, failed=failed, free=free)
+        row.add(usage, **counts)
+        self.total.add(usage, **counts)
 
 
 def _model(metadata: Mapping[str, Any], kind: str) -> str:
@@ -219,16 +203,9 @@ def _stacked(names: list[str], figures: list[list[str]], heads: list[str]) -> It
 
 
 def _name(row: UsageRow, by: By, say: Words) -> str:
-    name = escape_line(row.name) if row.name else say(_NAMELESS[by])
+    unknown = "(no scenario)" if by == "scenario" else "(unknown)"
+    name = escape_line(row.name) if row.name else say(unknown)
     return say("{name} (memory)", name=name) if row.memory else name
-
-
-_NAMELESS = {
-    "agent": "(unknown)",
-    "model": "(unknown)",
-    "day": "(unknown)",
-    "scenario": "(no scenario)",
-}
 
 
 def _figures(row: UsageRow, say: Words) -> list[str]:
@@ -243,14 +220,14 @@ def _figures(row: UsageRow, say: Words) -> list[str]:
 
 
 def _remarks(total: UsageRow, say: Words) -> Iterator[Line]:
-    if total.failed:
-        yield line(Span(say("failed calls, included: {count}", count=total.failed), "dim"))
-    if total.uncounted:
-        told = say("calls without a token count: {count}", count=total.uncounted)
-        yield line(Span(told, "dim"))
-    if total.unpriced:
-        told = say("calls of unknown cost: {count}", count=total.unpriced)
-        yield line(Span(told, "dim"))
+    remarks = {
+        "failed calls, included: {count}": total.failed,
+        "calls without a token count: {count}": total.uncounted,
+        "calls of unknown cost: {count}": total.unpriced,
+    }
+    for text, count in remarks.items():
+        if count:
+            yield line(Span(say(text, count=count), "dim"))
 
 
 TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")

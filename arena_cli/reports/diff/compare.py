@@ -54,15 +54,11 @@ def between(
 ) -> Difference:
     """Pair the conversations by case and session, or two single ones directly, and compare them."""
     passed_over = frozenset() if a.kind == b.kind else _OF_ONE_KIND
+    left, right = ({(item.case, item.session): item for item in side} for side in (ours, theirs))
+    pairs = [(left.get(key), right.get(key)) for key in dict.fromkeys([*left, *right])]
     if len(ours) == len(theirs) == 1:
-        diffs = [_conversations(ours[0], theirs[0], passed_over)]
-    else:
-        by_key = {(conversation.case, conversation.session): conversation for conversation in ours}
-        right = {(conversation.case, conversation.session): conversation for conversation in theirs}
-        diffs = [
-            _conversations(by_key.get(key), right.get(key), passed_over)
-            for key in dict.fromkeys([*by_key, *right])
-        ]
+        pairs = [(ours[0], theirs[0])]
+    diffs = [_conversations(*pair, passed_over) for pair in pairs]
     return Difference(a=a, b=b, conversations=diffs)
 
 
@@ -71,12 +67,8 @@ def _conversations(
 ) -> ConversationDiff:
     present = a or b
     assert present is not None
-    header = {
-        "case": present.case,
-        "session": present.session,
-        "a": _measure_size(a),
-        "b": _measure_size(b),
-    }
+    header: Fields = {"case": present.case, "session": present.session}
+    header |= {side: _measure_size(item) for side, item in (("a", a), ("b", b)) if item}
     if a is None or b is None:
         return ConversationDiff(**header, only="a" if a else "b")
     comparing = _Comparing(passed_over)
@@ -89,15 +81,8 @@ def _conversations(
     )
 
 
-def _measure_size(conversation: ComparedConversation | None) -> Told | None:
-    if conversation is None:
-        return None
-    return Told(
-        chains=conversation.chains,
-        turns=conversation.turns,
-        replies=conversation.replies,
-        usage=conversation.usage,
-    )
+def _measure_size(conversation: ComparedConversation) -> Told:
+    return Told(**{name: getattr(conversation, name) for name in Told.model_fields})
 
 
 def _settings(a: Fields, b: Fields, *, mixed: bool) -> Iterator[Changed]:
@@ -334,16 +319,13 @@ def _side(side: Side) -> Span:
 
 def _draw_size(size: Told, say: Words) -> Span:
     counts = [
-        (size.chains, "1 chain", "{count} chains"),
-        (size.turns, "1 turn", "{count} turns"),
-        (size.replies, "1 reply", "{count} replies"),
-    ]
-    counts_text = [
-        say(singular) if count == 1 else say(many, count=count) for count, singular, many in counts
+        lines.count_of(say, size.chains, "1 chain", "{count} chains"),
+        lines.count_of(say, size.turns, "1 turn", "{count} turns"),
+        lines.count_of(say, size.replies, "1 reply", "{count} replies"),
     ]
     if size.usage:
-        counts_text.append(lines.tokens(size.usage))
-    return Span(" · ".join(counts_text), "dim")
+        counts.append(lines.tokens(size.usage))
+    return Span(" · ".join(counts), "dim")
 
 
 class _Drawing:
@@ -357,34 +339,18 @@ class _Drawing:
     def heading(self, conversation_diff: ConversationDiff) -> Iterator[Line]:
         """Yield the lines that name a conversation of a recording, and its size."""
         say = self._say
-        name = [
-            *(
-                [say("case {name}", name=escape_line(conversation_diff.case))]
-                if conversation_diff.case
-                else ()
-            ),
-            *(
-                [say("session {name}", name=escape_line(conversation_diff.session))]
-                if conversation_diff.session
-                else ()
-            ),
-        ]
-        if name:
-            yield line(Span(say(", ").join(name), "strong"))
-        if conversation_diff.a:
-            yield line(
-                _side("a"),
-                _draw_size(conversation_diff.a, say),
-                only(conversation_diff.only, say),
-                hang=3,
-            )
-        if conversation_diff.b:
-            yield line(
-                _side("b"),
-                _draw_size(conversation_diff.b, say),
-                only(conversation_diff.only, say),
-                hang=3,
-            )
+        names = {
+            "case {name}": conversation_diff.case,
+            "session {name}": conversation_diff.session,
+        }
+        shown = [say(text, name=escape_line(name)) for text, name in names.items() if name]
+        if shown:
+            yield line(Span(say(", ").join(shown), "strong"))
+        sizes: dict[Side, Told | None] = {"a": conversation_diff.a, "b": conversation_diff.b}
+        for side, size in sizes.items():
+            if size:
+                note = only(conversation_diff.only, say)
+                yield line(_side(side), _draw_size(size, say), note, hang=3)
 
     def conversation(self, conversation_diff: ConversationDiff) -> Iterator[Line]:
         """Yield the differences in a conversation."""
@@ -438,14 +404,10 @@ class _Drawing:
 
     def _of_entry(self, entry: EntryDiff) -> Iterator[Line]:
         yield from self._fields(entry.fields, entry.only, INDENT)
+        parting = self._parting
         for turn in entry.turns:
-            parting = self._parting
-            shown_fields = (
-                parting.fields
-                if parting and (parting.a, parting.turn) == (entry.a, turn.turn)
-                else []
-            )
-            yield from self._turn(turn, shown_fields)
+            is_parting = parting and (parting.a, parting.turn) == (entry.a, turn.turn)
+            yield from self._turn(turn, parting.fields if parting and is_parting else [])
 
     def _turn(self, turn: TurnDiff, shown_fields: Sequence[Changed]) -> Iterator[Line]:
         """Yield a turn, without the fields that are already shown above."""
@@ -509,10 +471,10 @@ def _field(change: Changed, say: Words, indent: str) -> Iterator[Line]:
     if change.field in _TEXTS or is_long:
         yield from draw_text_diff(_text(change.a), _text(change.b), say, indent=indent)
         return
-    for side, value in (("a", change.a), ("b", change.b)):
-        told = _value(change.field, value, say)
-        style = STYLES["a" if side == "a" else "b"]
-        yield line(indent, Span(f"{side.upper()} {told}", style), hang=len(indent) + 2)
+    sides: dict[Side, Any] = {"a": change.a, "b": change.b}
+    for side, value in sides.items():
+        text = f"{side.upper()} {_value(change.field, value, say)}"
+        yield line(indent, Span(text, STYLES[side]), hang=len(indent) + 2)
 
 
 def _is_long(value: Any) -> bool:

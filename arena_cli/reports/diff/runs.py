@@ -236,23 +236,17 @@ def _drift(drifts: Iterable[_DriftRecord]) -> dict[Place, Any]:
     values: dict[Place, Any] = {}
     for drift in drifts:
         turn = f", turn {drift.turn}" if drift.turn is not None else ""
-        key = (
-            drift.step,
-            f"{_DRIFT}: {drift.kind}: {drift.agent or 'team'}: {drift.field}{turn}",
-        )
+        field = f"{_DRIFT}: {drift.kind}: {drift.agent or 'team'}: {drift.field}{turn}"
         follows = {"follows": True} if drift.follows else {}
-        values[_numbered(key, count)] = {"before": drift.before, "after": drift.after, **follows}
+        value = {"before": drift.before, "after": drift.after, **follows}
+        values[_numbered((drift.step, field), count)] = value
     return values
 
 
 def _checks(step: int | None, checks: Iterable[_CheckRecord]) -> dict[Place, Any]:
     count = Counter[Place]()
     return {
-        _numbered((step, check.field), count): {
-            "status": check.status,
-            "expected": check.expected,
-            "actual": check.actual,
-        }
+        _numbered((step, check.field), count): check.model_dump(exclude={"field"})
         for check in checks
     }
 
@@ -282,17 +276,8 @@ _NOT_RUN = "not_run"
 
 def draw_run_diff(difference: RunDifference, say: Words, *, width: int) -> Iterator[Line]:
     """Yield the lines for the whole difference; columns are drawn for a screen of `width`."""
-    for problem, totals, side in (
-        (difference.a, difference.a_told, "a"),
-        (difference.b, difference.b_told, "b"),
-    ):
-        counts = [f"{count} {say.enum(status)}" for status, count in totals.counts.items()]
-        facts_told = [say(", ").join(counts)] if counts else []
-        if totals.usage:
-            facts_told.append(lines.tokens(totals.usage))
-        heading = compare.compared(problem, "a" if side == "a" else "b", say)
-        spans = [span for fact in facts_told for span in (BETWEEN, Span(fact, "dim"))]
-        yield line(heading.spans, spans, hang=3)
+    yield _heading(difference.a, "a", difference.a_told, say)
+    yield _heading(difference.b, "b", difference.b_told, say)
     left_out: dict[str, None] = {}
     for scenario in difference.scenarios:
         yield from _scenario(scenario, say, width, left_out)
@@ -303,6 +288,14 @@ def draw_run_diff(difference: RunDifference, say: Words, *, width: int) -> Itera
         yield EMPTY
         beside = say("no difference in the checks")
         yield line(Span(beside if difference.scenarios else say("no difference"), "strong"))
+
+
+def _heading(run: Compared, side: Side, totals: RunTold, say: Words) -> Line:
+    counts = [f"{count} {say.enum(status)}" for status, count in totals.counts.items()]
+    facts = [say(", ").join(counts)] if counts else []
+    facts += [lines.tokens(totals.usage)] if totals.usage else []
+    spans = [span for fact in facts for span in (BETWEEN, Span(fact, "dim"))]
+    return line(compare.compared(run, side, say).spans, spans, hang=3)
 
 
 def _scenario(
@@ -319,11 +312,7 @@ def _scenario(
             fields.append(field)
     if not fields and not scenario_diff.only:
         return
-    title = (
-        f"{scenario_diff.scenario} [{scenario_diff.case}]"
-        if scenario_diff.case
-        else scenario_diff.scenario
-    )
+    title = scenario_diff.scenario + (f" [{scenario_diff.case}]" if scenario_diff.case else "")
     span = Span(escape_line(scenario_diff.file), "dim")
     only = compare.only(scenario_diff.only, say)
     yield EMPTY
@@ -339,11 +328,8 @@ def _follows(step_changed: StepChanged) -> bool:
 
 
 def _field(step_changed: StepChanged, say: Words, width: int) -> Iterator[Line]:
-    step = (
-        f"{lines.step(step_changed.step, '', say)}{say(': ')}"
-        if step_changed.step is not None
-        else ""
-    )
+    number = step_changed.step
+    step = f"{lines.step(number, '', say)}{say(': ')}" if number is not None else ""
     present = step_changed.a if step_changed.a is not None else step_changed.b
     if not isinstance(present, Mapping):
         change = Changed(field=step + step_changed.field, a=step_changed.a, b=step_changed.b)
@@ -364,11 +350,12 @@ def _check(step_changed: StepChanged, say: Words, width: int) -> Iterator[Line]:
     """Yield an expectation with its verdict on each side."""
     sides = [value for value in (step_changed.a, step_changed.b) if value is not None]
     is_edited = len(sides) == 2 and sides[0]["expected"] != sides[1]["expected"]
-    for side, value in (("A", step_changed.a), ("B", step_changed.b)):
+    both: dict[Side, Any] = {"a": step_changed.a, "b": step_changed.b}
+    for side, value in both.items():
         if value is None:
             continue
-        style = compare.STYLES["a" if side == "A" else "b"]
-        yield line(INDENT * 2, Span(f"{side} {say.enum(value['status'])}", style), hang=6)
+        verdict = f"{side.upper()} {say.enum(value['status'])}"
+        yield line(INDENT * 2, Span(verdict, compare.STYLES[side]), hang=6)
         if is_edited or value["status"] != "passed":
             texts = str(value["expected"]), str(value["actual"])
             yield from columns.draw_columns(*texts, say, width=width, indent=INDENT * 3)

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Hashable, Iterator, Sequence
 from functools import cache
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from typing import NamedTuple
 
 from arena_cli.reports.lines import Line, Span, Words, line
@@ -57,8 +57,7 @@ def pairs(a: Sequence[Hashable], b: Sequence[Hashable]) -> Iterator[tuple[int | 
 
     start, a_end, b_end = _middle(a, b)
     yield from ((index, index) for index in range(start))
-    left_numbers, right = _numbered(a[start:a_end], b[start:b_end])
-    for op in Levenshtein.opcodes(left_numbers, right):
+    for op in Levenshtein.opcodes(*_numbered(a[start:a_end], b[start:b_end])):
         ours = range(start + op.src_start, start + op.src_end)
         theirs = range(start + op.dest_start, start + op.dest_end)
         if op.tag in ("equal", "replace"):
@@ -84,35 +83,23 @@ def _common(
 ) -> Iterator[DiffBlock]:
     from rapidfuzz.distance import Indel  # noqa: PLC0415 - where texts differ only
 
-    left_numbers, right = _numbered(a[start:a_end], b[start:b_end])
-    for op in Indel.opcodes(left_numbers, right):
+    for op in Indel.opcodes(*_numbered(a[start:a_end], b[start:b_end])):
         ours = start + op.src_start, start + op.src_end
         yield DiffBlock(op.tag == "equal", *ours, start + op.dest_start, start + op.dest_end)
 
 
-def _numbered(a: Sequence[Hashable], b: Sequence[Hashable]) -> tuple[list[int], list[int]]:
-    """Return both with equal items as equal numbers, so that no two hashes collide."""
+def _numbered(*sides: Sequence[Hashable]) -> Iterator[list[int]]:
+    """Yield the sides with equal items as equal numbers, so that no two hashes collide."""
     numbers: dict[Hashable, int] = {}
-    left_numbers, right = (
-        [numbers.setdefault(item, len(numbers)) for item in side] for side in (a, b)
-    )
-    return left_numbers, right
+    yield from ([numbers.setdefault(item, len(numbers)) for item in side] for side in sides)
 
 
 def _joined(blocks: Sequence[DiffBlock]) -> Iterator[DiffBlock]:
     """Yield the blocks without empty ones; neighbours of one kind are merged."""
-    last: DiffBlock | None = None
-    for block in blocks:
-        if block.a1 == block.a2 and block.b1 == block.b2:
-            continue
-        if last is not None and last.same == block.same:
-            last = DiffBlock(last.same, last.a1, block.a2, last.b1, block.b2)
-        else:
-            if last is not None:
-                yield last
-            last = block
-    if last is not None:
-        yield last
+    filled = [block for block in blocks if block.a1 < block.a2 or block.b1 < block.b2]
+    for same, group in groupby(filled, key=lambda block: block.same):
+        first, *_, last = [*group] * 2
+        yield DiffBlock(same, first.a1, last.a2, first.b1, last.b2)
 
 
 GONE, NEW, CHANGED, STAYED = "- ", "+ ", "~ ", "  "
@@ -173,13 +160,11 @@ def _stayed(
     above = [] if first else rows[:CONTEXT]
     remaining = rows[len(above) :]
     below = [] if last else remaining[max(len(remaining) - CONTEXT, 0) :]
-    left_out = len(remaining) - len(below)
-    yield from (_row(STAYED, [Span(escape_line(row), "dim")], indent) for row in above)
-    if left_out == 1:
-        yield _row(STAYED, [Span(escape_line(remaining[0]), "dim")], indent)
-    elif left_out:
-        yield _row(STAYED, [Span(say("({count} equal lines)", count=left_out), "dim")], indent)
-    yield from (_row(STAYED, [Span(escape_line(row), "dim")], indent) for row in below)
+    between = [escape_line(row) for row in remaining[: len(remaining) - len(below)]]
+    if len(between) > 1:
+        between = [say("({count} equal lines)", count=len(between))]
+    for text in (*map(escape_line, above), *between, *map(escape_line, below)):
+        yield _row(STAYED, [Span(text, "dim")], indent)
 
 
 def _row(mark: str, spans: list[Span], indent: str) -> Line:
@@ -237,10 +222,9 @@ def _changed(old: str | None, new: str | None, indent: str) -> Iterator[Line]:
         yield _row(CHANGED, list(_spans(changes)), indent)
         return
     gone, added = (old, new) if old is None or new is None else _apart(old, new)
-    if gone is not None:
-        yield from marked(gone, GONE, indent=indent)
-    if added is not None:
-        yield from marked(added, NEW, indent=indent)
+    for text, mark in ((gone, GONE), (added, NEW)):
+        if text is not None:
+            yield from marked(text, mark, indent=indent)
 
 
 def changes_of(old: str, new: str) -> list[TextChange] | None:

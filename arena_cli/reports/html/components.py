@@ -428,17 +428,16 @@ class _Table:
         if event.end == "no_reply" and event.turns and self._cast.members:
             name = f"@{self._cast.members[0].id}"
             notes.append(say("To call an agent, mention it in the message: {name}", name=name))
-        replies = (
-            say("1 reply") if event.replies == 1 else say("{count} replies", count=event.replies)
-        )
-        turns = say("1 turn") if event.turns == 1 else say("{count} turns", count=event.turns)
-        counts = say("{replies} in {turns}", replies=replies, turns=turns)
         budget = self._budget.end_rows(event) if self._budget else ()
         return {
             "kind": "end",
             "end": event.end,
             "awaits": [escape_line(human) for human in event.awaits],
-            "facts": [counts, lines.tokens(event.usage), *(row.describe(say) for row in budget)],
+            "facts": [
+                lines.count_replies(event, say),
+                lines.tokens(event.usage),
+                *(row.describe(say) for row in budget),
+            ],
             "notes": notes,
         }
 
