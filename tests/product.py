@@ -224,7 +224,6 @@ from arena_cli.scenarios.expect import (
     text_checks,
 )
 from arena_cli.scenarios.expect import model as expect_model
-from arena_cli.scenarios.expect.amounts import Cost, Range
 from arena_cli.scenarios.expect.context import CheckContext, Subject
 from arena_cli.scenarios.expect.model import (
     CarriedFile,
@@ -244,6 +243,7 @@ from arena_cli.scenarios.expect.model import (
 )
 from arena_cli.scenarios.expect.snapshots import Snapshots, path_of
 from arena_cli.scenarios.expect.text_checks import Verdict
+from arena_cli.scenarios.expect.values import Cost, Range
 from arena_cli.scenarios.loader import schema
 from arena_cli.scenarios.model import Scenario, ScenarioFile
 from arena_cli.scenarios.participants import list_contacts

@@ -609,7 +609,7 @@ steps:
         ("{end: quiet}", 1, "budget"),
         ("{paused: budget, spent: {tokens: {max: 100}}}", 1, "2010 tokens"),
         ("{paused: budget, spent: {usd: {max: 0.1}}}", 1, "0.5 USD"),
-        ("{paused: budget, spent: {}}", 2, "spent: needs `tokens` or `usd`"),
+        ("{paused: budget, spent: {}}", 2, "spent: needs one of tokens, usd"),
         ("{paused: money}", 2, "paused: must be one of budget, approval, choice, asked"),
     ],
 )

@@ -230,10 +230,10 @@ def test_a_note_that_cannot_be_given_is_told_when_it_is_loaded(
         ("{shown: {ghost: [{contains: x}]}}", "no member of this team has the id `ghost`"),
         ("{shown_notes: {ghost: [a]}}", "no member of this team has the id `ghost`"),
         ("{deviations: [{agent: ghost}]}", "no member of this team has the id `ghost`"),
-        ("{notes: {}}", "needs a kind of note, or `exactly`"),
+        ("{notes: {}}", "notes: needs one of exactly, decision, "),
         ("{notes: [{}]}", "a note needs its id"),
         ("{shown_notes: {dev: {exactly: [a], include: [b]}}}", "`exactly` lists all"),
-        ("{deviations: [{}]}", "needs an agent, a note, a kind, a level, or a severity"),
+        ("{deviations: [{}]}", "needs one of agent, note, kind, level, severity"),
         ("{notes: [decisions]}", "decision"),
     ],
 )

@@ -52,11 +52,9 @@ def _outputs(file: ScenarioFile, folders: Folders) -> Iterator[Wrong]:
     """Yield each schema of `output` that is missing or invalid."""
     for loc, expected in expects(file):
         for agent, checks in expected.output.items():
-            listed = checks if isinstance(checks, list) else [checks]
-            for index, check in enumerate(listed):
-                place = (index,) if isinstance(checks, list) else ()
+            for index, check in json_checks.number(checks):
                 for below, problem, mend in json_checks.wrong(check, folders):
-                    yield (*loc, "output", agent, *place, *below), problem, mend
+                    yield (*loc, "output", agent, *index, *below), problem, mend
 
 
 def expects(file: ScenarioFile) -> Iterator[tuple[Loc, Expect]]:

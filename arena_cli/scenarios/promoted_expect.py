@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from arena_cli.scenarios.expect.context import CheckContext
-from arena_cli.scenarios.expect.control_checks import list_approvals
-from arena_cli.scenarios.expect.message_checks import list_reactions
+from arena_cli.scenarios.expect.event_checks import list_approvals, list_reactions
 from arena_cli.transcript.conversation import read_conversation
 from arena_cli.transcript.events import Event
 from arena_cli.util.text import escape_template

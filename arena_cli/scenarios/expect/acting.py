@@ -8,11 +8,11 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from arena_cli.scenarios.expect import amounts, json_checks, text_checks
-from arena_cli.scenarios.expect.amounts import Range
+from arena_cli.scenarios.expect import json_checks, text_checks
 from arena_cli.scenarios.expect.context import CheckContext, Subject, UsedTool
 from arena_cli.scenarios.expect.json_checks import JsonCheck
 from arena_cli.scenarios.expect.text_checks import Check, Verdict
+from arena_cli.scenarios.expect.values import Range, describe_limit, within
 
 if TYPE_CHECKING:
     from arena_cli.scenarios.expect.model import CheckKeys, ExpectedCalls, ToolRow
@@ -72,7 +72,7 @@ def _as_checks(expected: Any) -> CheckKeys | None:
 
 def count_fits(use: ExpectedCalls, count: int) -> bool:
     """Return True if that number of calls is expected."""
-    return amounts.within(get_times(use), count)
+    return within(get_times(use), count)
 
 
 def get_times(use: ExpectedCalls) -> float | Range:
@@ -89,7 +89,7 @@ def describe_use(use: ExpectedCalls, **_: bool) -> str:
         facts.append(f"with {{{', '.join(texts)}}}")
     facts.append(use.status if "status" in keys else "")
     if "times" in keys:
-        facts.append("1 time" if use.times == 1 else f"{amounts.describe_limit(use.times)} times")
+        facts.append("1 time" if use.times == 1 else f"{describe_limit(use.times)} times")
     return " · ".join(filter(None, facts))
 
 
@@ -176,11 +176,8 @@ def _describe_end(agent: str, conversation: CheckContext) -> str:
 def check_outputs(expected: Mapping[str, JsonCheck | list[JsonCheck]]) -> Iterator[Check]:
     """Yield the checks on the last output that each agent handed in."""
     for agent, checks in expected.items():
-        if isinstance(checks, JsonCheck):
-            yield Check((agent,), functools.partial(_fits_output, agent, checks))
-            continue
-        for index, check in enumerate(checks):
-            yield Check((agent, index), functools.partial(_fits_output, agent, check))
+        for index, check in json_checks.number(checks):
+            yield Check((agent, *index), functools.partial(_fits_output, agent, check))
 
 
 def _fits_output(agent: str, check: JsonCheck, conversation: CheckContext) -> Verdict:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -26,11 +26,7 @@ if TYPE_CHECKING:
     from arena_cli.scenarios.expect.snapshots import Snapshots
     from arena_cli.transcript.acting_events import AgentEnded, ToolFinished, ToolRequested
     from arena_cli.transcript.control_events import ChainPaused, RuleBroken, Supervised
-    from arena_cli.transcript.exchange_events import (
-        ExchangeFinished,
-        ExchangeStarted,
-        ExchangeTimedOut,
-    )
+    from arena_cli.transcript.exchange_events import ExchangeFinished, ExchangeStarted
     from arena_cli.transcript.flow_events import StepFinished
     from arena_cli.transcript.plan_events import PlanMade
     from arena_cli.transcript.task_events import TaskBoard
@@ -196,7 +192,7 @@ class CheckContext:
     @cached_property
     def noted(self) -> list[NoteEvent]:
         """The acts on notes, in order."""
-        return [event for event in self._side_events if isinstance(event, NoteEvent)]
+        return self._list("note")
 
     @cached_property
     def supervised(self) -> list[tuple[int, Supervised]]:
@@ -213,75 +209,51 @@ class CheckContext:
     @cached_property
     def plans(self) -> list[PlanMade]:
         """The plans of planners, in order."""
-        return [
-            cast("PlanMade", event)
-            for chain in self.conversation.chains
-            for event in chain.events
-            if event.type == "planned"
-        ]
+        return self._list("planned")
 
     @cached_property
     def compactions(self) -> list[Compacted]:
         """The summaries that are valid, in order."""
-        summaries = [event for event in self._side_events if isinstance(event, Compacted)]
-        return [event for event in summaries if not event.rolled_back]
+        return [event for event in self._list("compacted") if not event.rolled_back]
 
     @cached_property
     def broken_rules(self) -> list[RuleBroken]:
         """The rules that were broken, in order."""
-        events = [event for event in self._side_events if event.type == "rule_broken"]
-        return cast("list[RuleBroken]", events)
+        return self._list("rule_broken")
 
     @cached_property
     def used_tools(self) -> list[UsedTool]:
         """The calls of tools, in order of call within each reply."""
-        asked: dict[tuple[int, str], ToolRequested] = {}
-        ends: dict[tuple[int, str], ToolFinished] = {}
-        for event in self._side_events:
-            if event.type == "tool_requested":
-                request = cast("ToolRequested", event)
-                asked[request.reply, request.call] = request
-            elif event.type == "tool_finished":
-                end = cast("ToolFinished", event)
-                ends[end.reply, end.call] = end
+        asked = {(event.reply, event.call): event for event in self._list("tool_requested")}
+        ends = {(event.reply, event.call): event for event in self._list("tool_finished")}
         return [UsedTool(request, ends.get(key)) for key, request in asked.items()]
 
     @cached_property
     def acting_ends(self) -> dict[str, AgentEnded]:
         """The last end of each agent that acted, by its id."""
-        events = [event for event in self._side_events if event.type == "agent_ended"]
-        ends = cast("list[AgentEnded]", events)
+        ends = self._list("agent_ended")
         return {event.agent: event for event in ends if not event.is_in_exchange}
 
     @cached_property
     def exchanges(self) -> list[tuple[ExchangeStarted, ExchangeFinished | None]]:
         """What agents asked each other directly, in order, each with its end if it has one."""
-        started: dict[str, ExchangeStarted] = {}
-        ends: dict[str, ExchangeFinished] = {}
-        for event in self._side_events:
-            if event.type == "exchange_started":
-                begun = cast("ExchangeStarted", event)
-                started[begun.exchange] = begun
-            elif event.type == "exchange_finished":
-                end = cast("ExchangeFinished", event)
-                ends[end.exchange] = end
+        started = {event.exchange: event for event in self._list("exchange_started")}
+        ends = {event.exchange: event for event in self._list("exchange_finished")}
         ordered = sorted(started.values(), key=lambda event: (event.reply, event.order_in_reply))
         return [(event, ends.get(event.exchange)) for event in ordered]
 
     @cached_property
     def timed_out_exchanges(self) -> set[str]:
         """The numbers of the exchanges whose agent gave up waiting."""
-        return {
-            cast("ExchangeTimedOut", event).exchange
-            for event in self._side_events
-            if event.type == "exchange_timed_out"
-        }
+        return {event.exchange for event in self._list("exchange_timed_out")}
 
     @cached_property
     def flow_steps(self) -> dict[str, StepFinished]:
         """The last end of each step of a flow, by its id."""
-        events = [event for event in self._side_events if event.type == "step_finished"]
-        return {event.step: event for event in cast("list[StepFinished]", events)}
+        return {event.step: event for event in self._list("step_finished")}
+
+    def _list(self, kind: str) -> list[Any]:
+        return [event for event in self._side_events if event.type == kind]
 
     @cached_property
     def _side_events(self) -> list[SideEvent]:
@@ -369,14 +341,11 @@ class CheckContext:
                 free = 0.0 if call.is_free else None
                 cost = call.usage.cost_usd if call.usage else None
                 costs.append(free if cost is None else cost)
-        known_costs = [cost for cost in costs if cost is not None]
-        return round(sum(known_costs), 10) if len(known_costs) == len(costs) else None
+        return _sum_costs(costs)
 
     def cost_usd(self) -> float | None:
         """Return the cost of all calls; None if that of a live one is unknown."""
-        costs = [call.cost_usd for call in self.calls()]
-        known_costs = [cost for cost in costs if cost is not None]
-        return round(sum(known_costs), 10) if len(known_costs) == len(costs) else None
+        return _sum_costs([call.cost_usd for call in self.calls()])
 
     def live_s(self) -> float | None:
         """Return the seconds that live agents took, turn after turn; None if none was called."""
@@ -386,6 +355,11 @@ class CheckContext:
                 phase = (call.turn, call.done.phase)
                 longest[phase] = max(longest.get(phase, 0), call.done.latency_ms)
         return sum(longest.values()) / 1000 if longest else None
+
+
+def _sum_costs(costs: Sequence[float | None]) -> float | None:
+    known_costs = [cost for cost in costs if cost is not None]
+    return round(sum(known_costs), 10) if len(known_costs) == len(costs) else None
 
 
 class Subject(NamedTuple):

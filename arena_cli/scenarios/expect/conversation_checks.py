@@ -28,24 +28,27 @@ if TYPE_CHECKING:
 
 
 class _TextSource(NamedTuple):
-    """Texts of agents, in order of call: the name of one text, and those of an agent (`"*"`: all).
+    """Texts in order of call: the name of one, and those of an agent (`"*"`: of all)."""
 
-    `none` is the verdict if there is none.
-    """
-
-    what: str
+    name: str
     of: Callable[[str, CheckContext], list[tuple[Subject, Call]]]
-    none: Callable[[str, CheckContext], Verdict]
+
+    def find_none(self, agent: str, conversation: CheckContext) -> Verdict:
+        """Return the verdict if there is no text."""
+        if agent == EVERYBODY:
+            return Verdict(False, f"a {self.name}", f"no {self.name} of any agent")
+        by = f"{self.name} of {agent}"
+        return Verdict(False, f"a {by}", f"no {by}: {conversation.outcome(agent)}")
 
 
 def replies(expected: Mapping[str, list[TextCheck] | Which]) -> Iterable[Check]:
     """Return the checks on the texts of agents, by agent."""
-    return _of_agents(_TextSource("a reply", _replies_of, _nothing_said), expected)
+    return _of_agents(_TextSource("reply", _replies_of), expected)
 
 
 def check_shown(expected: Mapping[str, list[TextCheck] | Which]) -> Iterable[Check]:
     """Return the checks on the inputs of agents at their calls, by agent."""
-    return _of_agents(_TextSource("a call", _shown_to, _not_called), expected)
+    return _of_agents(_TextSource("call", _shown_to), expected)
 
 
 def _of_agents(
@@ -89,7 +92,7 @@ def _each_passes(
     """Check that each selected text passes, and that there is one; show the first that fails."""
     agent_texts = texts.of(agent, conversation)
     if not agent_texts:
-        return texts.none(agent, conversation)
+        return texts.find_none(agent, conversation)
     selected = {"first": agent_texts[:1], "last": agent_texts[-1:], "all": agent_texts}[which]
     verdicts = [_of_text(subject, call, check) for subject, call in selected]
     return next((verdict for verdict in verdicts if not verdict.holds), verdicts[-1])
@@ -112,9 +115,9 @@ def _any_passes(
     """Return a passing verdict if a text passes all checks, else the reason why each does not."""
     agent_texts = texts.of(agent, conversation)
     if not agent_texts:
-        return texts.none(agent, conversation)
+        return texts.find_none(agent, conversation)
     with_names = ((subject, _name_author(call)) for subject, call in agent_texts)
-    return _one_passes(with_names, text_checks, texts.what, "")
+    return _one_passes(with_names, text_checks, f"a {texts.name}", "")
 
 
 def _one_passes(
@@ -156,22 +159,6 @@ def _shown_to(agent: str, conversation: CheckContext) -> list[tuple[Subject, Cal
         path = ("shown", call.agent, counted[call.agent])
         inputs.append((Subject(conversation.shown_at(call), conversation, part=path), call))
     return inputs
-
-
-def _not_called(agent: str, conversation: CheckContext) -> Verdict:
-    if agent == EVERYBODY:
-        return Verdict(False, "a call", "no call of any agent")
-    return Verdict(
-        False, f"a call of {agent}", f"no call of {agent}: {conversation.outcome(agent)}"
-    )
-
-
-def _nothing_said(agent: str, conversation: CheckContext) -> Verdict:
-    if agent == EVERYBODY:
-        return Verdict(False, "a reply", "no reply of any agent")
-    return Verdict(
-        False, f"a reply of {agent}", f"no reply of {agent}: {conversation.outcome(agent)}"
-    )
 
 
 def _name_author(reply: Call) -> str:

@@ -16,21 +16,14 @@ from typing import Any
 
 from arena_cli.scenarios.expect import (
     acting,
-    amounts,
     check_kinds,
-    control_checks,
     conversation_checks,
-    exchange_checks,
-    flow_checks,
+    event_checks,
     judge_checks,
-    message_checks,
     model,
     note_checks,
-    plan_checks,
-    task_checks,
     text_checks,
 )
-from arena_cli.scenarios.expect.amounts import Cost, Range
 from arena_cli.scenarios.expect.context import Call, CheckContext, Subject
 from arena_cli.scenarios.expect.judge_checks import NOT_YET, Consulted, JudgeError, JudgeQuestion
 from arena_cli.scenarios.expect.model import (
@@ -43,6 +36,7 @@ from arena_cli.scenarios.expect.model import (
     SpentAmounts,
 )
 from arena_cli.scenarios.expect.text_checks import Check, NoVerdict, Verdict
+from arena_cli.scenarios.expect.values import Cost, Range, describe_limit, within
 from arena_cli.scenarios.result import CheckResult, Failure, Status
 from arena_cli.transcript.conversation import FAILED
 from arena_cli.util.text import clean_text
@@ -175,12 +169,9 @@ def checks_of(expect: Expect) -> Checks:
 
 def named_agents(expect: Expect) -> Iterator[tuple[Loc, str]]:
     """Yield every agent id that an `expect` names, with its place below it."""
-    replied = expect.replied
-    if isinstance(replied, Replied):
-        yield from _at(("replied", "include"), replied.include)
-        yield from _at(("replied", "exclude"), replied.exclude)
-    else:
-        yield from _at(("replied",), replied)
+    yield from _among(("replied",), expect.replied)
+    if expect.plan is not None:
+        yield from _among(("plan", "agents"), expect.plan.agents)
     for index, agents in enumerate(expect.must):
         yield from _at(("must", index), agents)
     yield from _at(("asked",), expect.asked)
@@ -189,8 +180,9 @@ def named_agents(expect: Expect) -> Iterator[tuple[Loc, str]]:
         for agent in getattr(expect, key):
             if agent != EVERYBODY:
                 yield (key, agent), agent
-    yield from task_checks.list_agents(expect.tasks)
-    yield from plan_checks.list_agents(expect.plan)
+    for task, row in expect.tasks.items():
+        if not isinstance(row, str) and row.agent:
+            yield ("tasks", task, "agent"), row.agent
     for index, decision in enumerate(expect.supervised):
         yield from _at(("supervised", index, "should_reply"), decision.should_reply)
     rows = ("timeline", "timeline_exact", "structured", "attachments", "deviations")
@@ -210,6 +202,14 @@ def named_somebody(expect: Expect) -> Iterator[tuple[Loc, str]]:
                 yield from _at((*loc, "exactly"), row.mentions.exactly)
             else:
                 yield from _at(loc, row.mentions)
+
+
+def _among(loc: Loc, replied: list[str] | Replied) -> Iterator[tuple[Loc, str]]:
+    if isinstance(replied, Replied):
+        yield from _at((*loc, "include"), replied.include)
+        yield from _at((*loc, "exclude"), replied.exclude)
+    else:
+        yield from _at(loc, replied)
 
 
 def _at(loc: Loc, agents: Sequence[str]) -> Iterator[tuple[Loc, str]]:
@@ -291,13 +291,13 @@ def _was_passed_over(
 ) -> Verdict:
     expected = "passed over"
     if expected_relevance is not None:
-        expected += f" with relevance {amounts.describe_limit(expected_relevance)}"
+        expected += f" with relevance {describe_limit(expected_relevance)}"
     turns = conversation.turns
     passings = [turn.passed_over[agent] for turn in turns if agent in turn.passed_over]
     if not passings:
         return Verdict(False, expected, conversation.outcome(agent))
     holds = expected_relevance is None or any(
-        amounts.within(expected_relevance, passing.relevance) for passing in passings
+        within(expected_relevance, passing.relevance) for passing in passings
     )
     return Verdict(
         holds, expected, ", ".join(f"relevance {passing.relevance:g}" for passing in passings)
@@ -311,21 +311,21 @@ def _counted(
 
 
 def _count(expected: float | Range, actual: float | None, unit: str) -> Verdict:
-    text = f"{amounts.describe_limit(expected)}{unit}"
+    text = f"{describe_limit(expected)}{unit}"
     if actual is None:
         return Verdict(True, text, "not judged: no agent was called live")
-    return Verdict(amounts.within(expected, actual), text, f"{actual:g}{unit}")
+    return Verdict(within(expected, actual), text, f"{actual:g}{unit}")
 
 
 def _cost(
     expected: float | Cost, count: Callable[[CheckContext], float | None] = CheckContext.cost_usd
 ) -> Checks:
     def check(conversation: CheckContext) -> Verdict:
-        text, actual = f"{amounts.describe_limit(expected)} USD", count(conversation)
+        text, actual = f"{describe_limit(expected)} USD", count(conversation)
         if actual is None:
             passes = isinstance(expected, Cost) and expected.unknown == "pass"
             return Verdict(passes, text, "unknown: an agent did not report its cost")
-        return Verdict(amounts.within(expected, actual), text, f"{actual:g} USD")
+        return Verdict(within(expected, actual), text, f"{actual:g} USD")
 
     yield Check((), check)
 
@@ -376,7 +376,7 @@ def _count_refused(agent: str, expected: float | Range, conversation: CheckConte
     calls = [call for call in conversation.calls() if agent in (EVERYBODY, call.agent)]
     actions = [str(action) for call in calls for action in call.done.refused_actions]
     actual = f"{len(actions)}: {'; '.join(actions)}" if actions else "0"
-    return Verdict(amounts.within(expected, len(actions)), amounts.describe_limit(expected), actual)
+    return Verdict(within(expected, len(actions)), describe_limit(expected), actual)
 
 
 def _compare_lists(expected: list[str], actual: list[str]) -> Verdict:
@@ -427,18 +427,18 @@ _KEYS: dict[str, Callable[[Any], Checks]] = {
     "notes": note_checks.notes,
     "shown_notes": note_checks.shown_notes,
     "deviations": note_checks.deviations,
-    "supervised": control_checks.supervised,
+    "supervised": event_checks.check_supervised,
     "rules": lambda expected: [Check((), functools.partial(conversation_checks.broke, expected))],
-    "approvals": control_checks.approvals,
-    "reactions": message_checks.reactions,
-    "unread": message_checks.unread,
+    "approvals": event_checks.check_approvals,
+    "reactions": event_checks.check_reactions,
+    "unread": event_checks.check_unread,
     "tool": functools.partial(acting.check_tools, check_kinds.all_of),
-    "exchanges": exchange_checks.check_exchanges,
-    "plan": plan_checks.check_plan,
+    "exchanges": event_checks.check_exchanges,
+    "plan": event_checks.check_plan,
     "ended": acting.check_ends,
     "output": acting.check_outputs,
-    "flow": flow_checks.check_steps,
-    "tasks": task_checks.check_tasks,
+    "flow": event_checks.check_flow,
+    "tasks": event_checks.check_tasks,
     "compactions": functools.partial(_counted, lambda told: len(told.compactions), ""),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
@@ -280,6 +280,14 @@ class JsonCheck(FileShape):
     def compares(self) -> bool:
         """True if a value is expected; it may be null."""
         return "equals" in self.model_fields_set
+
+
+def number(checks: JsonCheck | Sequence[JsonCheck]) -> Iterator[tuple[Loc, JsonCheck]]:
+    """Yield one check, or each of several, with its place below the key."""
+    if isinstance(checks, JsonCheck):
+        yield (), checks
+    else:
+        yield from (((index,), check) for index, check in enumerate(checks))
 
 
 def judge(subject: Subject, json_check: JsonCheck, *, ignore_case: bool = False) -> Verdict:

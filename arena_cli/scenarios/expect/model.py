@@ -20,7 +20,6 @@ from pydantic import (
 from arena_cli.notes.model import Kind, Status
 from arena_cli.protocol import ToolStatus
 from arena_cli.scenarios.expect import python_checks
-from arena_cli.scenarios.expect.amounts import Amount, Cost, Count
 from arena_cli.scenarios.expect.json_checks import JsonCheck
 from arena_cli.scenarios.expect.judge_checks import Judged
 from arena_cli.scenarios.expect.python_checks import Target
@@ -28,8 +27,11 @@ from arena_cli.scenarios.expect.text_checks import Similar
 from arena_cli.scenarios.expect.values import (
     AgentId,
     Agents,
+    Amount,
     ByAgent,
     CheckPattern,
+    Cost,
+    Count,
     Ends,
     LanguageCode,
     Pauses,
@@ -193,7 +195,7 @@ Argument = Annotated[
 
 
 class Row(Sparse):
-    """A row of a list; it needs a key."""
+    """A mapping that needs at least one key."""
 
     @model_validator(mode="after")
     def _is_something(self) -> Self:
@@ -225,19 +227,13 @@ Structured = Literal[
 EVERYBODY = "*"
 
 
-class Which(Sparse):
+class Which(Row):
     """Checks on the last reply, the first, any one (which passes them all), or all of them."""
 
     last: list[TextCheck] = Field(default_factory=list)
     first: list[TextCheck] = Field(default_factory=list)
     any: list[TextCheck] = Field(default_factory=list)
     all: list[TextCheck] = Field(default_factory=list)
-
-    @model_validator(mode="after")
-    def _is_something(self) -> Which:
-        if not self.model_fields_set:
-            raise ValueError("needs one of last, first, any, all")
-        return self
 
 
 class Replied(FileShape):
@@ -315,7 +311,7 @@ class NoteRow(CheckKeys):
         return self
 
 
-class Noted(Sparse):
+class Noted(Row):
     """The number of notes of each kind; `exactly`: these, in any order, and no other."""
 
     exactly: list[Kind | NoteRow] = Field(default_factory=list)
@@ -332,12 +328,6 @@ class Noted(Sparse):
     pit: Count = 0
     pattern: Count = 0
     solution: Count = 0
-
-    @model_validator(mode="after")
-    def _is_something(self) -> Noted:
-        if not self.model_fields_set:
-            raise ValueError("needs a kind of note, or `exactly`")
-        return self
 
 
 NoteIds = Annotated[list[Wanted], AfterValidator(refuse_repeated)]
@@ -359,7 +349,7 @@ class NotesShown(FileShape):
         return self
 
 
-class DeviationRow(Sparse):
+class DeviationRow(Row):
     """A deviation from a note: the agent, the note (`*` matches any text), and its kind."""
 
     agent: AgentId = ""
@@ -368,24 +358,12 @@ class DeviationRow(Sparse):
     level: Literal["replan_required", "warning"] = "warning"
     severity: Severity = "low"
 
-    @model_validator(mode="after")
-    def _is_something(self) -> DeviationRow:
-        if not self.model_fields_set:
-            raise ValueError("needs an agent, a note, a kind, a level, or a severity")
-        return self
 
-
-class SpentAmounts(Sparse):
+class SpentAmounts(Row):
     """What all calls used: tokens, cached ones included, and US dollars."""
 
     tokens: Count = 0
     usd: Annotated[float, Field(ge=0)] | Cost = 0
-
-    @model_validator(mode="after")
-    def _is_something(self) -> SpentAmounts:
-        if not self.model_fields_set:
-            raise ValueError("needs `tokens` or `usd`")
-        return self
 
 
 class SupervisedRow(Row):

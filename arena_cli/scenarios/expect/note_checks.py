@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from arena_cli.scenarios.expect import amounts, check_kinds, text_checks
-from arena_cli.scenarios.expect.amounts import Range
+from arena_cli.scenarios.expect import check_kinds, text_checks
 from arena_cli.scenarios.expect.context import CheckContext, Subject
 from arena_cli.scenarios.expect.model import (
     DeviationRow,
@@ -19,6 +18,7 @@ from arena_cli.scenarios.expect.model import (
     NotesShown,
 )
 from arena_cli.scenarios.expect.text_checks import Check, Verdict
+from arena_cli.scenarios.expect.values import Range, describe_limit, within
 from arena_cli.transcript.events import Deviation, NoteEvent
 from arena_cli.yamlio.nodes import Loc
 
@@ -129,11 +129,11 @@ def _so_many(kind: str, expected: float | Range, conversation: CheckContext) -> 
     actual = f"{_notes(len(items))} of the kind {kind}"
     told_of = f"{actual}: {'; '.join(map(str, items))}" if items else actual
     text = f"{_notes(expected)} of the kind {kind}"
-    return Verdict(amounts.within(expected, len(items)), text, told_of)
+    return Verdict(within(expected, len(items)), text, told_of)
 
 
 def _notes(count: float | Range) -> str:
-    return "1 note" if count == 1 else f"{amounts.describe_limit(count)} notes"
+    return "1 note" if count == 1 else f"{describe_limit(count)} notes"
 
 
 def _against(row: str | NoteRow, item: _NoteItem, conversation: CheckContext) -> str:
@@ -249,7 +249,7 @@ def _deviated(expected: float | Range, conversation: CheckContext) -> Verdict:
     found = list(map(_deviation, conversation.conversation.deviations))
     count = len(found)
     told_of = f"{count}: {'; '.join(found)}" if found else "0"
-    return Verdict(amounts.within(expected, count), amounts.describe_limit(expected), told_of)
+    return Verdict(within(expected, count), describe_limit(expected), told_of)
 
 
 def _unheeded(row: DeviationRow, conversation: CheckContext, *, times: int = 1) -> Verdict:
