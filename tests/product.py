@@ -267,7 +267,7 @@ from arena_cli.scenarios.result import (
 )
 from arena_cli.scenarios.runner import Runner
 from arena_cli.scenarios.select import Selected
-from arena_cli.scenarios.workdirs import WorkdirCopies
+from arena_cli.scenarios.tools import WorkdirCopies
 from arena_cli.session import (
     doctor,
     end_of_life,

@@ -30,7 +30,7 @@ from arena_cli.workspace.models import Team
 
 if TYPE_CHECKING:
     from arena_cli.flows.loader import Flow
-    from arena_cli.scenarios.flow_recordings import FlowRecording
+    from arena_cli.scenarios.flow_steps import FlowRecording
     from arena_cli.session.store import Stored
     from arena_cli.transcript.events import Event
     from arena_cli.workspace.workspace import Workspace
@@ -156,7 +156,7 @@ def _open_recording(
         raise UsageError("--record and --replay were given", "Give one of them.")
     if resume:
         raise UsageError("--resume continues a flow, which has no recording of its own")
-    recordings = import_module("arena_cli.scenarios.flow_recordings")
+    recordings = import_module("arena_cli.scenarios.flow_steps")
     recording: FlowRecording = recordings.FlowRecording(path, flow, replays=replay is not None)
     return recording
 

@@ -1,4 +1,4 @@
-"""The steps by which a scenario's people decide, steer and pause, as `Playing` carries them out.
+"""What people do in steps: decide, steer, pause, answer and react, as `Playing` carries it out.
 
 Here are also the checks of a scenario that are no keys of `expect`: saved texts, prompts, scripts.
 """
@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from arena_cli.engine.inbox import ControlRequest
 from arena_cli.errors import UsageError
+from arena_cli.protocol import Message
 from arena_cli.scenarios.expect import text_checks
 from arena_cli.scenarios.expect.context import CheckContext
 from arena_cli.scenarios.expect.text_checks import Verdict
 from arena_cli.scenarios.model import CONTINUING, OPENING, AfterReply, Saved, Scenario, Step
 from arena_cli.scenarios.result import CheckResult
-from arena_cli.session.outgoing import USER
+from arena_cli.session.outgoing import USER, Outgoing
 from arena_cli.session.session import Session
+from arena_cli.transcript import reader
 from arena_cli.transcript.conversation import Chain
-from arena_cli.transcript.events import Event, ReplyFinished
-from arena_cli.util.text import cut_text
+from arena_cli.transcript.events import Event, MessageEvent, ReplyFinished
+from arena_cli.transcript.revisions import NO_REVISIONS
+from arena_cli.util.text import cut_text, escape_line
 from arena_cli.yamlio.loader import find_holder
 from arena_cli.yamlio.nodes import Loc, format_loc
 
@@ -200,6 +204,71 @@ def _describe_open(chain: Chain) -> str:
         options = f" (choose one of {', '.join(asked.options)})" if asked.options else ""
         lines.append(f"open: request {asked.request} of {asked.agent} for {asked.action}{options}")
     return "\n".join(lines) or "no request is open"
+
+
+_ID = re.compile(r"m\d+")
+_TYPES = frozenset({"message", "reply_finished"})
+
+
+def find_last(messages: Iterable[Message | None], author: str) -> Message | None:
+    """Return the first of these messages, the newest first, that the author wrote to the group."""
+    return next(
+        (
+            message
+            for message in messages
+            if message is not None
+            and (message.author_id, message.shown_to) == (author, [])
+            and message.content
+        ),
+        None,
+    )
+
+
+def list_messages(listed: Iterable[Event]) -> list[Message]:
+    """Return the messages of events, in order."""
+    return [
+        event.message
+        for event in listed
+        if isinstance(event, (MessageEvent, ReplyFinished)) and event.message
+    ]
+
+
+def find_answered(message: Message, messages: Sequence[Message]) -> str | None:
+    """Return the author of the message that one answers; None if it is not the author's last."""
+    earlier = [other for other in reversed(messages) if other.seq < message.seq]
+    target = next((other for other in earlier if other.id == message.reply_to), None)
+    if target is None or find_last(earlier, target.author_id) != target:
+        return None
+    return target.author_id
+
+
+def resolve_reply(sent: Outgoing, session: Session) -> Outgoing:
+    """Return the message with the id of the one that it answers. Raises UsageError."""
+    if sent.reply_to is None or _ID.fullmatch(sent.reply_to):
+        return sent
+    return sent._replace(reply_to=_find_last_id(sent.reply_to, session))
+
+
+def react(step: Step, session: Session) -> None:
+    """Write the reaction of the step's person. Raises UsageError."""
+    assert step.react is not None
+    target = step.react.message or _find_last_id(step.react.agent, session)
+    by = step.author or USER.id
+    session.carry_out(ControlRequest(act="react", by=by, target=target, text=step.react.emoji))
+
+
+def _find_last_id(author: str, session: Session) -> str:
+    path = session.journal.log.path
+    revisions = session.journal.fold.revisions or NO_REVISIONS
+    messages = (
+        event.message
+        for event in reader.newest_first(path, path.stat().st_size, _TYPES)
+        if isinstance(event, (MessageEvent, ReplyFinished)) and not revisions.is_skipped(event.seq)
+    )
+    found = find_last(messages, author)
+    if found is None:
+        raise UsageError(f"{escape_line(author)} has written no message to the group")
+    return found.id
 
 
 _SCRIPTED = "scripted"

@@ -1,13 +1,19 @@
-"""Play the steps of scenarios that run a flow, with or without a recording."""
+"""Play the steps of scenarios that run a flow, with or without a recording.
+
+A flow that is run by itself is recorded like a scenario with one step, which runs it.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from arena_cli.adapters.base import SessionConfig
 from arena_cli.adapters.runtime import Middleware
+from arena_cli.errors import FileFaults, UsageError
 from arena_cli.flows import contacts, loader
 from arena_cli.flows.calls import AgentCalls
 from arena_cli.flows.loader import Flow
@@ -16,11 +22,13 @@ from arena_cli.flows.runner import FlowRun
 from arena_cli.flows.step_rules import find_work
 from arena_cli.flows.work import StepFailed
 from arena_cli.scenarios.model import Scenario
-from arena_cli.scenarios.recording import settings
+from arena_cli.scenarios.recording import file, flow_calls, settings
 from arena_cli.scenarios.recording.flow_calls import NoRecord
 from arena_cli.scenarios.recording.model import RecordedStep
 from arena_cli.scenarios.recording.recorder import Tape
+from arena_cli.scenarios.result import Drift
 from arena_cli.session.session import Session, make_redactor
+from arena_cli.transcript.events import Event
 from arena_cli.util.redaction import Redactor
 from arena_cli.workspace.inputs import require_inputs
 from arena_cli.workspace.workspace import Workspace
@@ -133,3 +141,51 @@ def _read(record: RecordedStep) -> Any:
             is_final=True,
         )
     return line.get("output")
+
+
+_STEP = 1
+
+
+class FlowRecording:
+    """The recording of a flow in a file; unless it `replays`, the flow runs, and is recorded."""
+
+    def __init__(self, path: Path, flow: Flow, *, replays: bool) -> None:
+        """Read the recording that is replayed. Raises FileFaults or UsageError."""
+        self.replays = replays
+        self._path = path
+        self._flow = flow
+        mend = f"record it: `arena flow run {flow.name} --record {path}`"
+        recorded = None
+        if replays:
+            if not file.is_there(path):
+                raise UsageError(f"there is no recording {path}", mend)
+            try:
+                recorded = file.read(path, str(path)).cases.get(None)
+            except FileFaults as error:
+                faults = [replace(fault, mend=mend) for fault in error.faults]
+                raise FileFaults(faults) from error
+            if recorded is None:
+                raise UsageError(f"{path} is no recording of a flow", mend)
+        else:
+            file.check_writable(path, str(path))
+        self._tape = Tape(recorded, live=not replays, mend=mend)
+        self._tape.begin(_STEP)
+
+    def attach(self, run: FlowRun, workspace: Workspace, redactor: Redactor) -> None:
+        """Let the recording answer the steps of a run, or keep what they give."""
+        run.answer_by(StepAnswers(workspace, self._flow, self._tape, redactor).answer)
+
+    def hear(self, event: Event) -> None:
+        """Keep an event of the run."""
+        self._tape.hear(None, event)
+
+    def write(self) -> None:
+        """Write the recording. Raises DiskRefused."""
+        lines = file.lines(self._tape, None, [])
+        file.write(self._path, file.encode_recording(self._flow.file.flow, [lines]))
+
+    def list_drift(self) -> list[Drift]:
+        """Return the steps that differ from the recording, once the run is over."""
+        self._tape.finished = True
+        pairs = flow_calls.list_drift(self._tape.flow_steps, self._tape.was_played)
+        return [drift.model_copy(update={"step": None}) for drift, _ in pairs]

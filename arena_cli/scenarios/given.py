@@ -1,18 +1,22 @@
-"""`given: {transcript: FILE, until: SEQ}`: the conversation of an existing session."""
+"""The past of a scenario (`given`): the conversation of a session, messages, and notes."""
 
 from __future__ import annotations
 
 import hashlib
 import random
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import cycle
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from arena_cli.errors import Fault, UsageError
+from arena_cli.errors import DiskRefused, Fault, UsageError
+from arena_cli.notes import markdown
+from arena_cli.notes.listing import SUFFIX
+from arena_cli.notes.model import Note
 from arena_cli.protocol import Attachment, Message, parse_seq
-from arena_cli.scenarios.model import Given, locate_file, try_making
+from arena_cli.scenarios.model import Given, try_making
 from arena_cli.scenarios.variables import Reader
 from arena_cli.session import outgoing
 from arena_cli.session.outgoing import USER, PastPart, Planted, PlantedSummary
@@ -22,7 +26,7 @@ from arena_cli.transcript.revisions import list_visible
 from arena_cli.transcript.state import Fold
 from arena_cli.util import files, text
 from arena_cli.workspace.models import Language, Team
-from arena_cli.yamlio.loader import Fragment
+from arena_cli.yamlio.loader import Fragment, find_holder
 
 _GIVEN = "given ("
 _MEND = "expected a session's transcript; `arena path SESSION` prints its path"
@@ -212,6 +216,28 @@ def data_of(kind: str, content: bytes) -> str | bytes:
         return content
 
 
+class GivenNote(NamedTuple):
+    """A note's file: its name, and its text without the message that it came from."""
+
+    name: str
+    text: str
+
+    @property
+    def note(self) -> Note:
+        """The note that it becomes."""
+        stem = self.name.removesuffix(SUFFIX)
+        return markdown.parse(self.text, id=stem, file=self.name)
+
+    def put(self, folder: Path) -> None:
+        """Write it to a session's notes. Raises DiskRefused."""
+        path = folder / self.name
+        try:
+            files.make_own_folder(folder, below=folder.parents[2])
+            files.replace_file(path, self.text.encode("utf-8"), is_own=True)
+        except OSError as error:
+            raise DiskRefused(f"{path}: could not write: {error.strerror or error}") from error
+
+
 class Pasts:
     """Makes the pasts of one file's cases; those that start from one event are read once."""
 
@@ -244,7 +270,7 @@ class Pasts:
         faults: list[Fault] = []
         loc = ("given", "transcript")
         read = try_making(
-            lambda: read_past(locate_file(name, self._path, self._reader), until),
+            lambda: read_past(self._reader.locate(name, self._path), until),
             fragments,
             loc,
             faults,
@@ -256,6 +282,41 @@ class Pasts:
             lambda: planted(read, until, self._reader.root), fragments, until_loc, faults
         )
         return parts or [], faults
+
+    def load_notes(
+        self, names: Sequence[str], fragments: Sequence[Fragment], faults: list[Fault]
+    ) -> tuple[GivenNote, ...]:
+        """Return the notes in these files; append their errors to the last argument."""
+        notes: dict[str, GivenNote] = {}
+        for index, name in enumerate(names):
+            loc = ("given", "notes", index)
+            note = try_making(partial(self._read_note, name), fragments, loc, faults)
+            if note is None:
+                continue
+            folded = unicodedata.normalize("NFC", note.name).casefold()
+            if folded in notes:
+                problem = f"two notes are named `{note.name}`: names must be unique in a session"
+                holder = find_holder(fragments, loc)
+                faults.append(holder.fault(loc, problem, "rename one of the files"))
+            notes.setdefault(folded, note)
+        return tuple(notes.values())
+
+    def _read_note(self, name: str) -> GivenNote:
+        """Return the note in that file. Raises UsageError, and FileFaults of the note's file."""
+        path = self._reader.locate(name, self._path)
+        if path.suffix != SUFFIX or text.make_safe_name(path.name) != path.name:
+            raise UsageError(
+                f"`{path.name}` is not the name of a note", f"such as decision-auth{SUFFIX}"
+            )
+        label = self._reader.shown(path)
+        try:
+            content = markdown.decoded(files.read_regular(path), label)
+        except OSError as error:
+            raise UsageError(f"cannot read {label}: {error.strerror or error}") from error
+        if markdown.parse(content, id=path.stem, file=label).source is not None:
+            # That message is of another session.
+            content = markdown.changed(content, source=None)
+        return GivenNote(path.name, content)
 
 
 _SENTENCES: dict[Language, tuple[str, ...]] = {

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from arena_cli.errors import suggest_nearest
+from arena_cli.protocol import COMPLETE_TASK
 from arena_cli.scenarios.expect import (
     evaluate,
     json_checks,
@@ -17,7 +18,7 @@ from arena_cli.scenarios.expect import (
 from arena_cli.scenarios.expect.context import Folders
 from arena_cli.scenarios.expect.model import Expect
 from arena_cli.scenarios.model import CONTINUING, OPENING, RUNNING, ScenarioFile
-from arena_cli.scenarios.tool_names import ALWAYS_KNOWN, COMPLETE_TASK, is_named, name_tools
+from arena_cli.scenarios.tools import ALWAYS_KNOWN, is_named, name_tools
 from arena_cli.session.outgoing import USER
 from arena_cli.workspace import mentions
 from arena_cli.workspace.models import AgentProfile, Team

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from arena_cli.errors import Fault, FileFaults
-from arena_cli.scenarios import given_notes, lint, select, variables
+from arena_cli.scenarios import lint, select, variables
 from arena_cli.scenarios.expect import snapshots
 from arena_cli.scenarios.expect.context import Folders
 from arena_cli.scenarios.given import Pasts
@@ -29,7 +29,7 @@ from arena_cli.scenarios.model import (
 )
 from arena_cli.scenarios.participants import choose_judges, choose_team
 from arena_cli.scenarios.select import Selected
-from arena_cli.scenarios.tool_names import list_profiles
+from arena_cli.scenarios.tools import list_profiles
 from arena_cli.scenarios.variables import Reader
 from arena_cli.session import outgoing
 from arena_cli.workspace.models import Team
@@ -330,9 +330,7 @@ class _Loader:
         if file is None or team is None:
             return None, faults
         past = self._pasts.of(file.given, team, fragments, faults)
-        noted = given_notes.load_given_notes(
-            file.given.notes, self._path, self._reader, fragments, faults
-        )
+        noted = self._pasts.load_notes(file.given.notes, fragments, faults)
         waits = any(fragment.document.has_placeholders for fragment in fragments)
         waiting = list(variables.saved_names(data)) if waits else []
         later = {loc[1] for loc, _ in waiting if loc[0] == "steps" and loc[2] not in _JUDGED}

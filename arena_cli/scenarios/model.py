@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -25,7 +25,6 @@ from arena_cli.scenarios import variables
 from arena_cli.scenarios.expect import text_checks
 from arena_cli.scenarios.expect.model import Expect
 from arena_cli.scenarios.expect.values import AgentId, ByAgent, Pattern
-from arena_cli.scenarios.given_notes import GivenNote
 from arena_cli.scenarios.task_steps import TaskId, TaskStep, WorkStep
 from arena_cli.scenarios.variables import Reader
 from arena_cli.session import outgoing
@@ -38,6 +37,9 @@ from arena_cli.yamlio import loader
 from arena_cli.yamlio.imported_shape import refer_to
 from arena_cli.yamlio.loader import Fragment, find_holder
 from arena_cli.yamlio.nodes import Loc
+
+if TYPE_CHECKING:
+    from arena_cli.scenarios.given import GivenNote
 
 StepKind = Literal[
     "send",
@@ -534,19 +536,10 @@ def sent_of(step: Step, team: Team, path: Path, reader: Reader) -> Sent:
         return None
     content = step.send
     if isinstance(content, FromFile):
-        content = outgoing.read_text_file(locate_file(content.file, path, reader))
-    files = [locate_file(name, path, reader) for name in step.attach]
+        content = outgoing.read_text_file(reader.locate(content.file, path))
+    files = [reader.locate(name, path) for name in step.attach]
     if step.plan and team.planner is None:
         raise UsageError("the team has no planner", "Name one: `planner: AGENT` in its config.")
     sent = outgoing.outgoing(team, content, author=step.author, files=files, key=step.key)
     sent = sent._replace(kind=step.message_kind, reply_to=step.reply_to, plan=step.plan)
     return sent._replace(thread=step.thread or "")
-
-
-def locate_file(name: str, path: Path, reader: Reader) -> Path:
-    """Return the file that the scenario in `path` calls by this name. Raises UsageError."""
-    located = reader.located(name, path)
-    if located is None:
-        mend = f"paths start from {reader.root}, or from the folder of this file"
-        raise UsageError(f"there is no file `{name}`", mend)
-    return located

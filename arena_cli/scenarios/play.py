@@ -14,7 +14,6 @@ from typing import Any, Literal
 from arena_cli.adapters.base import FlowHost, SessionConfig
 from arena_cli.errors import ArenaError, DiskRefused, UsageError
 from arena_cli.protocol import Usage
-from arena_cli.scenarios import message_steps
 from arena_cli.scenarios.control_steps import (
     PlayedChain,
     PlayedStep,
@@ -23,6 +22,8 @@ from arena_cli.scenarios.control_steps import (
     find_cut_prompts,
     find_unused_replies,
     group_chains,
+    react,
+    resolve_reply,
     save_text,
 )
 from arena_cli.scenarios.expect import evaluate
@@ -44,13 +45,11 @@ from arena_cli.scenarios.result import (
     ScenarioStatus,
     StepResult,
     StepStatus,
-    simplify_status,
 )
 from arena_cli.scenarios.task_steps import find_board, play_tasks
-from arena_cli.scenarios.tool_names import make_finder
+from arena_cli.scenarios.tools import WorkdirCopies, make_finder
 from arena_cli.scenarios.variables import NotSaved
 from arena_cli.scenarios.watching import Watching
-from arena_cli.scenarios.workdirs import WorkdirCopies
 from arena_cli.session.outgoing import Outgoing, Planted
 from arena_cli.session.session import Session, make_redactor, own_notes
 from arena_cli.transcript.conversation import read_conversation
@@ -238,7 +237,7 @@ class Playing:
         """Return the statuses of the steps and of the scenario's own checks."""
         statuses: set[str] = {step.status for step in self._steps}
         failures = [failure for step in self._steps for failure in step.failures]
-        statuses.add(simplify_status(evaluate.status_of(self._checks, failures)))
+        statuses.add(evaluate.status_of(self._checks, failures))
         return statuses | {"error"} if self._error else statuses
 
     def result(self) -> ScenarioResult:
@@ -314,7 +313,7 @@ class Playing:
             self._steps.append(done)
             if done.status != "passed" and step.on_fail == "stop":
                 remaining = range(index + 1, len(scenario.file.steps))
-                self._steps += (self._result(entry, "not_run") for entry in remaining)
+                self._steps += (self._result(entry, status="not_run") for entry in remaining)
                 return
         self._take.begin(None)
         await self._judge_whole()
@@ -374,12 +373,12 @@ class Playing:
                 if sent is None and step.kind not in ("check", "react"):
                     sent = self._scenario.sent_with(index, self._saved)
                 if isinstance(sent, Outgoing):
-                    sent = message_steps.resolve_reply(sent, session)
+                    sent = resolve_reply(sent, session)
                     if earlier := session.find_repeated(sent):
                         return await self._judge_repeated(index, earlier)
                 await _play(step, sent, session)
             if self._take.refusal:
-                return self._result(index, "error", error=self._take.refusal, events=events)
+                return self._result(index, error=self._take.refusal, events=events)
             if unable is not None:
                 return self._fail(index, step.kind, unable, events)
             check = step.check
@@ -390,7 +389,7 @@ class Playing:
             reason = str(error)
         finally:
             self._stepping_in = None
-        return self._result(index, "error", error=reason, events=events)
+        return self._result(index, error=reason, events=events)
 
     async def _play_flow(self, index: int, session: Session, events: Sequence[Event]) -> StepResult:
         """Run the flow of a step and judge it; a failure that nothing expects is an error."""
@@ -405,20 +404,17 @@ class Playing:
             tape=self._take.tape,
         )
         if self._take.refusal:
-            return self._result(index, "error", error=self._take.refusal, events=events)
+            return self._result(index, error=self._take.refusal, events=events)
         talk = self._told(events, index + 1)
         results = await self._checked(step.expect, talk, ("steps", index, "expect"))
         is_expected = "flow" in step.expect.model_fields_set
-        if problem and not is_expected:
-            error = f"the flow did not succeed: {problem}"
-            return self._result(index, "error", checks=results, error=error, events=events)
-        status = simplify_status(evaluate.status_of(results, []))
-        return self._result(index, status, checks=results, events=events)
+        error = f"the flow did not succeed: {problem}" if problem and not is_expected else None
+        return self._result(index, checks=results, error=error, events=events)
 
     def _fail(self, index: int, key: str, verdict: Verdict, events: Sequence[Event]) -> StepResult:
         """Return the result of a step whose decision no agent asked for; judge nothing else."""
         result = evaluate.result(verdict, "failed", self._scenario.place, ("steps", index), (key,))
-        return self._result(index, "failed", checks=[result], events=events)
+        return self._result(index, checks=[result], events=events)
 
     async def _judge_check(self, index: int, check: Expect) -> StepResult:
         """Judge a `check`: the steps so far, or those of its session."""
@@ -426,8 +422,7 @@ class Playing:
         done = [step for step in self._played if session in (None, step.session)]
         talk = self._told(group_chains(done), index + 1)
         results = await self._checked(check, talk, ("steps", index, "check"))
-        status = simplify_status(evaluate.status_of(results, []))
-        return self._result(index, status, end=talk.end, checks=results)
+        return self._result(index, end=talk.end, checks=results)
 
     async def _judge_repeated(self, index: int, earlier: list[Event]) -> StepResult:
         """Judge a step whose key was used before: by the events of the earlier chain."""
@@ -435,8 +430,7 @@ class Playing:
         talk = self._told(earlier, index + 1)
         results = self._save(index, step, talk)
         results += await self._checked(step.expect, talk, ("steps", index, "expect"))
-        status = simplify_status(evaluate.status_of(results, []))
-        return self._result(index, status, end=talk.end, checks=results)
+        return self._result(index, end=talk.end, checks=results)
 
     async def _judged(self, index: int, events: Sequence[Event]) -> StepResult:
         """Judge a step: the chain that it ran, from its first step."""
@@ -467,13 +461,11 @@ class Playing:
             since=events[0].seq if events else 0,
         )
         self._turns += chain.count_new_turns(len(talk.turns))
-        status = simplify_status(evaluate.status_of(results, failures))
         error = None
         if not (step.pause and talk.pause == "asked"):
             error = evaluate.find_unnamed_pause(talk, step.expect, expectation) or None
         return self._result(
             index,
-            "error" if error else status,
             end=talk.end,
             checks=results,
             failures=failures,
@@ -545,21 +537,22 @@ class Playing:
     def _result(
         self,
         index: int,
-        status: StepStatus,
         *,
+        status: StepStatus | None = None,
         end: str = "",
         checks: Sequence[CheckResult] = (),
         failures: Sequence[Failure] = (),
         error: str | None = None,
         events: Sequence[Event] = (),
     ) -> StepResult:
+        """Return the result of a step; without a `status`, it is that of its checks."""
         step = self._scenario.file.steps[index]
         return StepResult(
             number=index + 1,
             kind=step.kind,
             name=step.step,
             place=functools.partial(self._scenario.place, ("steps", index)),
-            status=status,
+            status=status or ("error" if error else evaluate.status_of(checks, failures)),
             end=end,
             session=step.session,
             checks=list(checks),
@@ -593,7 +586,7 @@ def _remove(folder: Path) -> None:
 
 async def _play(step: Step, sent: Sent, session: Session) -> None:
     if step.react is not None:
-        message_steps.react(step, session)
+        react(step, session)
     elif isinstance(sent, Outgoing):
         await session.send(sent)
     elif isinstance(sent, Planted):

@@ -11,15 +11,16 @@ from typing import Any, NamedTuple
 from arena_cli.errors import UsageError
 from arena_cli.protocol import Attachment, Message
 from arena_cli.scenarios import given
+from arena_cli.scenarios.control_steps import find_answered, list_messages
 from arena_cli.scenarios.given import messages, summary, with_content
-from arena_cli.scenarios.message_steps import find_answered, list_messages
-from arena_cli.scenarios.promoted_control import (
+from arena_cli.scenarios.promoted_steps import (
     ChainStep,
     NoStepError,
+    list_expected,
+    name_person,
     split_chain,
     write_step,
 )
-from arena_cli.scenarios.promoted_expect import list_expected
 from arena_cli.scenarios.variables import Reader
 from arena_cli.session import outgoing, store
 from arena_cli.session.outgoing import USER
@@ -213,23 +214,21 @@ class Writer:
 
     def _step(self, piece: Piece) -> dict[str, Any]:
         message = piece.opening.message
-        if piece.part and piece.part.key:
-            return {
-                **write_step(piece.part),
-                "expect": dict(list_expected(piece.upto, piece.end, self._root)),
-            }
-        escaped = escape_template(message.content)
-        if message.reactions and not piece.chain:
+        if piece.part and not piece.has_message:
+            return {**write_step(piece.part), **self._expect(piece)}
+        if piece.chain:
+            return {**self._send(message, piece.part), **self._expect(piece)}
+        if message.reactions:
             reacted = {"agent": self._find_answered(message), "emoji": message.reactions[0]}
-            by = {} if message.author_id == USER.id else {"from": message.author_id}
-            return {"react": reacted, **by}
-        if not piece.chain:
-            if message.author_type == "system":
-                return {"system": escaped}
-            return {"say": {"agent": message.author_id, "text": escaped}}
-        step: dict[str, Any] = {"send": escaped}
-        if message.author_id != USER.id:
-            step["from"] = message.author_id
+            return {"react": reacted, **name_person(message.author_id)}
+        escaped = escape_template(message.content)
+        if message.author_type == "system":
+            return {"system": escaped}
+        return {"say": {"agent": message.author_id, "text": escaped}}
+
+    def _send(self, message: Message, part: ChainStep | None) -> dict[str, Any]:
+        step: dict[str, Any] = {"send": escape_template(message.content)}
+        step |= name_person(message.author_id)
         if message.kind != "chat":
             step["kind"] = message.kind
         if message.reply_to:
@@ -238,10 +237,10 @@ class Writer:
             step["attach"] = [
                 self._attached(attachment, message.id) for attachment in message.attachments
             ]
-        if piece.part:
-            step |= piece.part.stepping_in
-        step["expect"] = self._expect(piece)
-        return step
+        return {**step, **(part.stepping_in if part else {})}
+
+    def _expect(self, piece: Piece) -> dict[str, Any]:
+        return {"expect": dict(list_expected(piece.upto, piece.end, self._root))}
 
     def _find_answered(self, message: Message) -> str:
         """Return the author of the message that this one answers, whose last one it is."""
@@ -255,9 +254,6 @@ class Writer:
         while self._files.get(self._beside(folder / name), content) != content:
             folder, count = Path(message_id if count == 1 else f"{message_id}-{count}"), count + 1
         return self._named(self._add(folder / name, content))
-
-    def _expect(self, piece: Piece) -> dict[str, Any]:
-        return dict(list_expected(piece.upto, piece.end, self._root))
 
     def _content(self, attachment: Attachment, message_id: str) -> bytes:
         with_data = self._whole(attachment, message_id)
@@ -483,28 +479,33 @@ def _pieces(events: Iterable[Event]) -> list[Piece]:
 
 def _cut(events: Sequence[Event], pieces: Sequence[Piece]) -> tuple[SessionEvent, int, str]:
     """Return the members, the event before the first played, and the reason for no earlier one."""
-    sessions = [event for event in events if isinstance(event, SessionEvent)]
-    cut, reason = 0, ""
+    session = [event for event in events if isinstance(event, SessionEvent)][-1]
     messages = list_messages(events)
+    cut, reason = 0, ""
     for piece in pieces:
-        last = piece.events[-1].seq
-        if piece.chain and piece.end in ("", "interrupted"):
-            cut, reason = last, "its last chain was interrupted, which no scenario can play"
-        elif piece.opening.message.reply_to and not find_answered(piece.opening.message, messages):
-            cut, reason = last, "a person answered a message that is not the last of its author"
-        elif not piece.chain and not _is_step(piece.opening):
-            cut, reason = last, "a message was planted that no step can plant"
-        elif piece.chain and (why := _find_unplayable(piece.chain)):
-            cut, reason = last, f"no step can play its chain {piece.chain.number}: {why}"
-        elif any(map(_is_by_agent, piece.events)):
-            cut, reason = (
-                last,
-                "an agent was called for its memory, or as a tool, "
-                "and no transcript contains such answers",
-            )
-        elif piece.opening.seq < sessions[-1].seq:
-            cut, reason = last, "then the team, or its rules, became what they were in the rest"
-    return sessions[-1], cut, reason
+        if why := _find_reason(piece, messages, session):
+            cut, reason = piece.events[-1].seq, why
+    return session, cut, reason
+
+
+def _find_reason(piece: Piece, messages: Sequence[Message], session: SessionEvent) -> str:
+    """Return why a piece belongs to the past, with all before it; empty if it can be played."""
+    chain, opening = piece.chain, piece.opening
+    if chain and piece.end in ("", "interrupted"):
+        return "its last chain was interrupted, which no scenario can play"
+    if opening.message.reply_to and not find_answered(opening.message, messages):
+        return "a person answered a message that is not the last of its author"
+    if not chain and not _is_step(opening):
+        return "a message was planted that no step can plant"
+    if chain and (why := _find_unplayable(chain)):
+        return f"no step can play its chain {chain.number}: {why}"
+    if any(map(_is_by_agent, piece.events)):
+        return (
+            "an agent was called for its memory, or as a tool, "
+            "and no transcript contains such answers"
+        )
+    is_earlier = opening.seq < session.seq
+    return "then the team, or its rules, became what they were in the rest" if is_earlier else ""
 
 
 def _find_unplayable(chain: Chain) -> str:

@@ -18,13 +18,6 @@ from arena_cli.workspace.schema import DIALECT
 
 Status = Literal["passed", "failed", "error", "warned"]
 StepStatus = Literal["passed", "failed", "error", "not_run"]
-
-
-def simplify_status(status: str) -> StepStatus:
-    """Return the status of a step by that of its checks: what neither failed nor broke, passed."""
-    return "failed" if status == "failed" else "error" if status == "error" else "passed"
-
-
 ScenarioStatus = Literal["passed", "failed", "error", "interrupted", "skipped", "xfailed"]
 
 Mode = Literal["live", "replay", "record", "update"]

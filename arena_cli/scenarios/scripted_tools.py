@@ -9,7 +9,7 @@ from typing import Any
 
 from arena_cli.protocol import PermissionRequest, ToolSpec
 from arena_cli.scenarios.model import ScriptedTool
-from arena_cli.scenarios.tool_names import is_named
+from arena_cli.scenarios.tools import is_named
 from arena_cli.tools.base import Tool, ToolOutput, ToolScope
 from arena_cli.workspace.acting import InlineTool
 

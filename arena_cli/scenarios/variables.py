@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from arena_cli import errors
-from arena_cli.errors import Fault
+from arena_cli.errors import Fault, UsageError
 from arena_cli.util import files
 from arena_cli.util.text import (
     escape_template,
@@ -303,14 +303,11 @@ class Reader:
                 continue  # its shape tells
             loc = (KEY, index) if isinstance(names, list) else (KEY,)
             try:
-                target = self.located(name, path, (*above, path)[0])
-            except files.OutsideError as error:
+                target = self.locate(name, path, (*above, path)[0])
+            except UsageError as error:
                 faults.append(document.fault(loc, error.what, error.mend))
                 continue
-            if target is None:
-                mend = f"paths start from {self.root}, or from the folder of this file"
-                faults.append(document.fault(loc, f"there is no file `{name}`", mend))
-            elif target in (*above, path):
+            if target in (*above, path):
                 circle = " → ".join(
                     self.document(included).name
                     for included in (*_from(target, (*above, path)), target)
@@ -319,6 +316,14 @@ class Reader:
             elif target not in documents:
                 self.included.add(target)
                 self._follow(target, (*above, path), documents, faults)
+
+    def locate(self, name: str, beside: Path, scenario: Path | None = None) -> Path:
+        """Return the file as `located` does. Raises UsageError also if there is none."""
+        located = self.located(name, beside, scenario)
+        if located is None:
+            mend = f"paths start from {self.root}, or from the folder of this file"
+            raise UsageError(f"there is no file `{name}`", mend)
+        return located
 
     def located(self, name: str, beside: Path, scenario: Path | None = None) -> Path | None:
         """Return the file of that name: below the workspace, else in the folder of another file.

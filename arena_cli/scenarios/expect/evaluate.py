@@ -37,7 +37,7 @@ from arena_cli.scenarios.expect.model import (
 )
 from arena_cli.scenarios.expect.text_checks import Check, NoVerdict, Verdict
 from arena_cli.scenarios.expect.values import Cost, Range, describe_limit, within
-from arena_cli.scenarios.result import CheckResult, Failure, Status
+from arena_cli.scenarios.result import CheckResult, Failure, Status, StepStatus
 from arena_cli.transcript.conversation import FAILED
 from arena_cli.util.text import clean_text
 from arena_cli.yamlio import nodes
@@ -592,7 +592,7 @@ def find_unnamed_pause(conversation: CheckContext, step: Expect, scenario: Expec
     )
 
 
-def status_of(checks: Sequence[CheckResult], failures: Sequence[Failure]) -> Status:
+def status_of(checks: Sequence[CheckResult], failures: Sequence[Failure]) -> StepStatus:
     """Return the status of a step; an error takes precedence over passed and failed checks."""
     statuses = {check.status for check in checks}
     if failures or "error" in statuses:

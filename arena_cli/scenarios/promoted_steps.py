@@ -1,4 +1,4 @@
-"""Split a chain that people controlled into the steps that play it again.
+"""Write the steps that play a chain again, with its result as their expectations.
 
 A chain that waited is several steps: its message, then a decision or `resume` for each time that it
 continued. What people did while it ran is in the keys `steer` and `pause` of the step.
@@ -6,23 +6,25 @@ continued. What people did while it ran is in the keys `steer` and `pause` of th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
 from arena_cli.engine.approvals import NOTICE, POLICY, TIME
+from arena_cli.scenarios.expect.context import CheckContext
+from arena_cli.scenarios.expect.event_checks import list_approvals, list_reactions
 from arena_cli.session.outgoing import USER
 from arena_cli.transcript.control_events import (
     AgentStateChanged,
     ApprovalDecided,
     ApprovalRequested,
-    ApprovalUsed,
     BudgetRaised,
     ChainPaused,
     Steered,
     Supervised,
 )
-from arena_cli.transcript.conversation import Chain
+from arena_cli.transcript.conversation import Chain, read_conversation
 from arena_cli.transcript.events import (
     ChainFinished,
     Event,
@@ -34,8 +36,6 @@ from arena_cli.transcript.events import (
     TurnStarted,
 )
 from arena_cli.util.text import escape_line, escape_template
-
-Verdict = Literal["allowed", "asked"]
 
 
 class NoStepError(Exception):
@@ -264,20 +264,61 @@ def _has_run(step: ChainStep) -> bool:
     return any(isinstance(event, (Resumed, TurnStarted)) for event in step.events)
 
 
-def list_permits(chain: Chain, reply: int) -> Iterator[tuple[ApprovalRequested, Verdict]]:
-    """Yield the requests that an agent made while it replied, and the verdicts, in order."""
-    control = chain.control
-    if control is None:
-        return
-    for event in chain.events:
-        if isinstance(event, (ApprovalRequested, ApprovalUsed)) and event.reply == reply:
-            request = control.requests.get(event.request)
-            if request is not None and not request.asked.in_message:
-                verdict: Verdict = "allowed" if isinstance(event, ApprovalUsed) else "asked"
-                yield request.asked, verdict
-
-
 def write_step(step: ChainStep) -> dict[str, Any]:
     """Return the keys of a step that continues a chain, without its expectations."""
-    person = {"from": step.person} if step.person not in ("", USER.id) else {}
-    return {**step.key, **person, **step.stepping_in}
+    return {**step.key, **name_person(step.person), **step.stepping_in}
+
+
+def name_person(person: str) -> dict[str, str]:
+    """Return the key of a step for a person; there is none for the user."""
+    return {"from": person} if person not in ("", USER.id) else {}
+
+
+def list_expected(events: Sequence[Event], end: str, root: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the result of a chain, as expectations; `events` are those up to its end."""
+    talk = CheckContext(root, read_conversation(events))
+    yield "replied", [call.agent for call in talk.replies()]
+    yield "must", [[*turn.must] for turn in talk.turns]
+    asked_agents = [agent for turn in talk.turns for agent in turn.asked]
+    if asked_agents or any(turn.passed_over for turn in talk.turns):
+        yield "asked", asked_agents
+    yield from _expected_failures(talk)
+    yield "turns", len(talk.turns)
+    yield from _expected_acts(talk)
+    yield "end", end
+    if talk.awaits:
+        yield "awaits", talk.awaits
+    if talk.unresolved:
+        yield "unresolved", talk.unresolved
+
+
+def _expected_acts(talk: CheckContext) -> Iterator[tuple[str, Any]]:
+    """Yield the reactions, requests for approval, calls of tools and ends of agents."""
+    if reactions := list_reactions(talk):
+        yield "reactions", reactions
+    if requests := list_approvals(talk):
+        yield "approvals", [_drop_empty(row) for row in requests]
+    calls = [call for call in talk.used_tools if call.status == "ok"]
+    if calls:
+        yield "tool", [{"agent": call.asked.agent, "name": call.asked.tool} for call in calls]
+    if talk.acting_ends:
+        yield "ended", {agent: end.mode for agent, end in talk.acting_ends.items()}
+
+
+def _drop_empty(row: dict[str, str]) -> dict[str, str]:
+    return {key: escape_template(value) for key, value in row.items() if value}
+
+
+def _expected_failures(talk: CheckContext) -> Iterator[tuple[str, Any]]:
+    """Yield the last status of agents that did not answer, and their failures before it."""
+    outcome = {call.agent: talk.outcome(call.agent) for call in talk.calls()}
+    outcome = {agent: status for agent, status in outcome.items() if status != "success"}
+    if outcome:
+        yield "outcome", outcome
+    rows = [
+        {"turn": call.turn, "agent": call.agent, "status": call.done.status}
+        for call in talk.failures()
+        if outcome.get(call.agent) != call.done.status
+    ]
+    if rows:
+        yield "timeline", rows
