@@ -250,11 +250,11 @@ from arena_cli.scenarios.participants import list_contacts
 from arena_cli.scenarios.promote import Promoted, Promotion, path_for
 from arena_cli.scenarios.recording import drift, file, recorder, steps
 from arena_cli.scenarios.recording.file import encode_recording
+from arena_cli.scenarios.recording.inner_calls import TapedTools
 from arena_cli.scenarios.recording.model import CaseRecord, RecordedTool, hash_files
 from arena_cli.scenarios.recording.recorder import Ignoring
 from arena_cli.scenarios.recording.steps import StepMessage
 from arena_cli.scenarios.recording.store import RecordingStore, Wanted
-from arena_cli.scenarios.recording.tool_calls import TapedTools
 from arena_cli.scenarios.result import (
     CheckResult,
     Drift,

@@ -22,8 +22,8 @@ from arena_cli.flows.runner import FlowRun
 from arena_cli.flows.step_rules import find_work
 from arena_cli.flows.work import StepFailed
 from arena_cli.scenarios.model import Scenario
-from arena_cli.scenarios.recording import file, flow_calls, settings
-from arena_cli.scenarios.recording.flow_calls import NoRecord
+from arena_cli.scenarios.recording import file, inner_calls, settings
+from arena_cli.scenarios.recording.inner_calls import NoRecord
 from arena_cli.scenarios.recording.model import RecordedStep
 from arena_cli.scenarios.recording.recorder import Tape
 from arena_cli.scenarios.result import Drift
@@ -187,5 +187,5 @@ class FlowRecording:
     def list_drift(self) -> list[Drift]:
         """Return the steps that differ from the recording, once the run is over."""
         self._tape.finished = True
-        pairs = flow_calls.list_drift(self._tape.flow_steps, self._tape.was_played)
+        pairs = inner_calls.list_step_drift(self._tape.flow_steps, self._tape.was_played)
         return [drift.model_copy(update={"step": None}) for drift, _ in pairs]

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from arena_cli.scenarios.expect import judge_checks
-from arena_cli.scenarios.recording import flow_calls, recorder, settings, steps, tool_calls
+from arena_cli.scenarios.recording import inner_calls, recorder, settings, steps
 from arena_cli.scenarios.recording.model import TOOLS, CaseRecord, Recorded
 from arena_cli.scenarios.recording.recorder import MARK, Ignoring, Tape, TapedCall
 from arena_cli.scenarios.recording.steps import MESSAGE, Fact
@@ -79,6 +79,7 @@ MEMORY_CONTEXT = "memory_context"
 RUBRIC = "rubric"
 
 _Both = tuple[list[Fact], list[Fact]]
+_AnyCall = TypeVar("_AnyCall", TapedCall, Recorded)
 
 
 def find_drift(tape: Tape, members: Sequence[Member]) -> list[Drift]:
@@ -89,8 +90,8 @@ def find_drift(tape: Tape, members: Sequence[Member]) -> list[Drift]:
     new = _new_steps(tape)
     compared = _compared(case, tape, new | _silent_steps(case, tape))
     followers = [*_routing(compared), *_remembered(compared), *_misses(tape), *_left_over(tape)]
-    flow_drift = flow_calls.list_drift(tape.flow_steps, tape.was_played)
-    inner = (*_inputs(case, tape), *tool_calls.list_drift(tape.tools), *flow_drift)
+    flow_drift = inner_calls.list_step_drift(tape.flow_steps, tape.was_played)
+    inner = (*_inputs(case, tape), *inner_calls.list_tool_drift(tape.tools), *flow_drift)
     for drift, is_root in inner:
         (roots if is_root else followers).append(drift)
     if roots or followers:
@@ -291,7 +292,7 @@ def _differences(
             for piece in differences(old_value, new_value, record.notes, call.notes):
                 differing.append(_InputDifference(*piece, is_root=is_given(piece[0], own_notes)))
         elif name == TOOLS:
-            for change in tool_calls.list_changed_specs(old_value, new_value):
+            for change in inner_calls.list_changed_specs(old_value, new_value):
                 differing.append(_InputDifference(*change))
         else:
             texts = (_setting_text(name, old_value), _setting_text(name, new_value))
@@ -505,11 +506,7 @@ def _value(fact: Fact | None, place_fact: Fact, *, same: bool) -> str:
 def _misses(tape: Tape) -> Iterator[Drift]:
     recorded = [step for step in (tape.recorded.steps() if tape.recorded else ()) if step]
     last = max(recorded, default=0)
-    by_agent: dict[str, list[TapedCall]] = {}
-    for call in tape.calls:
-        if call.missed:
-            by_agent.setdefault(call.key.agent, []).append(call)
-    for agent, calls in by_agent.items():
+    for agent, calls in _group_by_agent(call for call in tape.calls if call.missed):
         yield Drift(
             kind="miss",
             agent=agent,
@@ -523,10 +520,7 @@ def _misses(tape: Tape) -> Iterator[Drift]:
 
 
 def _left_over(tape: Tape) -> Iterator[Drift]:
-    by_agent: dict[str, list[Recorded]] = {}
-    for record in tape.left_over:
-        by_agent.setdefault(record.key.agent, []).append(record)
-    for agent, records in by_agent.items():
+    for agent, records in _group_by_agent(tape.left_over):
         yield Drift(
             kind="left_over",
             agent=agent,
@@ -536,3 +530,10 @@ def _left_over(tape: Tape) -> Iterator[Drift]:
             turn=records[0].turn,
             calls=len(records),
         )
+
+
+def _group_by_agent(calls: Iterable[_AnyCall]) -> Iterable[tuple[str, list[_AnyCall]]]:
+    by_agent: dict[str, list[_AnyCall]] = {}
+    for call in calls:
+        by_agent.setdefault(call.key.agent, []).append(call)
+    return by_agent.items()

@@ -32,7 +32,8 @@ from arena_cli.adapters.runtime import Heard
 from arena_cli.errors import DiskRefused, Fault, FileFaults, UsageError
 from arena_cli.protocol import Derived, ShownMessage, Volatile
 from arena_cli.scenarios import select
-from arena_cli.scenarios.recording import flow_calls, model, recorder, settings
+from arena_cli.scenarios.recording import inner_calls, model, recorder, settings
+from arena_cli.scenarios.recording.inner_calls import ANSWER
 from arena_cli.scenarios.recording.model import (
     ASIDE,
     TOOLS,
@@ -43,7 +44,6 @@ from arena_cli.scenarios.recording.model import (
     Recording,
 )
 from arena_cli.scenarios.recording.recorder import MEMORY, SUPERVISE, Stretch, Tape, TapedCall
-from arena_cli.scenarios.recording.tool_calls import ANSWER
 from arena_cli.transcript import compare
 from arena_cli.transcript.events import EVENT_TYPES, Event, MessageEvent, ReplyStarted, list_fields
 from arena_cli.util import files
@@ -290,8 +290,8 @@ class _RecordingReader:
             asked = self._asked[record["reply"], record["call"]]
             tool = (self._step, asked["agent"], asked["tool"], asked["arguments"], record)
             case.tools.append(RecordedTool(*tool))
-        elif flow_calls.WORK in record and kind in ("step_finished", flow_calls.REFLECTED):
-            case.flow_steps.append(flow_calls.read_step(self._step, record))
+        elif inner_calls.WORK in record and kind in ("step_finished", inner_calls.REFLECTED):
+            case.flow_steps.append(inner_calls.read_step(self._step, record))
         elif kind in ASIDE:
             self._add_call(record, number, case)
         elif kind == "reply_started" and "input" in record:
@@ -379,7 +379,7 @@ def _events(
     tape: Tape,
 ) -> Iterator[dict[str, Any]]:
     """Yield the events of a step; of the planted past, only the messages that agents were shown."""
-    for event in flow_calls.order_lines(list(compare.ordered(stretch.events))):
+    for event in inner_calls.order_lines(list(compare.ordered(stretch.events))):
         yield from _memory_calls(stretch, event, tape, ids)
         line = record(event, ids)
         if stretch.step == 0 and _is_unseen(event, shown_ids):

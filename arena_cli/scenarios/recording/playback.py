@@ -90,7 +90,8 @@ class Take:
     """A scenario being played, with or without a recorder around its agents.
 
     `recording` is the path of its recording as shown, None if there is none. `before` is the
-    recorded case. `drift` are the differences from it that are known so far.
+    recorded case. `tape` is the recorder, None if there is none. `drift` are the differences from
+    the recording that are known so far.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class Take:
         self.drift: list[Drift] = []
         self._scenario = scenario
         self._mode: Mode = "live"
-        self._tape: Tape | None = None
+        self.tape: Tape | None = None
         self._guard: LiveCallGuard | None = None
         self._place: SessionConfig | None = None
         self._what_of_drift: WhatOfDrift = "fail"
@@ -117,14 +118,14 @@ class Take:
         if self._mode == "live":
             self._guard = shelf.guard_of(scenario)
         else:
-            self._tape = shelf.tape_of(scenario)
-            if self._tape is not None and config is not None:
-                hashes = shelf.hashes if self._tape.replays else None
-                self._tape.surroundings = Surroundings(scenario.root, config.environ, hashes)
+            self.tape = shelf.tape_of(scenario)
+            if self.tape is not None and config is not None:
+                hashes = shelf.hashes if self.tape.replays else None
+                self.tape.surroundings = Surroundings(scenario.root, config.environ, hashes)
                 self._place = config
                 everyone = (*scenario.team.agents, *scenario.judges.values())
                 profiles = [member.profile for member in everyone]
-                self._tape.redactor = make_redactor(config, profiles)
+                self.tape.redactor = make_redactor(config, profiles)
             self.recording = shelf.path_of(scenario)
             self.before = shelf.before(scenario)
             cases = shelf.drift_of_cases(scenario)
@@ -133,12 +134,12 @@ class Take:
     @property
     def mode(self) -> Mode:
         """The mode in which it is played: `record` if a call was missing."""
-        return "record" if self._tape and self._tape.adds else self._mode
+        return "record" if self.tape and self.tape.adds else self._mode
 
     @property
     def replays(self) -> bool:
         """True if no agent is called."""
-        return self._tape is not None and self._tape.replays
+        return self.tape is not None and self.tape.replays
 
     @property
     def fails(self) -> bool:
@@ -149,12 +150,7 @@ class Take:
         """Return the middlewares for the calls of a session, or for those of judges."""
         if self._guard:
             return self.guards
-        return [TapeMiddleware(self._tape, session, is_judge=is_judge)] if self._tape else []
-
-    @property
-    def tape(self) -> Tape | None:
-        """The recorder of what agents and steps of flows give, if there is one."""
-        return self._tape
+        return [TapeMiddleware(self.tape, session, is_judge=is_judge)] if self.tape else []
 
     @property
     def guards(self) -> list[Middleware]:
@@ -168,18 +164,18 @@ class Take:
 
     def begin(self, step: int | None, session: str | None = None) -> None:
         """Begin that step, from 1; None: the following events belong to all steps."""
-        if self._tape:
-            self._tape.finished = step is None
-            self._tape.begin(step, session)
+        if self.tape:
+            self.tape.finished = step is None
+            self.tape.begin(step, session)
 
     def hear(self, session: str | None, event: Event) -> None:
         """Record an event that a session has written."""
-        if self._tape:
-            self._tape.hear(session, event)
+        if self.tape:
+            self.tape.hear(session, event)
 
     def conclude(self) -> None:
         """Find the drift from its recording, once the scenario is over."""
-        tape = self._tape
+        tape = self.tape
         if tape is None or tape.recorded is None or self._what_of_drift == "ignore":
             return
         self._record_workspace(tape)
@@ -195,7 +191,7 @@ class Take:
 
     def frame_language(self, language: Language) -> Language:
         """Return the language of arena's own texts in inputs: that of a recording it replays."""
-        tape = self._tape
+        tape = self.tape
         if tape is None or not tape.replays or tape.recorded is None:
             return language
         recorded = tape.recorded.workspace or {}
@@ -213,11 +209,11 @@ class Take:
 
     def lines(self) -> list[dict[str, Any]] | None:
         """Return the lines of its recording as played now."""
-        if self._tape is None:
+        if self.tape is None:
             return None
-        self._record_workspace(self._tape)
+        self._record_workspace(self.tape)
         case = self._scenario.case
-        return file.lines(self._tape, case.id if case else None, self._scenario.team.agents)
+        return file.lines(self.tape, case.id if case else None, self._scenario.team.agents)
 
     def unkept(
         self, steps: Sequence[StepResult], checks: Sequence[CheckResult], error: bool
@@ -228,7 +224,7 @@ class Take:
         Drift is recorded only if it is accepted. A recording in which an agent did not fail is
         replaced only if the scenario passes with that failure.
         """
-        tape = self._tape
+        tape = self.tape
         if tape is None or (self._mode == "replay" and not tape.adds):
             return "nothing was recorded"
         if _misses_answers(tape):
@@ -256,10 +252,10 @@ class Take:
 
         An agent's reply may fail if all `checks` hold; a call for a team's memory may not.
         """
-        if self._tape is None or self.before is None:
+        if self.tape is None or self.before is None:
             return []
         holds = not any(check.status == "failed" for check in checks)
-        failed = store.of_calls(self._tape.calls, but_replies=holds)
+        failed = store.of_calls(self.tape.calls, but_replies=holds)
         return sorted(failed - store.of_case(self.before))
 
 

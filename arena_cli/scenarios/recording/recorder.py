@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -36,7 +36,7 @@ from arena_cli.protocol import (
     Usage,
 )
 from arena_cli.scenarios.recording import settings
-from arena_cli.scenarios.recording.flow_calls import TapedSteps
+from arena_cli.scenarios.recording.inner_calls import TapedSteps, TapedTools
 from arena_cli.scenarios.recording.model import (
     TOOLS,
     CallKey,
@@ -46,7 +46,6 @@ from arena_cli.scenarios.recording.model import (
     encode_data,
 )
 from arena_cli.scenarios.recording.settings import Surroundings
-from arena_cli.scenarios.recording.tool_calls import TapedTools
 from arena_cli.transcript import log
 from arena_cli.transcript.events import Event, ReplyStarted, SideEvent
 from arena_cli.util.redaction import Redactor
@@ -59,6 +58,19 @@ DEADLINE = "deadline"
 # What of a call's metadata the session goes by later.
 _NOTED = ("scripted", "model", "input_counted", "prompt_cut", HANDED_IN, SERVED, FALLBACK, LATE)
 _THINKING = "thinking"
+
+_ANSWERED: dict[str, Callable[[Any], Any]] = {
+    "next_mentions": lambda names: [str(name) for name in names],
+    "structured": lambda items: [StructuredContent.model_validate(item) for item in items],
+    "kind": str,
+    "reply_to": str,
+    "attachments": lambda items: [Attachment.model_validate(encode_data(item)) for item in items],
+    "tool_calls": lambda calls: [ToolCall.model_validate(call) for call in calls],
+    _THINKING: str,
+    "usage": Usage.model_validate,
+}
+"""The fields of an answer, as a record has them, in order; and how each is read."""
+
 _REFUSED = "refused_actions"
 PERMITS = "permits"
 _WORDS = ("what", "came", "mend")
@@ -76,30 +88,18 @@ _FAILURES: dict[str, type[AgentError]] = {
 
 def output(answer: Answer, heard: Heard, *, thinking: bool = False) -> dict[str, Any]:
     """Return an answer as a record, with its `thinking`, if that is shown."""
-    agent_output = answer.output
-    fields: dict[str, Any] = {"content": agent_output.content}
+    given = answer.output
+    fields: dict[str, Any] = {"content": given.content}
     if answer.declined:
         fields["declined"] = True
-    if agent_output.next_mentions:
-        fields["next_mentions"] = list(agent_output.next_mentions)
-    if agent_output.structured:
-        fields["structured"] = [item.model_dump(mode="json") for item in agent_output.structured]
-    if agent_output.kind != "chat":
-        fields["kind"] = agent_output.kind
-    if agent_output.reply_to:
-        fields["reply_to"] = agent_output.reply_to
-    if agent_output.attachments:
-        fields["attachments"] = [dump_attachment(item) for item in agent_output.attachments]
-    if agent_output.tool_calls:
-        fields["tool_calls"] = [
-            call.model_dump(mode="json", exclude_defaults=True) for call in agent_output.tool_calls
-        ]
-    if thinking and _THINKING in agent_output.metadata:
-        fields[_THINKING] = agent_output.metadata[_THINKING]
-    if agent_output.usage is not None:
-        fields["usage"] = _usage(agent_output.usage)
+    dumped = given.model_dump(mode="json", include={*_ANSWERED}, exclude_defaults=True)
+    if given.attachments:
+        dumped["attachments"] = [dump_attachment(item) for item in given.attachments]
+    if thinking and _THINKING in given.metadata:
+        dumped[_THINKING] = given.metadata[_THINKING]
+    fields |= {name: dumped[name] for name in _ANSWERED if name in dumped}
     asked = {**_refused(heard), **_permits(heard)}
-    return {**fields, **asked, **_noted({**heard.notes, **agent_output.metadata})}
+    return {**fields, **asked, **_noted({**heard.notes, **given.metadata})}
 
 
 def name_answered(answer: Answer, input: AgentInput) -> Answer:
@@ -189,25 +189,10 @@ def _usage(usage: Usage) -> dict[str, Any]:
 def answered(record: Mapping[str, Any], heard: Heard) -> Answer:
     """Return the answer that a record holds."""
     _tell(record, heard)
-    fields: dict[str, Any] = {"content": str(record["content"])}
-    if "next_mentions" in record:
-        fields["next_mentions"] = [str(name) for name in record["next_mentions"]]
-    if "structured" in record:
-        fields["structured"] = [
-            StructuredContent.model_validate(item) for item in record["structured"]
-        ]
-    fields |= {key: str(record[key]) for key in ("kind", "reply_to") if key in record}
-    if "attachments" in record:
-        attachments = map(encode_data, record["attachments"])
-        fields["attachments"] = [
-            Attachment.model_validate(attachment) for attachment in attachments
-        ]
-    if "tool_calls" in record:
-        fields["tool_calls"] = [ToolCall.model_validate(call) for call in record["tool_calls"]]
-    if _THINKING in record:
-        fields["metadata"] = {_THINKING: str(record[_THINKING])}
-    if "usage" in record:
-        fields["usage"] = Usage.model_validate(record["usage"])
+    fields = {name: read(record[name]) for name, read in _ANSWERED.items() if name in record}
+    if _THINKING in fields:
+        fields["metadata"] = {_THINKING: fields.pop(_THINKING)}
+    fields["content"] = str(record["content"])
     # It was read when it was recorded: reading it again would cost more than all the rest.
     return Answer(AgentOutput.model_construct(**fields), bool(record.get("declined")))
 

@@ -21,7 +21,7 @@ from arena_cli.scenarios.recording.model import Hashes, hash_files
 from arena_cli.scenarios.result import TOOL, Drift
 from arena_cli.util.language import Language
 from arena_cli.util.redaction import Redactor
-from arena_cli.util.text import iter_texts
+from arena_cli.util.text import iter_texts, map_texts
 from arena_cli.workspace import agents
 from arena_cli.workspace.models import Member, ModelFacts, WorkspaceMemory, normalize_id
 from arena_cli.yamlio.loader import Fragment, find_holder
@@ -41,22 +41,10 @@ _RULES = {"timeout_s": "turn_timeout_s", "on_failure": "on_failure", "retries": 
 
 
 _SCRIPTS = frozenset(
-    [
-        ".bat",
-        ".cjs",
-        ".cmd",
-        ".js",
-        ".lua",
-        ".mjs",
-        ".php",
-        ".pl",
-        ".ps1",
-        ".py",
-        ".rb",
-        ".sh",
-        ".ts",
-    ]  # what a repository holds
+    {*(".bat", ".cmd", ".ps1", ".sh"), *(".cjs", ".js", ".mjs", ".ts"), ".lua", ".php", ".pl"}
+    | {".py", ".rb"}
 )
+"""The endings of programs that a repository holds."""
 
 
 class Surroundings(NamedTuple):
@@ -231,15 +219,10 @@ def _adapter_differences(
     recorded: Mapping[str, Any], current: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield the differences of an adapter's settings, with defaults and variables filled in."""
-    old_adapter, new_adapter = _with_filled(recorded, current), _with_filled(current, recorded)
-    shape = _shape(old_adapter) if old_adapter.get("type") == new_adapter.get("type") else None
-    checked = (_checked(old_adapter, shape), _checked(new_adapter, shape))
-    for key in dict.fromkeys([*old_adapter, *new_adapter]):
-        if old_adapter.get(key) == new_adapter.get(key) or _is_default(
-            key, (old_adapter, new_adapter), shape, checked
-        ):
-            continue
-        yield from within(f"{ADAPTER}.{key}", old_adapter.get(key), new_adapter.get(key))
+    old, new = _with_filled(recorded, current), _with_filled(current, recorded)
+    for key in dict.fromkeys([*old, *new]):
+        if old.get(key) != new.get(key) and not _means_same(key, old, new):
+            yield from within(f"{ADAPTER}.{key}", old.get(key), new.get(key))
 
 
 def _with_filled(line: Mapping[str, Any], other_line: Mapping[str, Any]) -> dict[str, Any]:
@@ -255,41 +238,23 @@ def _with_filled(line: Mapping[str, Any], other_line: Mapping[str, Any]) -> dict
     } - {*other_line.get("filled", {})}
     filled = {path: text for path, text in line.get("filled", {}).items() if path not in unknown}
 
-    def fill(value: Any, path: str) -> Any:
-        if isinstance(value, Mapping):
-            return {key: fill(item, f"{path}.{key}") for key, item in value.items()}
-        if isinstance(value, list):
-            return [fill(item, f"{path}.{index}") for index, item in enumerate(value)]
-        return filled.get(path.removeprefix("."), value)
+    def fill(text: str, loc: Loc) -> str:
+        return str(filled.get(".".join(map(str, loc)), text))
 
-    settings: dict[str, Any] = fill(line.get(ADAPTER) or {}, "")
-    return settings
+    return dict(map_texts(line.get(ADAPTER) or {}, fill))
 
 
-def _shape(settings: Mapping[str, Any]) -> type[BaseModel] | None:
-    return base.settings_type(str(settings.get("type")))
-
-
-def _checked(settings: Mapping[str, Any], shape: type[BaseModel] | None) -> BaseModel | None:
-    try:
-        return shape.model_validate(settings) if shape else None
-    except ValidationError:
-        return None
-
-
-def _is_default(
-    key: str,
-    both: tuple[Mapping[str, Any], Mapping[str, Any]],
-    shape: type[BaseModel] | None,
-    checked: tuple[BaseModel | None, BaseModel | None],
-) -> bool:
+def _means_same(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """Return whether a key means the same on both sides, one of which may omit it."""
+    shape = base.settings_type(str(old.get("type"))) if old.get("type") == new.get("type") else None
     if shape is None or key not in shape.model_fields:
         return False
-    if checked[0] is not None and checked[1] is not None:
+    try:
+        checked = shape.model_validate(old), shape.model_validate(new)
         return bool(getattr(checked[0], key) == getattr(checked[1], key))
-    default = shape.model_fields[key].get_default(call_default_factory=True)
-    return bool(both[0].get(key, default) == both[1].get(key, default))
+    except ValidationError:
+        default = shape.model_fields[key].get_default(call_default_factory=True)
+        return bool(old.get(key, default) == new.get(key, default))
 
 
 def _filled_differences(

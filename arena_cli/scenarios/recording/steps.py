@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from arena_cli.protocol import Derived, MessageRef, Position, Volatile
 from arena_cli.scenarios import task_steps
-from arena_cli.scenarios.model import CONTINUING, Scenario, Step
+from arena_cli.scenarios.model import CONTINUING, Scenario
 from arena_cli.scenarios.recording import file
-from arena_cli.scenarios.recording.flow_calls import find_step
+from arena_cli.scenarios.recording.inner_calls import find_step
 from arena_cli.scenarios.recording.model import CaseRecord, Recording
 from arena_cli.scenarios.recording.recorder import Ignoring, Tape
 from arena_cli.session.outgoing import USER, Outgoing
@@ -67,20 +67,18 @@ def renumber(case: CaseRecord, scenario: Scenario, ignoring: Ignoring) -> CaseRe
             renamed[number] = free
     if all(old == new for old, new in renamed.items()):
         return case
+
+    def rename(step: int | None) -> int | None:
+        return renamed.get(step or 0, step)
+
     lines = [
-        {**line, "step": renamed.get(line["step"], line["step"])}
-        if line["type"] == "step"
-        else line
+        {**line, "step": rename(line["step"])} if line["type"] == "step" else line
         for line in case.lines
     ]
     calls = [
-        call._replace(key=call.key._replace(step=renamed.get(call.key.step or 0, call.key.step)))
-        for call in case.calls
+        call._replace(key=call.key._replace(step=rename(call.key.step))) for call in case.calls
     ]
-    flow_steps = [
-        record._replace(step=renamed.get(record.step or 0, record.step))
-        for record in case.flow_steps
-    ]
+    flow_steps = [record._replace(step=rename(record.step)) for record in case.flow_steps]
     return replace(case, lines=lines, calls=calls, flow_steps=flow_steps)
 
 
@@ -209,36 +207,39 @@ def _scenario_steps(scenario: Scenario, ignoring: Ignoring) -> list[StepMessage]
     steps = []
     keys: set[tuple[str | None, str]] = set()
     for index, step in enumerate(scenario.file.steps):
-        sent = scenario.sent[index]
-        if step.key is not None and (step.session, step.key) in keys:
-            message = StepMessage(step.session, None, None)  # its chain is that of the other step
-        elif isinstance(sent, Outgoing):
-            message = StepMessage(step.session, sent.author.id, ignoring.text(sent.content))
-        elif sent is not None:
-            message = StepMessage(step.session, sent.author_id, ignoring.text(sent.content))
-        elif step.flow is not None:
-            message = StepMessage(step.session, None, f"flow {scenario.flows[index].name}")
-        elif step.kind in ("check", "react"):
-            message = StepMessage(step.session, None, None)
-        elif step.task is not None:
-            message = StepMessage(step.session, None, step.task.described)
-        elif step.work is not None:
-            message = StepMessage(step.session, step.author or USER.id, task_steps.WORK)
-        elif step.kind in CONTINUING:
-            message = StepMessage(step.session, None, _describe_step(step))
-        else:
-            # What an earlier step saves is not known yet: the text as it stands in the file.
-            text = str(scenario.data["steps"][index].get(step.kind))
-            message = StepMessage(step.session, None, text)
+        author, text = _read_step(scenario, index, ignoring)
         if step.key is not None:
+            if (step.session, step.key) in keys:
+                author = text = None  # its chain is that of the other step
             keys.add((step.session, step.key))
-        steps.append(message)
+        steps.append(StepMessage(step.session, author, text))
     return steps
 
 
-def _describe_step(step: Step) -> str:
+def _read_step(scenario: Scenario, index: int, ignoring: Ignoring) -> tuple[str | None, str | None]:
+    """Return the author and the text of a step."""
+    step, sent = scenario.file.steps[index], scenario.sent[index]
+    if sent is not None:
+        author = sent.author.id if isinstance(sent, Outgoing) else sent.author_id
+        return author, ignoring.text(sent.content)
+    if step.work is not None:
+        return step.author or USER.id, task_steps.WORK
+    if step.kind in ("check", "react"):
+        return None, None
+    return None, _describe_step(scenario, index)
+
+
+def _describe_step(scenario: Scenario, index: int) -> str:
+    """Return the text by which a step is found that sends no message, or none that is known yet."""
+    step = scenario.file.steps[index]
+    if step.flow is not None:
+        return f"flow {scenario.flows[index].name}"
+    if step.task is not None:
+        return step.task.described
     if step.choose is not None:
         return f"approved {step.choose.agent} {step.choose.option}"
+    if step.kind not in CONTINUING:  # what an earlier step saves: the text as it is in the file
+        return str(scenario.data["steps"][index].get(step.kind))
     decided = step.approve or step.reject
     if decided is None:
         return _RESUMED
@@ -251,7 +252,7 @@ SYSTEM = "system"
 _TEXTS = (MESSAGE, SYSTEM, "note")
 _FLOW = ("flow_started", "step_started", "step_finished", "reflected", "flow_finished")
 _NOT_COMPARED = frozenset({"context_usage", *_FLOW})
-"""Kinds of events that are estimates only, or that are compared step by step (`flow_calls`)."""
+"""Kinds of events that are estimates only, or that are compared step by step (`inner_calls`)."""
 
 
 class Fact(NamedTuple):

@@ -1,38 +1,60 @@
-"""Record and replay what the tools of agents gave, and find the tools that differ in a replay.
+"""Record and replay what tools and steps of flows gave, and find those that differ in a replay.
 
-A call gets the first unused record of its step, agent and tool with the same arguments; else the
-next unused one, which is drift; if none is left, it is a miss. A replay also calls scripted tools,
-and agents that are called as tools, and compares what they give. It calls the tools that change
-files in the copy of a folder that a scenario works in, so that later calls find the changes; the
-model is shown what the recording has. Arena's own tools do not pass here: a replay calls them.
+A call of a tool, or a step of a flow, gets the first unused record of its key (the scenario's step,
+and the agent and the tool, or the name of the step) that asks for the same; else the next unused
+one, which is drift; if none is left, it is a miss. A replay carries out no step of a flow: no
+program, no request, no agent. Whether a step runs (`when`, rules, blocks) is decided again.
+
+A replay also calls scripted tools, and agents that are called as tools, and compares what they
+give. It calls the tools that change files in the copy of a folder that a scenario works in, so that
+later calls find the changes; the model is shown what the recording has. Arena's own tools do not
+pass here: a replay calls them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from arena_cli.adapters.runtime import ToolAnswer, ToolNext, ToolRequest
 from arena_cli.errors import AgentUnavailable
 from arena_cli.protocol import Attachment, ToolResult, ToolSpec, Usage
 from arena_cli.scenarios.recording.model import (
     CaseRecord,
+    RecordedStep,
     RecordedTool,
     dump_attachment,
     encode_data,
 )
-from arena_cli.scenarios.result import TOOL, Drift
+from arena_cli.scenarios.result import FLOW_STEP, TOOL, Drift
 from arena_cli.transcript.events import Event
 from arena_cli.util.redaction import Redactor
 from arena_cli.workspace.models import Member
 
-ARGUMENTS, ANSWER = "arguments", "answer"
+WORK, ARGUMENTS, ANSWER = "work", "arguments", "answer"
+REFLECTED = "reflected"
 
 _AGENT = "agent:"
 _CHANGE_FILES = frozenset({"write_file", "edit_file", "delete_file"})
+_ENDS = ("step_finished", REFLECTED)
+_LONGEST_CUT_S = 5.0
+
+_Record = TypeVar("_Record", RecordedTool, RecordedStep)
+
+
+def _take_record(
+    unused: list[_Record], key: tuple[Any, ...], is_same: Callable[[_Record], bool]
+) -> _Record | None:
+    """Remove and return the first record of a key that is the same, else the first of the key."""
+    records = [record for record in unused if record[: len(key)] == key]
+    match = next(filter(is_same, records), next(iter(records), None))
+    if match is not None:
+        unused.remove(match)
+    return match
 
 
 @dataclass
@@ -105,20 +127,13 @@ class TapedTools:
     def open(self, request: ToolRequest, session: str | None, step: int | None) -> TapedTool:
         """Begin a call, and select its record at once, so that the order of calls decides."""
         call = TapedTool(session, step, request)
-        call.record = self._take_record(call)
+        key = (step, call.agent, request.tool)
+        call.record = _take_record(
+            self._unused, key, lambda record: record.arguments == request.arguments
+        )
         self._by_number[session, request.reply, request.call] = call
         self.calls.append(call)
         return call
-
-    def _take_record(self, call: TapedTool) -> RecordedTool | None:
-        request = call.request
-        key = (call.step, call.agent, request.tool)
-        records = [
-            (index, record) for index, record in enumerate(self._unused) if record[:3] == key
-        ]
-        same = [pair for pair in records if pair[1].arguments == request.arguments]
-        index = next((index for index, _ in [*same, *records]), None)
-        return None if index is None else self._unused.pop(index)
 
     async def answer(
         self, call: TapedTool, call_next: ToolNext, *, may_call: Callable[[], bool], mend: str
@@ -213,7 +228,7 @@ def _show_spec(spec: Mapping[str, Any] | None) -> str:
     return f"{spec.get('description', '')}\n{json.dumps(details, ensure_ascii=False, indent=2)}"
 
 
-def list_drift(tools: TapedTools) -> Iterator[tuple[Drift, bool]]:
+def list_tool_drift(tools: TapedTools) -> Iterator[tuple[Drift, bool]]:
     """Yield the calls of tools that differ, once for each tool, and whether each is a cause.
 
     Arguments follow from what the model answered; another answer has no other cause.
@@ -252,3 +267,137 @@ def _input(call: TapedTool, field: str, recorded: str, current: str) -> Drift:
         step=call.step,
         calls=1,
     )
+
+
+class NoRecord(Exception):
+    """A step of a replay has no recorded result."""
+
+
+@dataclass
+class TapedStep:
+    """A step of a flow that was carried out: what it did, and the record that answered it."""
+
+    step: int | None
+    name: str
+    work: Mapping[str, Any]
+    record: RecordedStep | None = None
+    is_missing: bool = False
+    answer: Any = None
+
+
+class TapedSteps:
+    """The steps of the flows of one scenario as it is played; `unused` are records of others."""
+
+    def __init__(self, recorded: CaseRecord | None) -> None:
+        self.calls: list[TapedStep] = []
+        self.unused = list(recorded.flow_steps) if recorded else []
+        self._last: dict[str, TapedStep] = {}
+        self._ended: dict[tuple[str | None, int], TapedStep] = {}
+
+    def begin(self) -> None:
+        """Begin another flow."""
+        self._last.clear()
+
+    def hear(self, session: str | None, event: Event) -> None:
+        """Note which attempt an event ends, so that its record has what the step did."""
+        if event.type in _ENDS:
+            call = self._last.pop(getattr(event, "step", REFLECTED), None)
+            if call is not None:
+                self._ended[session, event.seq] = call
+
+    async def answer(
+        self,
+        name: str,
+        step: int | None,
+        work: Mapping[str, Any],
+        carry_out: Callable[[], Awaitable[Any]],
+        *,
+        may_call: Callable[[], bool],
+    ) -> RecordedStep | Any:
+        """Return the record of a step, else what it gives if it is carried out now.
+
+        Raises NoRecord, and what the work raises.
+        """
+        call = TapedStep(step, name, work)
+        call.record = _take_record(self.unused, (step, name), lambda record: record.work == work)
+        self.calls.append(call)
+        self._last[name] = call
+        if call.record is not None:
+            if call.record.line.get("status") == "cancelled":
+                await asyncio.sleep(_LONGEST_CUT_S)  # another step failed meanwhile
+            return call.record
+        if not may_call():
+            call.is_missing = True
+            raise NoRecord
+        call.answer = await carry_out()
+        return call.answer
+
+    def find_work(self, session: str | None, event: Event) -> dict[str, Any]:
+        """Return what a recording keeps of a step, in addition to the event of its end."""
+        call = self._ended.get((session, event.seq))
+        if call is None:
+            return {}
+        fields: dict[str, Any] = {WORK: call.work}
+        if event.type == REFLECTED:
+            record = call.record
+            fields[ANSWER] = call.answer if record is None else record.line.get(ANSWER)
+        return fields
+
+
+def read_step(step: int | None, line: Mapping[str, Any]) -> RecordedStep:
+    """Return the record in the line of the end of a step."""
+    return RecordedStep(step, str(line.get("step", REFLECTED)), line[WORK], line)
+
+
+def order_lines(events: list[Event]) -> list[Event]:
+    """Return the events of a step of a scenario with those of each step of its flow together.
+
+    Steps run side by side: their order differs from run to run. Later attempts are left out: a
+    replay has the last one only.
+    """
+    events = [
+        event
+        for event in events
+        if event.type != "step_started" or getattr(event, "attempt", 1) == 1
+    ]
+    places = [index for index, event in enumerate(events) if find_step(event) is not None]
+    by_step = sorted((events[index] for index in places), key=lambda event: find_step(event) or "")
+    ordered = list(events)
+    for index, event in zip(places, by_step, strict=True):
+        ordered[index] = event
+    return ordered
+
+
+def find_step(event: Event) -> str | None:
+    """Return the step of a flow that an event is about; None if it is about none."""
+    step = getattr(event, "step", None)
+    return step if isinstance(step, str) and step else None
+
+
+def list_step_drift(
+    steps: TapedSteps, was_played: Callable[[int | None], bool]
+) -> Iterator[tuple[Drift, bool]]:
+    """Yield the steps that differ, each with whether it is a cause.
+
+    What a step does may follow from outputs; so only the first one that differs is a cause.
+    """
+    is_cause = True
+    for call in steps.calls:
+        field = f"{FLOW_STEP}{call.name}"
+        if call.is_missing:
+            yield Drift(kind="miss", field=field, step=call.step, calls=1), is_cause
+            is_cause = False
+        elif call.record is not None and call.record.work != call.work:
+            before, after = (
+                json.dumps(work, ensure_ascii=False, indent=2)
+                for work in (call.record.work, call.work)
+            )
+            drift = Drift(
+                kind="input", field=field, before=before, after=after, step=call.step, calls=1
+            )
+            yield drift, is_cause
+            is_cause = False
+    for record in steps.unused:
+        if was_played(record.step) and record.line.get("status") != "cancelled":
+            field = f"{FLOW_STEP}{record.name}"
+            yield Drift(kind="left_over", field=field, step=record.step, calls=1), is_cause
