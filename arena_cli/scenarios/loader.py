@@ -338,7 +338,7 @@ class _Loader:
             None if index in later else self._sent(fragments, index, step, team, faults)
             for index, step in enumerate(file.steps)
         ]
-        judging, unfit = choose_judges(file, team, workspace.loaded, workspace.judge)
+        judging, unfit = choose_judges(file, team, workspace)
         flows = self._flows(file, workspace, team, fragments, faults)
         folders = Folders(self._workspace.root, self._path, self._workspace.anywhere)
         profiles = list_profiles((member.profile for member in team.agents), workspace.loaded)

@@ -107,11 +107,11 @@ DEFAULT_JUDGE = "defaults: {judge: ID}"
 
 
 def choose_judges(
-    file: ScenarioFile, team: Team, profiles: Mapping[str, LoadedProfile], default: str | None
+    file: ScenarioFile, team: Team, workspace: Workspace
 ) -> tuple[dict[str, Member], Sequence[lint.Wrong]]:
-    """Return the judges by the name that checks give them (empty: `default`), and the errors.
+    """Return the judges by the name that checks give them, and the errors.
 
-    `default` is the workspace's default judge, None if it names none.
+    The name is empty for the default judge of the workspace.
     """
     judges: dict[str, Member] = {}
     wrong: list[lint.Wrong] = []
@@ -119,13 +119,13 @@ def choose_judges(
         if covers_all and check.over == "step":
             problem, mend = "this covers all steps, not one", "write `over: scenario`"
             wrong.append(((*loc, "over"), problem, mend))
-        agent = check.agent or default
+        agent = check.agent or workspace.judge
         agent_loc = (*loc, "agent") if check.agent else loc
-        fault = _judge_fault(agent, team, profiles)
+        fault = _judge_fault(agent, team, workspace.loaded)
         if fault is not None:
             wrong.append((agent_loc, *fault))
-        elif agent is not None:
-            judges[check.agent] = _judge_member(profiles[agent])
+        elif member := workspace.find_agent(agent or ""):
+            judges[check.agent] = member
     return dict(sorted(judges.items())), wrong
 
 
@@ -151,15 +151,6 @@ def _judge_fault(
         problem = f"`{agent}` is a member of the team that is judged"
         return problem, "name an agent that is not a member, with `member: false` in its profile"
     return None
-
-
-def _judge_member(loaded_profile: LoadedProfile) -> Member:
-    return Member(
-        loaded_profile.profile,
-        loaded_profile.profile.name or loaded_profile.profile.agent_id,
-        "",
-        loaded_profile.role_prompt,
-    )
 
 
 def list_contacts(

@@ -153,13 +153,8 @@ def _count_needed(times: float | Range) -> int:
     return int(times)
 
 
-def check_ends(expected: Mapping[str, str]) -> Iterator[Check]:
-    """Yield the checks on how the last reply of each agent has ended."""
-    for agent, mode in expected.items():
-        yield Check((agent,), functools.partial(_has_ended, agent, mode))
-
-
-def _has_ended(agent: str, mode: str, conversation: CheckContext) -> Verdict:
+def has_ended(agent: str, mode: str, conversation: CheckContext) -> Verdict:
+    """Check how the last reply of an agent has ended."""
     end = conversation.acting_ends.get(agent)
     return Verdict(end is not None and end.mode == mode, mode, _describe_end(agent, conversation))
 

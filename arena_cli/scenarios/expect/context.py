@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from arena_cli.errors import UsageError
 from arena_cli.protocol import Attachment, Message, Usage
 from arena_cli.transcript.conversation import FAILED, Conversation, Turn
 from arena_cli.transcript.events import (
@@ -53,31 +54,27 @@ class Folders(NamedTuple):
     scenario: Path | None = None
     anywhere: bool = False
 
-    def located(self, name: str) -> Path | None:
+    def locate(self, name: str) -> Path:
         """Return the file of that name: below the workspace, else next to the scenario's file.
 
-        Raises OutsideError.
+        Raises UsageError.
         """
-        return files.locate_file(
+        path = files.locate_file(
             name,
-            self._folders(),
+            [self.workspace, *([self.scenario.parent] if self.scenario else [])],
             root=self.workspace,
             scenario=self.scenario,
             anywhere=self.anywhere,
         )
+        if path is None:
+            mend = f"paths start from {self.workspace}, or from the folder of this file"
+            raise UsageError(f"there is no file `{name}`", mend)
+        return path
 
     def shown(self, path: Path) -> str:
         """Return the path as shown to the user."""
         root = self.workspace.resolve()
         return (path.relative_to(root) if path.is_relative_to(root) else path).as_posix()
-
-    @property
-    def mend(self) -> str:
-        """The hint for a missing file."""
-        return f"paths start from {self.workspace}, or from the folder of this file"
-
-    def _folders(self) -> list[Path]:
-        return [self.workspace, *([self.scenario.parent] if self.scenario else [])]
 
 
 class Call(NamedTuple):

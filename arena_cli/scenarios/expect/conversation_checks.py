@@ -6,25 +6,21 @@ import functools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from arena_cli.scenarios.expect import check_kinds, text_checks
+from arena_cli.scenarios.expect import check_kinds
 from arena_cli.scenarios.expect.context import Call, CheckContext, Subject
 from arena_cli.scenarios.expect.model import (
     EVERYBODY,
     CarriedFile,
     CarriedPart,
     CheckKeys,
-    RuleRow,
     TextCheck,
     Which,
     key_of,
 )
 from arena_cli.scenarios.expect.text_checks import Check, Verdict, excerpt, form
 from arena_cli.yamlio.nodes import Loc
-
-if TYPE_CHECKING:
-    from arena_cli.transcript.control_events import RuleBroken
 
 
 class _TextSource(NamedTuple):
@@ -309,37 +305,3 @@ def _lines(data: Any, path: str = "") -> Iterable[str]:
     else:
         text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
         yield f"{path}: {text}" if path else text
-
-
-def broke(rows: Sequence[RuleRow], conversation: CheckContext) -> Verdict:
-    """Check that just these rules were broken, in any order."""
-    expected = "; ".join(map(_describe_rule_row, rows)) or "no rule broken"
-    broken = conversation.broken_rules
-    actual = "; ".join(map(_describe_broken, broken)) or "no rule broken"
-    left = list(broken)
-    # Rows that say more take theirs first, so that a row that fits several takes none away.
-    for row in sorted(rows, key=lambda row: -len(row.model_fields_set)):
-        fits = (
-            event
-            for event in left
-            if all(getattr(row, key) == getattr(event, key) for key in row.model_fields_set)
-        )
-        match = next(fits, None)
-        if match is None:
-            return Verdict(False, expected, actual)
-        left.remove(match)
-    return Verdict(not left, expected, actual)
-
-
-def _describe_rule_row(row: RuleRow) -> str:
-    keys = row.model_fields_set
-    words = [row.agent] if row.agent else []
-    words += [row.rule] if row.rule else []
-    if "corrected" in keys:
-        words.append("corrected" if row.corrected else "not corrected")
-    return " · ".join(words)
-
-
-def _describe_broken(event: RuleBroken) -> str:
-    state = "corrected" if event.corrected else "not corrected"
-    return f"{event.agent} · {event.rule} · {state} · {text_checks.excerpt(event.error)}"

@@ -158,6 +158,13 @@ def _describe_call(call: Call) -> str:
 Checks = Iterable[Check]
 
 
+def _each(judge: Callable[[str, Any, CheckContext], Verdict]) -> Callable[[Any], Checks]:
+    """Return a check for each agent of a key, which gets its value."""
+    return lambda expected: [
+        Check((agent,), functools.partial(judge, agent, value)) for agent, value in expected.items()
+    ]
+
+
 def checks_of(expect: Expect) -> Checks:
     """Yield every check of an `expect`."""
     given = expect.model_fields_set
@@ -245,18 +252,18 @@ def _excludes(unwanted: list[str], actual: list[str]) -> Verdict:
     return Verdict(holds, f"no reply of {_names(unwanted, ' or ')}", _names(actual))
 
 
-def _must(expected: list[list[str]]) -> Checks:
-    def check(conversation: CheckContext) -> Verdict:
-        actual = [turn.must for turn in conversation.turns]
-        return Verdict(expected == actual, _turns_of(expected), _turns_of(actual))
-
-    yield Check((), check)
+def _whole(judge: Callable[[Any, CheckContext], Verdict]) -> Callable[[Any], Checks]:
+    """Return a key's only check, which gets its whole value."""
+    return lambda expected: [Check((), functools.partial(judge, expected))]
 
 
-def _check_asked(expected: list[str]) -> Checks:
-    yield Check(
-        (), lambda told: _compare_lists(expected, [a for turn in told.turns for a in turn.asked])
-    )
+def _must(expected: list[list[str]], conversation: CheckContext) -> Verdict:
+    actual = [turn.must for turn in conversation.turns]
+    return Verdict(expected == actual, _turns_of(expected), _turns_of(actual))
+
+
+def _asked(expected: list[str], conversation: CheckContext) -> Verdict:
+    return _compare_lists(expected, [agent for turn in conversation.turns for agent in turn.asked])
 
 
 def _silent(expected: list[str]) -> Checks:
@@ -271,108 +278,78 @@ def _said_nothing(agent: str, conversation: CheckContext) -> Verdict:
     return Verdict(holds, f"{agent} silent", ", ".join(ended) or conversation.outcome(agent))
 
 
-def _outcome(expected: dict[str, str]) -> Checks:
-    for agent, status in expected.items():
-        yield Check((agent,), functools.partial(_came_of, agent, status))
-
-
-def _came_of(agent: str, expected: str, conversation: CheckContext) -> Verdict:
+def _outcome(agent: str, expected: str, conversation: CheckContext) -> Verdict:
     actual = conversation.outcome(agent)
     return Verdict(actual == expected, expected, actual)
 
 
-def _passed_over(expected: dict[str, PassedOverBy]) -> Checks:
-    for agent, by in expected.items():
-        yield Check((agent,), functools.partial(_was_passed_over, agent, by.relevance))
-
-
-def _was_passed_over(
-    agent: str, expected_relevance: float | Range | None, conversation: CheckContext
-) -> Verdict:
-    expected = "passed over"
-    if expected_relevance is not None:
-        expected += f" with relevance {describe_limit(expected_relevance)}"
+def _passed_over(agent: str, by: PassedOverBy, conversation: CheckContext) -> Verdict:
+    expected, relevance = "passed over", by.relevance
+    if relevance is not None:
+        expected += f" with relevance {describe_limit(relevance)}"
     turns = conversation.turns
-    passings = [turn.passed_over[agent] for turn in turns if agent in turn.passed_over]
+    passings = [turn.passed_over[agent].relevance for turn in turns if agent in turn.passed_over]
     if not passings:
         return Verdict(False, expected, conversation.outcome(agent))
-    holds = expected_relevance is None or any(
-        within(expected_relevance, passing.relevance) for passing in passings
-    )
-    return Verdict(
-        holds, expected, ", ".join(f"relevance {passing.relevance:g}" for passing in passings)
-    )
+    holds = relevance is None or any(within(relevance, passing) for passing in passings)
+    return Verdict(holds, expected, ", ".join(f"relevance {passing:g}" for passing in passings))
 
 
 def _counted(
-    count: Callable[[CheckContext], float | None], unit: str, expected: float | Range
-) -> Checks:
-    yield Check((), lambda told: _count(expected, count(told), unit))
+    count: Callable[[CheckContext], float | None], unit: str = ""
+) -> Callable[[Any], Checks]:
+    def judge(expected: float | Range, conversation: CheckContext) -> Verdict:
+        text, actual = f"{describe_limit(expected)}{unit}", count(conversation)
+        if actual is None:
+            return Verdict(True, text, "not judged: no agent was called live")
+        return Verdict(within(expected, actual), text, f"{actual:g}{unit}")
+
+    return _whole(judge)
 
 
-def _count(expected: float | Range, actual: float | None, unit: str) -> Verdict:
-    text = f"{describe_limit(expected)}{unit}"
-    if actual is None:
-        return Verdict(True, text, "not judged: no agent was called live")
-    return Verdict(within(expected, actual), text, f"{actual:g}{unit}")
-
-
-def _cost(
-    expected: float | Cost, count: Callable[[CheckContext], float | None] = CheckContext.cost_usd
-) -> Checks:
-    def check(conversation: CheckContext) -> Verdict:
+def _priced(count: Callable[[CheckContext], float | None]) -> Callable[[Any], Checks]:
+    def judge(expected: float | Cost, conversation: CheckContext) -> Verdict:
         text, actual = f"{describe_limit(expected)} USD", count(conversation)
         if actual is None:
             passes = isinstance(expected, Cost) and expected.unknown == "pass"
             return Verdict(passes, text, "unknown: an agent did not report its cost")
         return Verdict(within(expected, actual), text, f"{actual:g} USD")
 
-    yield Check((), check)
+    return _whole(judge)
+
+
+_SPENT = {
+    "tokens": _counted(CheckContext.spent_tokens, " tokens"),
+    "usd": _priced(CheckContext.spent_usd),
+}
 
 
 def _spent(expected: SpentAmounts) -> Checks:
-    if "tokens" in expected.model_fields_set:
-        for check in _counted(CheckContext.spent_tokens, " tokens", expected.tokens):
-            yield check._replace(loc=("tokens",))
-    if "usd" in expected.model_fields_set:
-        for check in _cost(expected.usd, CheckContext.spent_usd):
-            yield check._replace(loc=("usd",))
+    for name, list_checks in _SPENT.items():
+        if name in expected.model_fields_set:
+            for check in list_checks(getattr(expected, name)):
+                yield check._replace(loc=(name,))
 
 
-def _paused(expected: list[str]) -> Checks:
-    def check(conversation: CheckContext) -> Verdict:
-        pause = conversation.last_pause
-        actual = f"{pause.reason}: {pause.detail}" if pause else "the last chain does not wait"
-        return Verdict(conversation.pause in expected, " or ".join(expected), actual)
-
-    yield Check((), check)
+def _paused(expected: list[str], conversation: CheckContext) -> Verdict:
+    pause = conversation.last_pause
+    actual = f"{pause.reason}: {pause.detail}" if pause else "the last chain does not wait"
+    return Verdict(conversation.pause in expected, " or ".join(expected), actual)
 
 
-def _end(expected: list[str]) -> Checks:
-    yield Check((), lambda told: _ended(expected, told.end))
-
-
-def _ended(expected: list[str], end: str) -> Verdict:
+def _ended(expected: list[str], conversation: CheckContext) -> Verdict:
+    end = conversation.end
     return Verdict(end in expected, " or ".join(expected), end or "no chain has ended")
 
 
-def _awaits(expected: list[str]) -> Checks:
-    yield Check((), lambda told: _same_set(expected, told.awaits))
-
-
-def _unresolved(expected: list[str]) -> Checks:
+def _unresolved(expected: list[str], conversation: CheckContext) -> Verdict:
     def forms(names: Iterable[str]) -> list[str]:
         return [f"@{text_checks.form(name)}" for name in names]
 
-    yield Check((), lambda told: _same_set(forms(expected), forms(told.unresolved)))
+    return _same_set(forms(expected), forms(conversation.unresolved))
 
 
-def _refused(expected: dict[str, float | Range]) -> Checks:
-    for agent, count in expected.items():
-        yield Check((agent,), functools.partial(_count_refused, agent, count))
-
-
-def _count_refused(agent: str, expected: float | Range, conversation: CheckContext) -> Verdict:
+def _refused(agent: str, expected: float | Range, conversation: CheckContext) -> Verdict:
     calls = [call for call in conversation.calls() if agent in (EVERYBODY, call.agent)]
     actions = [str(action) for call in calls for action in call.done.refused_actions]
     actual = f"{len(actions)}: {'; '.join(actions)}" if actions else "0"
@@ -383,12 +360,9 @@ def _compare_lists(expected: list[str], actual: list[str]) -> Verdict:
     return Verdict(expected == actual, _names(expected), _names(actual))
 
 
-def _same_set(expected: Iterable[str], actual: Iterable[str]) -> Verdict:
+def _same_set(expected: Sequence[str], actual: Sequence[str]) -> Verdict:
     """Check that both have the same names, in any order."""
-    expected_names, actual_names = list(expected), list(actual)
-    return Verdict(
-        set(expected_names) == set(actual_names), _names(expected_names), _names(actual_names)
-    )
+    return Verdict(set(expected) == set(actual), _names(expected), _names(actual))
 
 
 def _names(names: Sequence[str], joined: str = ", ") -> str:
@@ -401,45 +375,45 @@ def _turns_of(turns: list[list[str]]) -> str:
 
 _KEYS: dict[str, Callable[[Any], Checks]] = {
     "replied": _replied,
-    "must": _must,
-    "asked": _check_asked,
+    "must": _whole(_must),
+    "asked": _whole(_asked),
     "silent": _silent,
-    "outcome": _outcome,
-    "passed_over": _passed_over,
-    "turns": functools.partial(_counted, lambda told: len(told.turns), ""),
-    "replies_count": functools.partial(_counted, lambda told: len(told.replies()), ""),
-    "tokens": functools.partial(_counted, CheckContext.tokens, " tokens"),
-    "cost_usd": _cost,
-    "latency_s": functools.partial(_counted, CheckContext.live_s, " s"),
-    "end": _end,
-    "paused": _paused,
+    "outcome": _each(_outcome),
+    "passed_over": _each(_passed_over),
+    "turns": _counted(lambda told: len(told.turns)),
+    "replies_count": _counted(lambda told: len(told.replies())),
+    "tokens": _counted(CheckContext.tokens, " tokens"),
+    "cost_usd": _priced(CheckContext.cost_usd),
+    "latency_s": _counted(CheckContext.live_s, " s"),
+    "end": _whole(_ended),
+    "paused": _whole(_paused),
     "spent": _spent,
-    "awaits": _awaits,
-    "unresolved": _unresolved,
-    "refused": _refused,
+    "awaits": _whole(lambda expected, told: _same_set(expected, told.awaits)),
+    "unresolved": _whole(_unresolved),
+    "refused": _each(_refused),
     "system": conversation_checks.system,
-    "timeline": lambda expected: [Check((), functools.partial(among, expected))],
-    "timeline_exact": lambda expected: [Check((), functools.partial(exactly, expected))],
+    "timeline": _whole(among),
+    "timeline_exact": _whole(exactly),
     "replies": conversation_checks.replies,
     "structured": conversation_checks.structured,
     "attachments": conversation_checks.attachments,
     "shown": conversation_checks.check_shown,
     "notes": note_checks.notes,
-    "shown_notes": note_checks.shown_notes,
+    "shown_notes": _each(note_checks.judge_shown),
     "deviations": note_checks.deviations,
     "supervised": event_checks.check_supervised,
-    "rules": lambda expected: [Check((), functools.partial(conversation_checks.broke, expected))],
+    "rules": _whole(event_checks.broke),
     "approvals": event_checks.check_approvals,
     "reactions": event_checks.check_reactions,
-    "unread": event_checks.check_unread,
+    "unread": _each(event_checks.has_unread),
     "tool": functools.partial(acting.check_tools, check_kinds.all_of),
     "exchanges": event_checks.check_exchanges,
     "plan": event_checks.check_plan,
-    "ended": acting.check_ends,
+    "ended": _each(acting.has_ended),
     "output": acting.check_outputs,
     "flow": event_checks.check_flow,
     "tasks": event_checks.check_tasks,
-    "compactions": functools.partial(_counted, lambda told: len(told.compactions), ""),
+    "compactions": _counted(lambda told: len(told.compactions)),
 }
 
 Locate = Callable[[Loc], tuple[str, int]]

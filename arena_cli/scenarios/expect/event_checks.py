@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from arena_cli.scenarios.expect import json_checks
+from arena_cli.scenarios.expect import json_checks, text_checks
 from arena_cli.scenarios.expect.context import CheckContext
 from arena_cli.scenarios.expect.json_checks import JsonCheck
 from arena_cli.scenarios.expect.text_checks import Check, Verdict
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         PlanExpectation,
         ReactionRow,
         Row,
+        RuleRow,
         SupervisedRow,
         TaskRow,
     )
@@ -210,13 +211,48 @@ def _list_decisions(conversation: CheckContext) -> list[Facts]:
 _DECISIONS = _Kind("decision", _list_decisions)
 
 
-def check_unread(expected: Mapping[str, int | Range]) -> Iterator[Check]:
-    """Yield the checks on the number of messages that agents were not shown."""
-    for agent, count in expected.items():
-        yield Check((agent,), functools.partial(_has_unread, agent, count))
+def broke(rows: Sequence[RuleRow], conversation: CheckContext) -> Verdict:
+    """Check that just these rules were broken, in any order."""
+    broken = conversation.broken_rules
+    unmet, unmatched = match_rows(rows, broken, lambda row, event: _is_met(row, vars(event)))
+    expected = "; ".join(_describe_rule(_read_row(row)) for row in rows)
+    actual = "; ".join(
+        f"{_describe_rule(vars(event))} · {text_checks.excerpt(event.error)}" for event in broken
+    )
+    none = "no rule broken"
+    return Verdict(not unmet and not unmatched, expected or none, actual or none)
 
 
-def _has_unread(agent: str, count: int | Range, conversation: CheckContext) -> Verdict:
+def _describe_rule(facts: Facts) -> str:
+    words = [facts.get("agent"), facts.get("rule")]
+    if "corrected" in facts:
+        words.append("corrected" if facts["corrected"] else "not corrected")
+    return " · ".join(filter(None, words))
+
+
+def match_rows(
+    rows: Sequence[Any], items: Sequence[Any], fits: Callable[[Any, Any], bool]
+) -> tuple[list[int], list[int]]:
+    """Match rows and items one to one; return the indexes of the rows and the items left."""
+    fitting = [[index for index, item in enumerate(items) if fits(row, item)] for row in rows]
+    assigned: dict[int, int] = {}
+
+    def assign(row: int, seen: set[int]) -> bool:
+        """Assign a row an item; a row that had this item gets another, if there is one."""
+        for item in fitting[row]:
+            if item not in seen:
+                seen.add(item)
+                if item not in assigned or assign(assigned[item], seen):
+                    assigned[item] = row
+                    return True
+        return False
+
+    unmet = [row for row in range(len(rows)) if not assign(row, set())]
+    return unmet, [item for item in range(len(items)) if item not in assigned]
+
+
+def has_unread(agent: str, count: int | Range, conversation: CheckContext) -> Verdict:
+    """Check the number of messages that an agent was not shown."""
     messages = read_marks.list_unread(conversation.conversation.events, [agent])[agent]
     listed = "".join(f"\n{message.author_id}: {message.content}" for message in messages)
     return Verdict(

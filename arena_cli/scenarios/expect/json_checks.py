@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 from pydantic import AfterValidator, Field
 
-from arena_cli.errors import find_nearest
+from arena_cli.errors import UsageError, find_nearest
 from arena_cli.scenarios.expect import text_checks
 from arena_cli.scenarios.expect.context import Folders, Subject
 from arena_cli.scenarios.expect.text_checks import NoVerdict, Verdict
 from arena_cli.util import files
-from arena_cli.util.files import OutsideError
 from arena_cli.util.user_pattern import PatternTimeout
 from arena_cli.workspace.file_shape import FileShape
 from arena_cli.yamlio.nodes import Loc
@@ -122,7 +121,11 @@ _OTHERS = frozenset(
 
 
 class NotASchema(Exception):
-    """An invalid schema; the message has the reason."""
+    """An invalid schema; the message has the reason, `mend` is the hint."""
+
+    def __init__(self, reason: str, mend: str = "") -> None:
+        super().__init__(reason)
+        self.mend = mend
 
 
 class CannotTell(Exception):
@@ -137,11 +140,9 @@ def load_validator(schema: str | Mapping[str, Any], folders: Folders) -> Validat
     if not isinstance(schema, str):
         return _checked(json.dumps(schema))
     try:
-        path = folders.located(schema)
-    except OutsideError as error:
-        raise NotASchema(error.what) from error
-    if path is None:
-        raise NotASchema(f"there is no file `{schema}`")
+        path = folders.locate(schema)
+    except UsageError as error:
+        raise NotASchema(error.what, error.mend) from error
     try:
         return _checked(files.read_regular(path).decode("utf-8-sig"))
     except json.JSONDecodeError as error:
@@ -343,15 +344,9 @@ def wrong(json_check: JsonCheck, folders: Folders) -> Iterator[tuple[Loc, str, s
     if json_check.of_schema is None:
         return
     try:
-        if isinstance(json_check.of_schema, str) and folders.located(json_check.of_schema) is None:
-            yield ("schema",), f"there is no file `{json_check.of_schema}`", folders.mend
-            return
         schema = load_validator(json_check.of_schema, folders)
-    except OutsideError as error:
-        yield ("schema",), error.what, error.mend
-        return
     except NotASchema as error:
-        yield ("schema",), str(error), ""
+        yield ("schema",), str(error), error.mend
         return
     for keyword, suggestion in list_unknown_keywords(schema):
         if suggestion:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import fnmatch
 import functools
 import glob
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from arena_cli.scenarios.expect import check_kinds, text_checks
 from arena_cli.scenarios.expect.context import CheckContext, Subject
+from arena_cli.scenarios.expect.event_checks import match_rows
 from arena_cli.scenarios.expect.model import (
     DeviationRow,
     Noted,
@@ -89,17 +90,9 @@ def _often(row: str, times: int) -> str:
 def _exactly(rows: Sequence[str | NoteRow], conversation: CheckContext) -> Verdict:
     """Check that rows and notes match one to one."""
     items = _items(conversation)
-    fits = [
-        [
-            index
-            for index, note_item in enumerate(items)
-            if not _against(row, note_item, conversation)
-        ]
-        for row in rows
-    ]
-    assigned: dict[int, int] = {}
-    unmet = [index for index in range(len(rows)) if not _give(index, fits, assigned, set())]
-    unmatched = [item for index, item in enumerate(items) if index not in assigned]
+    unmet, unmatched = match_rows(
+        rows, items, lambda row, item: not _against(row, item, conversation)
+    )
     expected = "\n".join(map(_describe_row, rows)) or "no note"
     actual = _list_items(items) or NOTHING
     index: Loc = ()
@@ -107,21 +100,8 @@ def _exactly(rows: Sequence[str | NoteRow], conversation: CheckContext) -> Verdi
         actual += f"\n(none is {_describe_row(rows[unmet[0]])})"
         index = (unmet[0],)
     elif unmatched:
-        actual += f"\n(not expected: {unmatched[0].last.note})"
+        actual += f"\n(not expected: {items[unmatched[0]].last.note})"
     return Verdict(not unmet and not unmatched, expected, actual, index)
-
-
-def _give(
-    row: int, fits: Sequence[Sequence[int]], assigned: dict[int, int], seen: set[int]
-) -> bool:
-    """Assign a row a note that fits it; a row that had this note gets another, if there is one."""
-    for item in fits[row]:
-        if item not in seen:
-            seen.add(item)
-            if item not in assigned or _give(assigned[item], fits, assigned, seen):
-                assigned[item] = row
-                return True
-    return False
 
 
 def _so_many(kind: str, expected: float | Range, conversation: CheckContext) -> Verdict:
@@ -182,32 +162,21 @@ def _list_items(items: Iterable[_NoteItem]) -> str:
     return "\n".join(map(str, items))
 
 
-def shown_notes(expected: Mapping[str, Sequence[str] | NotesShown]) -> Iterator[Check]:
-    """Yield the checks on which notes agents were shown, over all their calls."""
-    for agent, notes in expected.items():
-        yield Check((agent,), functools.partial(_judge_shown, agent, _as_shape(notes)))
-
-
-def _as_shape(expected: Sequence[str] | NotesShown) -> NotesShown:
-    if isinstance(expected, NotesShown):
-        return expected
-    return NotesShown(include=list(expected)) if expected else NotesShown(exactly=[])
-
-
-def _judge_shown(agent: str, notes_shown: NotesShown, conversation: CheckContext) -> Verdict:
+def judge_shown(
+    agent: str, notes: Sequence[str] | NotesShown, conversation: CheckContext
+) -> Verdict:
+    """Check which notes an agent was shown, over all its calls."""
+    if not isinstance(notes, NotesShown):
+        notes = NotesShown(include=list(notes)) if notes else NotesShown(exactly=[])
     shown_ids = conversation.notes_shown(agent)
-    exactly = notes_shown.exactly
-    expected_ids = list(notes_shown.include if exactly is None else exactly)
-    expected = f"{agent} is shown {_describe_shown(notes_shown, expected_ids)}"
+    expected_ids = notes.include if notes.exactly is None else notes.exactly
+    expected = f"{agent} is shown {_describe_shown(notes, expected_ids)}"
     if shown_ids is None:
         return Verdict(False, expected, f"no call of {agent}: {conversation.outcome(agent)}")
-    missing = [pattern for pattern in expected_ids if not _list_named(pattern, shown_ids)]
-    if exactly is None:
-        patterns = notes_shown.exclude
-        unwanted = [note for pattern in patterns for note in _list_named(pattern, shown_ids)]
-    else:
-        named = {note for pattern in expected_ids for note in _list_named(pattern, shown_ids)}
-        unwanted = [note for note in shown_ids if note not in named]
+    missing = [pattern for pattern in expected_ids if not _are_named([pattern], shown_ids)]
+    unwanted = _are_named(notes.exclude, shown_ids)
+    if notes.exactly is not None:
+        unwanted = {*shown_ids} - _are_named(expected_ids, shown_ids)
     actual = ", ".join(shown_ids) or "no note"
     return Verdict(not missing and not unwanted, expected, actual)
 
@@ -222,8 +191,9 @@ def _describe_shown(notes_shown: NotesShown, expected_ids: Sequence[str]) -> str
     return ", ".join(facts)
 
 
-def _list_named(pattern: str, notes: Iterable[str]) -> list[str]:
-    return [note for note in notes if _is_named(pattern, note)]
+def _are_named(patterns: Iterable[str], notes: Sequence[str]) -> set[str]:
+    """Return the notes that a pattern names."""
+    return {note for pattern in patterns for note in notes if _is_named(pattern, note)}
 
 
 def _is_named(pattern_text: str, note: str) -> bool:

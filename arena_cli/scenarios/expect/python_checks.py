@@ -32,12 +32,12 @@ from pydantic import AfterValidator, BaseModel, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from arena_cli import errors
+from arena_cli.errors import UsageError
 from arena_cli.protocol import Message, Usage
 from arena_cli.scenarios.expect import text_checks
 from arena_cli.scenarios.expect.context import Call, CheckContext, Folders, Subject
 from arena_cli.scenarios.expect.text_checks import NoVerdict, Verdict
 from arena_cli.util import files
-from arena_cli.util.files import OutsideError
 from arena_cli.yamlio.nodes import Loc
 from arena_cli.yamlio.schema_errors import explain_error
 
@@ -219,11 +219,9 @@ def judge(subject: Subject, target: str, **_: bool) -> Verdict:
     """Check that the function confirms. Raises OwnCheckError if it gives no answer."""
     name, function = _split(target)
     try:
-        path = subject.context.folders.located(name)
-    except OutsideError as error:
+        path = subject.context.folders.locate(name)
+    except UsageError as error:
         raise OwnCheckError(asks(target), error.what) from error
-    if path is None:
-        raise OwnCheckError(asks(target), f"there is no file `{name}`")
 
     def check(reply: Reply, run: CheckedRun) -> Any:
         return _function(path, function)(reply, run)
@@ -240,12 +238,9 @@ def wrong(target: str, folders: Folders) -> Iterator[tuple[Loc, str, str]]:
     """Yield problems of the file or the function: place, problem, hint; run nothing."""
     name, function = _split(target)
     try:
-        path = folders.located(name)
-    except OutsideError as error:
+        path = folders.locate(name)
+    except UsageError as error:
         yield (), error.what, error.mend
-        return
-    if path is None:
-        yield (), f"there is no file `{name}`", folders.mend
         return
     stat = path.stat()
     for problem, mend in _faults(
@@ -269,12 +264,9 @@ def _faults(path: Path, function: str, label: str, *_stamp: int) -> tuple[tuple[
     functions = {node.name: node for node in tree.body if isinstance(node, _FUNCTIONS)}
     if function in functions:
         return tuple(_wrong_form(functions[function], label))
-    bound = {
-        instruction.argval
-        for instruction in dis.get_instructions(code)
-        if instruction.opname == "STORE_NAME"
-    }
-    if function in bound or _imports_all(tree):
+    instructions = dis.get_instructions(code)
+    bound = {found.argval for found in instructions if found.opname == "STORE_NAME"}
+    if function in bound or any(_is_star_import(node) for node in ast.walk(tree)):
         return ()
     return (
         (
@@ -289,11 +281,8 @@ def _split(target: str) -> tuple[str, str]:
     return name, function
 
 
-def _imports_all(tree: ast.Module) -> bool:
-    """Return True if the module may have names from elsewhere that it does not list."""
-    return any(
-        isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in ast.walk(tree)
-    )
+def _is_star_import(node: ast.AST) -> bool:
+    return isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
 
 
 def _wrong_form(

@@ -7,10 +7,13 @@ sorted, each text as a list of its lines, so that a diff of the file is readable
 from __future__ import annotations
 
 import difflib
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
+
+from pydantic import ValidationError
 
 from arena_cli.errors import DiskRefused
 from arena_cli.scenarios.expect import text_checks
@@ -18,6 +21,7 @@ from arena_cli.scenarios.expect.context import Folders, Subject
 from arena_cli.scenarios.expect.text_checks import NoVerdict, Verdict
 from arena_cli.util import files
 from arena_cli.util.text import cut_text
+from arena_cli.workspace.file_shape import FileShape
 from arena_cli.yamlio.nodes import Loc
 
 FOLDER = "recordings"
@@ -25,11 +29,19 @@ SUFFIX = ".snapshots.json"
 VERSION = 1
 MOST_LINES = 40  # of a difference that a verdict shows
 
-_FIELDS = ("case", "step", "agent", "reply", "text")
-
 
 class NotSnapshots(Exception):
     """A file without valid snapshots; the message has the line and the reason."""
+
+
+class _Entry(FileShape):
+    """A snapshot as its file has it: the text is a list of its lines."""
+
+    case: str | None
+    step: int | None
+    agent: str
+    reply: int
+    text: list[str]
 
 
 class Key(NamedTuple):
@@ -131,44 +143,30 @@ def read(path: Path) -> dict[Key, str]:
     if data.get("version") != VERSION:
         raise NotSnapshots(f": is of version {data.get('version')}; this arena reads {VERSION}")
     snapshots: dict[Key, str] = {}
-    for number, entry in enumerate(data["snapshots"]):
-        key = _key_of(entry)
-        if key is None:
-            raise NotSnapshots(
-                f": snapshots[{number}] is not a snapshot: it needs {', '.join(_FIELDS)}"
-            )
+    for number, fields in enumerate(data["snapshots"]):
+        try:
+            entry = _Entry.model_validate(fields, strict=True)
+        except ValidationError as error:
+            names = ", ".join(_Entry.model_fields)
+            problem = f": snapshots[{number}] is not a snapshot: it needs {names}"
+            raise NotSnapshots(problem) from error
+        key = Key(entry.case or "", entry.step or 0, entry.agent, entry.reply)
         if key in snapshots:
             raise NotSnapshots(f": snapshots[{number}] appears twice")
-        snapshots[key] = "\n".join(entry["text"])
+        snapshots[key] = "\n".join(entry.text)
     return snapshots
-
-
-def _key_of(entry: Any) -> Key | None:
-    if not isinstance(entry, dict) or set(entry) != set(_FIELDS):
-        return None
-    key = Key(entry["case"] or "", entry["step"] or 0, entry["agent"], entry["reply"])
-    lines = entry["text"]
-    fits = (
-        isinstance(key.case, str)
-        and isinstance(key.step, int)
-        and isinstance(key.agent, str)
-        and isinstance(key.reply, int)
-        and isinstance(lines, list)
-        and all(isinstance(line, str) for line in lines)
-    )
-    return key if fits else None
 
 
 def _write(path: Path, entries: dict[Key, str], *, sync: bool) -> None:
     """Write the whole file atomically; remove it if there are no entries. Raises DiskRefused."""
     listed = [
-        {
-            "case": key.case or None,
-            "step": key.step or None,
-            "agent": key.agent,
-            "reply": key.reply,
-            "text": text.split("\n"),
-        }
+        _Entry(
+            case=key.case or None,
+            step=key.step or None,
+            agent=key.agent,
+            reply=key.reply,
+            text=text.split("\n"),
+        ).model_dump()
         for key, text in sorted(entries.items())
     ]
     content = json.dumps({"version": VERSION, "snapshots": listed}, ensure_ascii=False, indent=2)
@@ -276,15 +274,15 @@ def _pair(
         new = new_lines[index] if index < len(new_lines) else None
         if old is not None and new is not None and old.split() == new.split():
             old, new = text_checks.quoted(old), text_checks.quoted(new)  # only blanks differ
-        same = _alike(old or "", new or "")
+        same = _count_alike(old or "", new or "")
         removed.append("" if old is None else f"- {_cut(old, same)}")
         right.append("" if new is None else f"+ {_cut(new, same)}")
 
 
-def _alike(first: str, second: str) -> int:
+def _count_alike(first: str, second: str) -> int:
     """Count the characters that both have in common at the beginning."""
-    pairs = enumerate(zip(first, second, strict=False))
-    return next((index for index, (a, b) in pairs if a != b), min(len(first), len(second)))
+    pairs = zip(first, second, strict=False)
+    return len([*itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)])
 
 
 def _cut(line: str, same: int) -> str:
