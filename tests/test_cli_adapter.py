@@ -71,7 +71,7 @@ def test_a_prompt_file_stands_where_it_is_asked_for_and_is_removed(tmp_path: Pat
 
 def test_a_batch_program_gets_no_text_as_argument(tmp_path: Path) -> None:
     batch = tmp_path / "bot.CMD"
-    batch.write_text("echo off\n", encoding="utf-8")
+    batch.write_text("#!/bin/sh\n", encoding="utf-8")
     batch.chmod(0o755)
     adapter = program(tmp_path, ["./bot.CMD"], prompt="argument")
     with pytest.raises(AgentUnavailable, match="batch file"):

@@ -281,7 +281,7 @@ def test_a_server_that_does_not_start_fails_the_agents_that_need_it(
     [
         ({"command": [*RAW, "quits"]}, "failed with exit code 1; came: no config file", "by hand"),
         ({"command": ["nosuch"]}, "there is no program nosuch on PATH", "mcp.s.command"),
-        ({"command": SDK, "cwd": "nosuch"}, "there is no folder", "correct its `cwd`"),
+        ({"command": SDK, "cwd": "nosuch"}, "there is no folder", "correct `cwd`"),
         ({"url": "http://127.0.0.1:1/mcp"}, "http://127.0.0.1:1/mcp does not answer", "endpoint"),
         ({"url": "http://${env:NOT_SET}/"}, "mcp.s.url: NOT_SET is not set", "set NOT_SET"),
     ],

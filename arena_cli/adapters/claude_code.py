@@ -302,7 +302,7 @@ class ClaudeCodeAdapter:
     ) -> AgentOutput:
         path = self._find_program()
         with (
-            adapter.write_system_file(self._setup, path, system) as system_file,
+            run.write_text_file(self._setup, path, system, asked=path.name) as system_file,
             self._write_servers(path) as server_options,
         ):
             session = ("--resume" if is_resumed else "--session-id", self._session.id)
@@ -331,9 +331,11 @@ class ClaudeCodeAdapter:
 
     def _find_program(self) -> Path:
         """Return the configured program, else the one on PATH, else that of `claude-agent-sdk`."""
+        setup, name = self._setup, self._settings.program or "claude"
         if self._settings.program is None:
-            return adapter.find_program(self._setup, "claude", INSTALL, fallback=_bundled)
-        return adapter.find_program(self._setup, self._settings.program, INSTALL)
+            known = run.find_program(name, workspace=setup.workspace, environ=setup.environ)
+            name = name if known else str(_bundled() or name)
+        return adapter.find_program(setup, name, INSTALL)
 
     def _options(self) -> list[str]:
         options = ["--tools", ",".join(self._settings.tools)]
@@ -360,7 +362,7 @@ class ClaudeCodeAdapter:
             return
         folder = self._setup.workspace / self._settings.cwd
         text = describe_for_claude(servers, folder)
-        with adapter.write_system_file(self._setup, program, text) as path:
+        with run.write_text_file(self._setup, program, text, asked=program.name) as path:
             yield ["--mcp-config", path]
 
     def _environment(self) -> dict[str, str]:

@@ -23,7 +23,7 @@ from arena_cli.adapters.process.output import (
     ProgramOutput,
     Source,
 )
-from arena_cli.adapters.process.run import KeptProgram, ProgramCommand, ProgramEnd, ProgramSettings
+from arena_cli.adapters.process.run import KeptProgram, ProgramSettings
 from arena_cli.adapters.process.spawn import Program
 from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused, AgentUnavailable
 from arena_cli.protocol import AgentInput, AgentOutput, CallNote, Emit, TextDelta
@@ -104,10 +104,10 @@ class CliAdapter:
         output = _AnswerReader(
             ProgramOutput(self._format), emit, is_text=self._format.kind == "text"
         )
-        with self._command(self._program(), input) as command:
+        with self._command(input) as command:
             try:
-                end = await run.run_program(self._setup.agent_id, command, output)
-                return _answer(output.read, end)
+                code = await run.run_program(*command, output, asked=self._asked)
+                return _answer(output.read, code)
             except NotAnAnswerError as error:
                 raise self._error(error, output.read) from error
 
@@ -124,39 +124,32 @@ class CliAdapter:
         await self._kept.stop()
 
     def _program(self) -> Path:
-        name = self._settings.command[0]
-        program = run.find_program(
-            name, workspace=self._setup.workspace, environ=self._setup.environ
+        setup, command = self._setup, self._settings.command
+        program = run.locate_program(
+            command[0],
+            self._settings.cwd,
+            agent_id=setup.agent_id,
+            workspace=setup.workspace,
+            environ=setup.environ,
+            key="command",
+            asked=self._asked,
         )
-        if program is None:
-            what, mend = run.explain_missing(
-                name, workspace=self._setup.workspace, key="command", cwd=self._settings.cwd
-            )
-            raise self._unavailable(what, mend)
         if self._settings.prompt == "argument" and run.is_batch_file(program):
             raise self._unavailable(
                 f"{program.name} is a batch file, which would run commands that an "
                 "argument contains",
                 "set `prompt: stdin` or `prompt: file`",
             )
-        folder = self._setup.workspace / self._settings.cwd
-        if problem := diagnosis.find_script_problem(
-            program, name=name, key="command", folder=folder
-        ):
-            raise self._unavailable(*problem)
-        if not run.may_run_in(self._setup.workspace, self._settings.cwd):
-            raise self._unavailable(
-                f"there is no folder {folder}", "correct `cwd`, or create the folder"
-            )
-        if script := diagnosis.find_missing_script(self._settings.command, folder):
+        if script := diagnosis.find_missing_script(command, setup.workspace / self._settings.cwd):
             raise self._unavailable(
                 f"there is no file {script}", "correct its path in `command`, from `cwd`"
             )
         return program
 
     @contextlib.contextmanager
-    def _command(self, program: Path, input: AgentInput) -> Iterator[ProgramCommand]:
-        """Yield the command line and stdin of one call; its prompt file exists meanwhile."""
+    def _command(self, input: AgentInput) -> Iterator[tuple[Program, bytes]]:
+        """Yield the program and stdin of one call; its prompt file exists meanwhile."""
+        program = self._program()
         given = [*self._settings.command[1:], *self._settings.args]
         if self._settings.prompt == "json":
             yield self._command_of(program, given, input.model_dump_json() + "\n")
@@ -168,22 +161,22 @@ class CliAdapter:
         elif self._settings.prompt == "argument":
             yield self._command_of(program, [*given, self._argument(text)])
         else:
-            with self._prompt_file(program, text) as path:
+            with run.write_text_file(self._setup, program, text, asked=self._asked) as path:
                 if any(PROMPT_FILE in part for part in given):
                     given = [part.replace(PROMPT_FILE, path) for part in given]
                 else:
                     given.append(path)
                 yield self._command_of(program, given)
 
-    def _command_of(self, program: Path, given: list[str], stdin: str = "") -> ProgramCommand:
-        return ProgramCommand(
-            argv=[str(program), *given],
-            stdin=stdin.encode("utf-8", "replace"),
-            asked=self._asked,
+    def _command_of(self, path: Path, given: list[str], stdin: str = "") -> tuple[Program, bytes]:
+        program = Program(
+            argv=[str(path), *given],
             cwd=run.prepare_folder(self._setup.workspace, self._settings.cwd),
             environ=run.build_environment(self._setup.environ, self._settings.env),
             records=self._setup.records,
+            agent=self._setup.agent_id,
         )
+        return program, stdin.encode("utf-8", "replace")
 
     def _argument(self, text: str) -> str:
         size = len(text.encode("utf-8", "replace"))
@@ -195,34 +188,10 @@ class CliAdapter:
             )
         return run.escape_argument(text)
 
-    @contextlib.contextmanager
-    def _prompt_file(self, program: Path, text: str) -> Iterator[str]:
-        with contextlib.ExitStack() as stack:
-            try:
-                path = stack.enter_context(run.write_text_file(self._setup.scratch, text))
-            except OSError as error:
-                raise self._unavailable(
-                    f"its prompt could not be written: {error}",
-                    "free disk space, or set `prompt: stdin`",
-                ) from error
-            if run.holds_commands(program, path):
-                raise self._unavailable(
-                    f"{program.name} is a batch file, which would interpret "
-                    f"characters in {path} as commands",
-                    "set `prompt: stdin`, or use a session name without special characters",
-                )
-            yield path
-
     async def _exchanged(self, input: AgentInput, emit: Emit) -> AgentOutput:
         """Return an answer of the program that is kept alive; start it if it is not running."""
-        with self._command(self._program(), input) as command:
-            program = Program(
-                command.argv,
-                command.cwd,
-                command.environ,
-                command.records,
-                self._setup.agent_id,
-            )
+        with self._command(input) as (program, _):
+            pass  # it has no prompt file
         try:
             found = await self._kept.exchange(
                 program, input.model_dump_json(), is_end=self._format.fits
@@ -270,12 +239,12 @@ class FailedExitError(NotAnAnswerError):
     """The program ended with an exit code that is not 0."""
 
 
-def _answer(read: ProgramOutput, end: ProgramEnd) -> AgentOutput:
+def _answer(read: ProgramOutput, code: int | None) -> AgentOutput:
     """Return the answer of a program that has ended. Raises NotAnAnswerError."""
-    if end.code:
-        raise FailedExitError(f"its program {run.describe_exit(end.code)}")
+    if code:
+        raise FailedExitError(f"its program {run.describe_exit(code)}")
     answer = read.answer()
-    if not end.after_result:
+    if code is not None:
         return answer
     return answer.model_copy(update={"metadata": {**answer.metadata, "ended_after_result": True}})
 

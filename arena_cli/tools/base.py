@@ -33,6 +33,10 @@ class ToolFailed(Exception):
         self.status = status
 
 
+class SessionLost(ConnectionError):
+    """An MCP server does not know its session any more, so it carried out nothing."""
+
+
 class ToolOutput(NamedTuple):
     """What a tool gave: a text, images and files with their `data`.
 

@@ -14,7 +14,6 @@ import mimetypes
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import anyio
@@ -28,11 +27,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 import arena_cli
-from arena_cli.adapters.process.output import LineSplitter
+from arena_cli.adapters.process.output import LineSplitter, OtherOutput
 from arena_cli.adapters.process.spawn import Process
 from arena_cli.protocol import Attachment, ToolSpec
-from arena_cli.tools.base import ToolFailed, ToolOutput, find_schema_problem
-from arena_cli.tools.mcp_output import SessionLost, Written
+from arena_cli.tools.base import SessionLost, ToolFailed, ToolOutput, find_schema_problem
 from arena_cli.util.text import clean_text, cut_text
 from arena_cli.yamlio.schema_errors import explain_first
 
@@ -147,7 +145,7 @@ async def connect(
             on_change()
 
     client = Client(
-        _Tolerant(transport, problems),
+        _clean_lists(transport, problems),
         list_roots_callback=list_roots,
         message_handler=note_change,
         client_info=types.Implementation(name="arena", version=arena_cli.__version__),
@@ -179,16 +177,16 @@ async def _listen(client: Client, on_change: Callable[[], None]) -> None:
 
 @contextlib.asynccontextmanager
 async def open_pipes(
-    process: Process, written: Written, on_end: Callable[[], None]
+    process: Process, other: OtherOutput, on_end: Callable[[], None]
 ) -> AsyncIterator[Streams]:
-    """Exchange messages with a program, a line each; all else is added to `written`."""
+    """Exchange messages with a program, a line each; all else is added to `other`."""
     incoming, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
 
     async def read_messages() -> None:
         try:
             async with incoming:
-                await _read_messages(process, written, incoming.send)
+                await _read_messages(process, other, incoming.send)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass  # the connection was closed meanwhile
         finally:
@@ -209,14 +207,14 @@ async def open_pipes(
 
 
 async def _read_messages(
-    process: Process, written: Written, deliver: Callable[[SessionMessage], Awaitable[None]]
+    process: Process, other: OtherOutput, deliver: Callable[[SessionMessage], Awaitable[None]]
 ) -> None:
     """Read messages until the program ends, or closes its stdout."""
     lines = LineSplitter()
     open_bytes = 0
     while event := await process.event(None if process.returncode is None else _EXIT_GRACE_S):
         if event.source == "stderr":
-            written.add(event)
+            other.stderr.add_bytes(event.data)
         elif event.source == "stdout" and not event.data:
             return
         elif event.source == "stdout":
@@ -224,12 +222,12 @@ async def _read_messages(
             open_bytes = len(event.data) + (0 if complete else open_bytes)
             if open_bytes > LONGEST_MESSAGE:
                 problem = f"\na message has more than {LONGEST_MESSAGE >> 20} MB\n"
-                written.stderr.add(problem.encode())
+                other.stderr.add(problem)
                 return
             for line in filter(bytes.strip, complete):
                 message = _parse_message(line)
                 if message is None:
-                    written.noise.add(line.decode("utf-8", "replace") + "\n")
+                    other.log.add(line.decode("utf-8", "replace") + "\n")
                 else:
                     await deliver(message)
 
@@ -264,31 +262,16 @@ async def open_http(
         yield streams
 
 
-class _Tolerant:
-    """A transport whose lists of tools are cleaned: one that is no tool must not lose the others.
+@contextlib.asynccontextmanager
+async def _clean_lists(
+    transport: contextlib.AbstractAsyncContextManager[Streams], problems: dict[str, str]
+) -> AsyncIterator[Streams]:
+    """Open a transport whose lists of tools are cleaned: one that is none must not lose the others.
 
     `problems` receives the reason why a tool of the list cannot be called.
     """
-
-    def __init__(
-        self,
-        transport: contextlib.AbstractAsyncContextManager[Streams],
-        problems: dict[str, str],
-    ) -> None:
-        self._transport = transport
-        self._problems = problems
-
-    async def __aenter__(self) -> Streams:
-        read, write = await self._transport.__aenter__()
-        return _CleanedStream(read, self._problems), write
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        return await self._transport.__aexit__(kind, error, trace)
+    async with transport as (read, write):
+        yield _CleanedStream(read, problems), write
 
 
 class _CleanedStream:

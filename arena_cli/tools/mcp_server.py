@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import json
 from collections.abc import Callable, Coroutine, Mapping
 from importlib import import_module
@@ -13,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena_cli.adapters.base import SessionConfig
 from arena_cli.adapters.process import cleanup, diagnosis, run, spawn
+from arena_cli.adapters.process.output import OtherOutput
 from arena_cli.adapters.process.spawn import Process, Program
 from arena_cli.errors import AgentError, AgentUnavailable
 from arena_cli.protocol import StatusEvent, ToolSpec
-from arena_cli.tools.base import ToolFailed, ToolOutput, ToolScope
-from arena_cli.tools.mcp_output import SessionLost, Written
+from arena_cli.tools.base import SessionLost, ToolFailed, ToolOutput, ToolScope
 from arena_cli.util import process_signals
 from arena_cli.util.redaction import Redactor
 from arena_cli.util.text import clean_text, cut_text
@@ -37,6 +36,7 @@ _DIED_GRACE_S = 1.0
 _MOST_DEATHS = 2
 _MOST_PROGRESS = 100
 _LONGEST_REASON = 300
+_MOST_LINES = 3
 _LOGIN = (401, 403)
 
 
@@ -134,11 +134,11 @@ class SharedServer:
     @property
     def noise(self) -> str:
         """The last text on its stdout that was no message, "" if there was none."""
-        return self._host.redact(self._link.written.quote_noise()) if self._link else ""
+        return self._host.redact(self._link.quote_noise()) if self._link else ""
 
     def _tell_noise(self, link: _Link, scope: ToolScope) -> None:
         """Report once that it writes text to its stdout, where only messages belong."""
-        if link.written.noise.text and not self._has_told_noise:
+        if link.other.log.text and not self._has_told_noise:
             self._has_told_noise = True
             detail = f"the MCP server {self.name} wrote text to stdout, skipped: {self.noise}"
             scope.report(StatusEvent(status="waiting", detail=detail))
@@ -197,17 +197,17 @@ class SharedServer:
     def _make_program(self, settings: McpServer) -> Program:
         """Return the program of the server. Raises AgentUnavailable if it is not there."""
         host, cwd = self._host, settings.cwd or "."
-        name, key = settings.command[0], f"mcp.{self.name}.command"
-        program = run.find_program(name, workspace=host.workspace, environ=host.environ)
-        if program is None:
-            raise self._unavailable(
-                *run.explain_missing(name, workspace=host.workspace, key=key, cwd=cwd)
+        try:
+            program = run.locate_program(
+                settings.command[0],
+                cwd,
+                agent_id=self._agent,
+                workspace=host.workspace,
+                environ=host.environ,
+                key=f"mcp.{self.name}.command",
             )
-        folder = (host.workspace / cwd).resolve()
-        if problem := diagnosis.find_script_problem(program, name=name, key=key, folder=folder):
-            raise self._unavailable(*problem)
-        if not run.may_run_in(host.workspace, cwd):
-            raise self._unavailable(f"there is no folder {folder}", "correct its `cwd`")
+        except AgentUnavailable as error:
+            raise self._unavailable(error.what, error.mend) from error
         return Program(
             argv=[str(program), *settings.command[1:]],
             cwd=run.prepare_folder(host.workspace, cwd).resolve(),
@@ -323,7 +323,7 @@ class _Link:
         self, settings: McpServer, host: Host, root: Path, on_change: Callable[[], None]
     ) -> None:
         self.connection: Connection
-        self.written = Written()
+        self.other = OtherOutput()
         self.status = 0
         self._settings = settings
         self._host = host
@@ -360,7 +360,7 @@ class _Link:
             if program is not None:
                 self._process = await spawn.start_process(program)
             # The program starts while the SDK is imported.
-            client = await asyncio.to_thread(_load_client)
+            client = await asyncio.to_thread(import_module, "arena_cli.tools.mcp_client")
             async with client.connect(
                 self._open_transport(client), root=self._root, on_change=self._on_change
             ) as connection:
@@ -376,7 +376,7 @@ class _Link:
 
     def _open_transport(self, client: Any) -> Any:
         if self._process is not None:
-            return client.open_pipes(self._process, self.written, self._over.set)
+            return client.open_pipes(self._process, self.other, self._over.set)
         settings = self._settings
         return client.open_http(
             settings.url, settings.headers, settings.timeout_s, self._note_status
@@ -392,10 +392,10 @@ class _Link:
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_STOP_GRACE_S):
-                    while process.returncode is None or not self.written.is_complete:
+                    while process.returncode is None or not self.other.stderr.has_ended:
                         event = await process.event()
                         if event is not None and event.source == "stderr":
-                            self.written.add(event)
+                            self.other.stderr.add_bytes(event.data)
         finally:
             await process.end()
 
@@ -427,12 +427,18 @@ class _Link:
         """Return how it ended: by its exit code, or the error of its connection."""
         code = self._process.returncode if self._process else None
         if code is not None:
-            return run.describe_exit(code) if code else "ended"
+            return run.describe_exit(code)
         return f"failed: {self._failure}" if self._failure else ""
 
     def quote(self) -> str:
         """Return the last lines that it wrote to stderr, or to stdout, redacted."""
-        return self._host.redact(self.written.quote())
+        lines = diagnosis.list_last_lines(self.other.stderr.text) or self.quote_noise()
+        return self._host.redact(lines)
+
+    def quote_noise(self) -> str:
+        """Return the first of the last lines on stdout that are no messages."""
+        lines = [line for line in clean_text(self.other.log.text)[0].splitlines() if line.strip()]
+        return cut_text(" | ".join(lines[:_MOST_LINES]), _LONGEST_REASON)
 
 
 class _CallProgress:
@@ -452,17 +458,6 @@ class _CallProgress:
         self._last = (share, detail)
         self._count += 1
         self._scope.report(StatusEvent(status="waiting", detail=detail, progress=share))
-
-
-def _load_client() -> Any:
-    """Import the SDK; to look for garbage meanwhile would take a tenth of that time."""
-    is_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        return import_module("arena_cli.tools.mcp_client")
-    finally:
-        if is_enabled:
-            gc.enable()
 
 
 def _describe_url(url: str) -> str:

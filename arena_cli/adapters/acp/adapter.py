@@ -18,7 +18,7 @@ from arena_cli.adapters import http
 from arena_cli.adapters.base import Health, Settings, Setup, ToolWay
 from arena_cli.adapters.coding_agents import is_dead_session, report_lost_session
 from arena_cli.adapters.coding_clis.kinds import PRESETS, AcpPreset
-from arena_cli.adapters.process import diagnosis, run
+from arena_cli.adapters.process import run
 from arena_cli.adapters.process.run import ProgramSettings
 from arena_cli.adapters.process.spawn import Program
 from arena_cli.errors import AgentError, AgentProtocolError, AgentUnavailable
@@ -170,8 +170,9 @@ class AcpAdapter:
         if self._link is not None:
             self._link.wire.forget()
         else:
-            starting = client.start(program, self._settings.permissions, self._preset.retries)
-            self._link = await self._started(program, starting)
+            process = await run.start_program(program, shlex.join(self._command))
+            answering = client.Client(self._settings.permissions, program.cwd)
+            self._link = client.AgentLink(process, answering, self._preset.retries)
             try:
                 await self._introduced(self._link, call.introduced(self._link, agent))
             except AgentError:
@@ -186,7 +187,7 @@ class AcpAdapter:
             async with asyncio.timeout(SILENT_LIMIT_S) as limit:
 
                 def end_if_it_writes_text() -> None:
-                    if link.wire.log.text and not limit.expired():
+                    if link.wire.notes().get("log") and not limit.expired():
                         limit.reschedule(loop.time())
 
                 timer = loop.call_later(TEXT_LIMIT_S, end_if_it_writes_text)
@@ -218,42 +219,25 @@ class AcpAdapter:
         failure.metadata.update(notes)
         return failure
 
-    async def _started(self, program: Program, starting: Awaitable[AgentLink]) -> AgentLink:
-        """Return the link to a program that is being started. Raises AgentUnavailable."""
-        try:
-            return await starting
-        except (OSError, ValueError) as error:
-            problem = f"{program.argv[0]} could not be started: {error}"
-            raise self._unavailable(problem, "try the command in a shell") from error
-
     def _program(self) -> Program:
         """Return the program to start. Raises AgentUnavailable if it is not installed."""
-        setup, settings, name = self._setup, self._settings, self._command[0]
-        program = run.find_program(name, workspace=setup.workspace, environ=setup.environ)
-        if program is None:
-            explanation, mend = run.explain_missing(
-                name,
-                workspace=setup.workspace,
-                key="command",
-                cwd=settings.cwd,
-                install=self._preset.install,
-            )
-            raise self._unavailable(explanation, mend)
-        folder = (setup.workspace / settings.cwd).resolve()
-        if problem := diagnosis.find_script_problem(
-            program, name=name, key="command", folder=folder
-        ):
-            raise self._unavailable(*problem)
-        if not run.may_run_in(setup.workspace, settings.cwd):
-            raise self._unavailable(
-                f"there is no folder {folder}", "correct `cwd`, or create the folder"
-            )
+        setup, settings = self._setup, self._settings
+        path = run.locate_program(
+            self._command[0],
+            settings.cwd,
+            agent_id=setup.agent_id,
+            workspace=setup.workspace,
+            environ=setup.environ,
+            key="command",
+            asked=shlex.join(self._command),
+            install=self._preset.install,
+        )
         environ = run.build_environment(setup.environ, self._environment())
         environ = {**self._preset.retry_environ(environ), **environ}
         if setup.servers and self._preset.servers_environ:
             environ |= self._preset.servers_environ(setup.servers, setup.agent_id, environ)
         return Program(
-            argv=[str(program), *self._command[1:]],
+            argv=[str(path), *self._command[1:]],
             cwd=(setup.workspace / settings.cwd).resolve(),
             environ=environ,
             records=setup.records,

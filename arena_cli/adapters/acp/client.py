@@ -52,9 +52,9 @@ from arena_cli.adapters.coding_agents import ToolUse, shorten_path
 from arena_cli.adapters.http import HttpRequest
 from arena_cli.adapters.mcp_servers import is_own_tool
 from arena_cli.adapters.permission_requests import Change
-from arena_cli.adapters.process import output, run, spawn
-from arena_cli.adapters.process.output import LineSplitter
-from arena_cli.adapters.process.spawn import ByteTail, Process, ProcessEvent, Program, Tail
+from arena_cli.adapters.process import run
+from arena_cli.adapters.process.output import LineSplitter, OtherOutput
+from arena_cli.adapters.process.spawn import Process, ProcessEvent
 from arena_cli.errors import AgentError
 from arena_cli.util.text import clean_value, decode_output
 
@@ -279,10 +279,11 @@ class AgentLink:
     `session` is the id of the open session, "" if none is open; `is_untried` says that the session
     was resumed, and that the agent has done nothing in it since; `answer` is the response to
     `initialize`; `spent_usd` is the cost of the session so far, None if it is not known; `method`
-    is the last requested method; `prompting` is the last prompt, answered or not.
+    is the last requested method; `prompting` is the last prompt, answered or not. A line of stderr
+    that `retries` matches ends the process: it would retry by itself for long.
     """
 
-    def __init__(self, running: Process, client: Client, retries: str = "") -> None:
+    def __init__(self, running: Process, client: Client, retries: str) -> None:
         self.answer = InitializeResponse(protocol_version=0)
         self.session = ""
         self.is_untried = False
@@ -344,15 +345,10 @@ class AgentLink:
         if self.wire.fault:
             await self.end()
             return self.wire.fault
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_END_GRACE_S):
-                while self._process.returncode is None:
-                    await self._process.event()
+        await self._process.wait_exit(_END_GRACE_S)
         code = self._process.returncode
         await self.end()
-        if code is None:
-            return "closed its stdout"
-        return run.describe_exit(code) if code else "ended"
+        return run.describe_exit(code)
 
     async def cut_off(self) -> None:
         """Cancel the agent's prompt, give it a moment, and end it."""
@@ -382,14 +378,6 @@ class AgentLink:
             await self._connection.close()
 
 
-async def start(program: Program, permissions: Permissions, retries: str = "") -> AgentLink:
-    """The agent as a new process. Raises OSError and ValueError where it cannot be started.
-
-    A line of stderr that `retries` matches ends it: it would retry by itself for long.
-    """
-    return AgentLink(await spawn.start_process(program), Client(permissions, program.cwd), retries)
-
-
 class _Wire:
     """The SDK's `Transport` over a process: one JSON message per line, each way.
 
@@ -402,8 +390,7 @@ class _Wire:
         self.retried = ""
         self._retries = re.compile(retries) if retries else None
         self._stderr_lines = LineSplitter()
-        self.log = Tail()
-        self.stderr = ByteTail()
+        self._other = OtherOutput()
         self._process = running
         self._client = client
         self._prompt_id: object = None
@@ -413,12 +400,11 @@ class _Wire:
 
     def notes(self) -> dict[str, Any]:
         """Return the other output of the current call, if any: `log` (on stdout) and `stderr`."""
-        notes = {"log": self.log.text, "stderr": self.stderr.text}
-        return {name: note for name, note in notes.items() if note}
+        return self._other.notes()
 
     def forget(self) -> None:
         """Discard the output of the last call, before the next one."""
-        self.log, self.stderr, self._size = Tail(), ByteTail(), 0
+        self._other, self._size = OtherOutput(), 0
         self._client.read = 0
 
     async def send(self, message: dict[str, Any]) -> None:
@@ -450,7 +436,7 @@ class _Wire:
     def _read(self, event: ProcessEvent) -> Iterator[dict[str, Any]]:
         """Yield the messages that this event completes."""
         if event.source == "stderr":
-            self.stderr.add(event.data)
+            self._other.stderr.add_bytes(event.data)
             self._watch_retries(event.data)
         if event.source != "stdout":
             return
@@ -458,8 +444,8 @@ class _Wire:
         if self._size > MOST_OUTPUT_MB * 1_000_000:
             self.fault = f"wrote more than {MOST_OUTPUT_MB} MB"
         for line in self._lines.feed(event.data):
-            if (message := self._message(line)) is not None:
-                yield message
+            if (message := self._other.read_object(line)) is not None:
+                yield clean_value(message)[0] if b"\\u" in line else message
 
     def _watch_retries(self, data: bytes) -> None:
         """Note in `retried` what failed, if the agent reports that it will retry by itself."""
@@ -467,13 +453,6 @@ class _Wire:
             match = self._retries.search(line.decode("utf-8", "replace")) if self._retries else None
             if match and not self.retried:
                 self.retried = match["message"]
-
-    def _message(self, line: bytes) -> dict[str, Any] | None:
-        """Return the JSON object in a line; keep any other line in the log."""
-        value, text, _ = output.parse_line(line)
-        if value is None and text:
-            self.log.add(text + "\n")
-        return value if value is None or "\\u" not in text else clean_value(value)[0]
 
     def _for_sdk(self, message: dict[str, Any]) -> dict[str, Any] | None:
         """Return the message if it is for the SDK; handle updates, drop other notifications."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -30,7 +30,8 @@ from arena_cli.adapters.coding_clis.parsers import (
 from arena_cli.adapters.process import diagnosis
 from arena_cli.adapters.process import run as run_module
 from arena_cli.adapters.process.output import NotAnAnswerError
-from arena_cli.adapters.process.run import ProgramCommand, ProgramSettings
+from arena_cli.adapters.process.run import ProgramSettings
+from arena_cli.adapters.process.spawn import Program
 from arena_cli.errors import (
     AgentError,
     AgentOverloaded,
@@ -48,59 +49,21 @@ from arena_cli.protocol import (
 )
 
 
-def find_program(
-    setup: Setup, name: str, install: str, *, fallback: Callable[[], Path | None] = lambda: None
-) -> Path:
-    """Return the program file, found by its name or path, else that of `fallback`.
+def find_program(setup: Setup, name: str, install: str) -> Path:
+    """Return the program file, found by its name or path; `install` is how to install it.
 
-    Raises AgentUnavailable if there is none (`install` is the hint how to install it), or if its
-    working folder does not exist.
+    Raises AgentUnavailable if it cannot be started.
     """
-    path = (
-        run_module.find_program(name, workspace=setup.workspace, environ=setup.environ)
-        or fallback()
+    return run_module.locate_program(
+        name,
+        setup.settings.cwd,
+        agent_id=setup.agent_id,
+        workspace=setup.workspace,
+        environ=setup.environ,
+        key="program",
+        asked=name,
+        install=install,
     )
-    if path is None:
-        problem, hint = run_module.explain_missing(
-            name, workspace=setup.workspace, key="program", cwd=setup.settings.cwd, install=install
-        )
-        raise AgentUnavailable(setup.agent_id, problem, asked=name, mend=hint)
-    folder = setup.workspace / setup.settings.cwd
-    if script_problem := diagnosis.find_script_problem(
-        path, name=name, key="program", folder=folder
-    ):
-        problem, hint = script_problem
-        raise AgentUnavailable(setup.agent_id, problem, asked=name, mend=hint)
-    if not run_module.may_run_in(setup.workspace, setup.settings.cwd):
-        problem = f"there is no folder {folder}"
-        raise AgentUnavailable(
-            setup.agent_id, problem, asked=name, mend="correct `cwd`, or create the folder"
-        )
-    return path
-
-
-@contextlib.contextmanager
-def write_system_file(setup: Setup, program: Path, system: str) -> Iterator[str]:
-    """Yield the path of a file with the system text, which may be longer than an argument."""
-    with contextlib.ExitStack() as stack:
-        try:
-            path = stack.enter_context(run_module.write_text_file(setup.scratch, system))
-        except OSError as error:
-            raise AgentUnavailable(
-                setup.agent_id,
-                f"its system text could not be written: {error}",
-                asked=program.name,
-                mend="free disk space",
-            ) from error
-        if run_module.holds_commands(program, path):
-            raise AgentUnavailable(
-                setup.agent_id,
-                f"{program.name} is a batch file, which would interpret characters "
-                f"in {path} as commands",
-                asked=program.name,
-                mend="use a session name without special characters",
-            )
-        yield path
 
 
 def explain_missing_key(
@@ -356,24 +319,27 @@ class ProgramAdapter:
     ) -> _ProgramRun:
         folder = (self._setup.workspace / self._settings.cwd).resolve()
         output = self.parser(emit, folder)
-        with self._command(input, session, emit) as command:
+        with self._command(input, session, emit) as (program, stdin):
+            asked = shlex.join([self._settings.program, *program.argv[1:]])
             try:
-                end = await run_module.run_program(self._setup.agent_id, command, output)
+                code = await run_module.run_program(program, stdin, output, asked=asked)
             except NotAnAnswerError as error:
-                return _ProgramRun(output, command.asked, error=error)
-        return _ProgramRun(output, command.asked, end.code)
+                return _ProgramRun(output, asked, error=error)
+        return _ProgramRun(output, asked, code)
 
     @contextlib.contextmanager
     def _command(
         self, input: AgentInput, session: ProgramSession | None, emit: Emit
-    ) -> Iterator[ProgramCommand]:
+    ) -> Iterator[tuple[Program, bytes]]:
+        """Yield the program and the stdin of a call; its files exist meanwhile."""
         path = self._find_program()
         system, prompt = self._setup.render(input)
         with contextlib.ExitStack() as stack:
             system_file = ""
             if self.takes_system_file:
-                manager = write_system_file(self._setup, path, system)
-                system_file = stack.enter_context(manager)
+                system_file = stack.enter_context(
+                    run_module.write_text_file(self._setup, path, system, asked=path.name)
+                )
             elif session is None and system:
                 prompt = f"{system}\n\n{prompt}"
             environ = self._environ(system_file)
@@ -389,16 +355,15 @@ class ProgramAdapter:
             session_id = session.id if session else ""
             arguments = self.arguments(RunInput(session_id, system_file, files))
             hidden = describe_paths([file for file in files if not self.takes_file(file)], emit)
-            yield ProgramCommand(
+            stdin = self.escape_prompt(f"{hidden}\n{prompt}" if hidden else prompt)
+            program = Program(
                 argv=[str(path), *arguments],
-                stdin=self.escape_prompt(f"{hidden}\n{prompt}" if hidden else prompt).encode(
-                    "utf-8", "replace"
-                ),
-                asked=shlex.join([self._settings.program, *arguments]),
                 cwd=run_module.prepare_folder(self._setup.workspace, self._settings.cwd),
                 environ=environ,
                 records=self._setup.records,
+                agent=self._setup.agent_id,
             )
+            yield program, stdin.encode("utf-8", "replace")
 
     def _find_program(self) -> Path:
         return find_program(self._setup, self._settings.program, self.install)

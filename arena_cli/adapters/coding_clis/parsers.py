@@ -26,10 +26,10 @@ from arena_cli.adapters.process.output import (
     JsonObjects,
     NotAnAnswerError,
     Source,
+    Tail,
     TextStream,
     get_at_path,
 )
-from arena_cli.adapters.process.spawn import Tail
 from arena_cli.protocol import CallNote, Emit, StatusEvent, TextDelta, Usage
 from arena_cli.util.text import clean_value, cut_text
 from arena_cli.workspace import visible_text

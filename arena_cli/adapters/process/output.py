@@ -12,9 +12,15 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
-from arena_cli.adapters.process.spawn import ByteTail, Tail
 from arena_cli.protocol import AgentOutput
-from arena_cli.util.text import REPLACEMENT, AnsiStripper, clean_value, decode_output, strip_ansi
+from arena_cli.util.text import (
+    REPLACEMENT,
+    AnsiStripper,
+    clean_value,
+    cut_start,
+    decode_output,
+    strip_ansi,
+)
 from arena_cli.yamlio.schema_errors import explain_first
 
 _DECODER = json.JSONDecoder(strict=False)
@@ -26,6 +32,39 @@ _TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)|[\[\]{}]')
 # it are read again. The limit keeps the time from growing with the square of the output.
 _MOST_REREADINGS = 4
 _MOST_STARTS_IN_A_LINE = 8
+
+
+TAIL_LIMIT = 8192
+
+
+class Tail:
+    """The last `TAIL_LIMIT` characters of the added text, from the beginning of a word on."""
+
+    def __init__(self) -> None:
+        self._text = ""
+
+    def add(self, piece: str) -> None:
+        """Append to the text."""
+        self._text = (self._text + piece[-TAIL_LIMIT - 1 :])[-TAIL_LIMIT - 1 :]
+
+    @property
+    def text(self) -> str:
+        """The end of the text, without white space around it."""
+        return cut_start(self._text, TAIL_LIMIT).strip()
+
+
+class ByteTail(Tail):
+    """The last text of a stream of bytes, without control sequences."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stream = TextStream()
+        self.has_ended = False
+
+    def add_bytes(self, data: bytes) -> None:
+        """Append to the stream; no bytes mean that it has ended."""
+        self.has_ended = self.has_ended or not data
+        self.add(self._stream.feed(data))
 
 
 @dataclass
@@ -275,7 +314,7 @@ class ProgramOutput:
         limit = self._format.max_output_mb * _MB
         self._size[source] += len(data)
         if source == "stderr":
-            self._stderr_tail.add(data)
+            self._stderr_tail.add_bytes(data)
             if self._format.kind == "text" or self._size["stderr"] > limit:
                 return ""
         elif self._size["stdout"] > limit:
@@ -485,3 +524,29 @@ def parse_line(line: bytes) -> JsonLine:
     except (ValueError, RecursionError):
         value = None
     return JsonLine(value, text, replaced)
+
+
+class OtherOutput:
+    """The output of a program that is no message: the ends of its stderr and of other lines."""
+
+    def __init__(self) -> None:
+        self.log = Tail()
+        self.stderr = ByteTail()
+        self._has_replaced = False
+
+    def read_object(self, line: bytes) -> dict[str, Any] | None:
+        """Return the JSON object in a line of stdout; keep any other line in the log."""
+        parsed = parse_line(line)
+        self._has_replaced = self._has_replaced or parsed.replaced
+        if parsed.value is None and parsed.text:
+            self.log.add(parsed.text + "\n")
+        return parsed.value
+
+    def notes(self) -> dict[str, Any]:
+        """Return what there is: `log`, `stderr`, `replaced_bytes`."""
+        notes = {
+            "log": self.log.text,
+            "stderr": self.stderr.text,
+            "replaced_bytes": self._has_replaced,
+        }
+        return {name: note for name, note in notes.items() if note}

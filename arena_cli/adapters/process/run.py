@@ -13,15 +13,20 @@ import shlex
 import shutil
 import signal
 import tempfile
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Protocol
 
-from arena_cli.adapters.base import Endpoint, Settings, is_always_given
+from arena_cli.adapters.base import Endpoint, Settings, Setup, is_always_given
 from arena_cli.adapters.process import diagnosis, spawn
-from arena_cli.adapters.process.output import LineSplitter, NotAnAnswerError, Source, parse_line
-from arena_cli.adapters.process.spawn import ByteTail, Process, ProcessEvent, Program, Tail
+from arena_cli.adapters.process.output import (
+    LineSplitter,
+    NotAnAnswerError,
+    OtherOutput,
+    Source,
+    parse_line,
+)
+from arena_cli.adapters.process.spawn import Process, ProcessEvent, Program
 from arena_cli.errors import AgentError, AgentProtocolError, AgentUnavailable
 from arena_cli.util import files
 from arena_cli.util.redaction import HIDDEN, is_secret_key
@@ -30,21 +35,6 @@ from arena_cli.workspace.agents import INHERIT, is_variable
 from arena_cli.workspace.workspace import WORK_FOLDER
 
 GRACE_S = 1.0
-
-
-@dataclass(frozen=True)
-class ProgramCommand:
-    """A program to run: `argv[0]` is a path, `asked` the command line without a prompt's text.
-
-    `records` is the folder for the records of running programs.
-    """
-
-    argv: Sequence[str]
-    stdin: bytes
-    asked: str
-    cwd: Path
-    environ: Mapping[str, str]
-    records: Path
 
 
 class OutputReader(Protocol):
@@ -67,26 +57,31 @@ class OutputReader(Protocol):
         ...
 
 
-class ProgramEnd(NamedTuple):
-    """The end of a program: its exit code (None: it was ended after its result)."""
+async def start_program(
+    program: Program, asked: str, *, name: str = "", mend: str = "try the command in a shell"
+) -> Process:
+    """Start a program; errors call it `name`, and its command line `asked`.
 
-    code: int | None
+    Raises AgentUnavailable if it cannot be started.
+    """
+    try:
+        return await spawn.start_process(program)
+    except (OSError, ValueError) as error:
+        problem = f"{name or program.argv[0]} could not be started: {error}"
+        raise AgentUnavailable(program.agent, problem, asked=asked, mend=mend) from error
 
-    @property
-    def after_result(self) -> bool:
-        """True if the program did not end by itself."""
-        return self.code is None
 
-
-async def run_program(agent_id: str, command: ProgramCommand, output: OutputReader) -> ProgramEnd:
+async def run_program(
+    program: Program, stdin: bytes, output: OutputReader, *, asked: str
+) -> int | None:
     """Run a program to its end, or until it is silent after its result; none of it keeps running.
 
-    `output` reads all that the program writes.
+    `output` reads all that the program writes. Returns its exit code, None if it was ended.
     Raises AgentUnavailable if it cannot be started, and the errors that `output` raises.
     """
-    running = await _start(agent_id, command)
+    running = await start_program(program, asked)
     try:
-        running.write(command.stdin)
+        running.write(stdin)
         return await _read(running, output)
     except asyncio.CancelledError:
         await running.end()
@@ -96,20 +91,7 @@ async def run_program(agent_id: str, command: ProgramCommand, output: OutputRead
         await running.end()
 
 
-async def _start(agent_id: str, command: ProgramCommand) -> Process:
-    program = Program(command.argv, command.cwd, command.environ, command.records, agent_id)
-    try:
-        return await spawn.start_process(program)
-    except (OSError, ValueError) as error:
-        raise AgentUnavailable(
-            agent_id,
-            f"{command.argv[0]} could not be started: {error}",
-            asked=command.asked,
-            mend="try the command in a shell",
-        ) from error
-
-
-async def _read(running: Process, output: OutputReader) -> ProgramEnd:
+async def _read(running: Process, output: OutputReader) -> int | None:
     open_streams = {"stdout", "stderr"}
     clock = asyncio.get_running_loop().time
     grace: float | None = None
@@ -130,7 +112,7 @@ async def _read(running: Process, output: OutputReader) -> ProgramEnd:
             if event.source != "stderr" and limit is None:
                 limit = clock() + GRACE_S
     output.finish()
-    return ProgramEnd(running.returncode)
+    return running.returncode
 
 
 def _cut_off(running: Process, output: OutputReader) -> None:
@@ -240,6 +222,38 @@ def find_program(name: str, *, workspace: Path, environ: Mapping[str, str]) -> P
     return Path(path).absolute() if path else None
 
 
+def locate_program(
+    name: str,
+    cwd: str,
+    *,
+    agent_id: str,
+    workspace: Path,
+    environ: Mapping[str, str],
+    key: str,
+    asked: str = "",
+    install: str = "",
+) -> Path:
+    """Return the program file that the setting `key` names, ready to be started in `cwd`.
+
+    `install` is how to install it. Raises AgentUnavailable if it is missing, if the system cannot
+    start it, or if there is no such folder.
+    """
+    folder = workspace / cwd
+    path = find_program(name, workspace=workspace, environ=environ)
+    problem: tuple[str, str] | None
+    if path is None:
+        problem = explain_missing(name, workspace=workspace, key=key, cwd=cwd, install=install)
+    else:
+        problem = diagnosis.find_script_problem(path, name=name, key=key, folder=folder)
+        if problem is None and may_run_in(workspace, cwd):
+            return path
+    what, mend = problem or (
+        f"there is no folder {folder.resolve()}",
+        "correct `cwd`, or create the folder",
+    )
+    raise AgentUnavailable(agent_id, what, asked=asked, mend=mend)
+
+
 def explain_missing(
     name: str, *, workspace: Path, key: str, cwd: str, install: str = ""
 ) -> tuple[str, str]:
@@ -278,13 +292,30 @@ def escape_argument(text: str) -> str:
 
 
 @contextlib.contextmanager
-def write_text_file(folder: Path, text: str) -> Iterator[str]:
-    """Write the text to a new file in `folder`, yield its path, remove it. Raises OSError."""
-    files.make_own_folder(folder, below=folder.parents[2])
-    handle, path = tempfile.mkstemp(".txt", "prompt-", folder.absolute())
+def write_text_file(setup: Setup, program: Path, text: str, *, asked: str) -> Iterator[str]:
+    """Write a text to a new file for a call of a program, yield its path, remove it.
+
+    Raises AgentUnavailable if it cannot be written, or if its path could run commands.
+    """
+    folder, path = setup.scratch, ""
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(text.encode("utf-8", "replace"))
+        try:
+            files.make_own_folder(folder, below=folder.parents[2])
+            handle, path = tempfile.mkstemp(".txt", "prompt-", folder.absolute())
+            with os.fdopen(handle, "wb") as file:
+                file.write(text.encode("utf-8", "replace"))
+        except OSError as error:
+            problem = f"its prompt could not be written: {error}"
+            raise AgentUnavailable(
+                setup.agent_id, problem, asked=asked, mend="free disk space"
+            ) from error
+        if holds_commands(program, path):
+            problem = (
+                f"{program.name} is a batch file, which would interpret characters in {path} as"
+                " commands"
+            )
+            mend = "use a session name without special characters"
+            raise AgentUnavailable(setup.agent_id, problem, asked=asked, mend=mend)
         yield path
     finally:
         with contextlib.suppress(OSError):
@@ -312,10 +343,15 @@ def join_last_lines(text: str) -> str:
     return cut_start(joined, _CHARACTERS_SHOWN)
 
 
-def describe_exit(code: int) -> str:
-    """Describe the end of a failed program by its exit code, or the signal's name (below 0)."""
-    if code > 0:
-        return f"failed with exit code {code}"
+def describe_exit(code: int | None) -> str:
+    """Describe the end of a program by its exit code, or by the signal (below 0).
+
+    Without an exit code, it closed its output and still runs.
+    """
+    if code is None:
+        return "closed its stdout"
+    if code >= 0:
+        return f"failed with exit code {code}" if code else "ended"
     try:
         return f"was ended by {signal.Signals(-code).name}"
     except ValueError:
@@ -359,7 +395,7 @@ class KeptProgram:
         self._process: Process | None = None
         self._lines = LineSplitter()
         self._ends: set[str] = set()
-        self._remarks = _Remarks()
+        self._other = OtherOutput()
         self._lock = asyncio.Lock()
 
     async def exchange(
@@ -385,7 +421,7 @@ class KeptProgram:
             try:
                 previous = self._process
                 running = await self._get_ready(program, on_aside)
-                self._remarks = _Remarks()
+                self._other = OtherOutput()
                 running.write(line.encode("utf-8", "replace") + b"\n", last=False)
                 on_sent(running is not previous)
                 return await self._answer(running, is_end, on_object, on_aside, on_request)
@@ -399,22 +435,14 @@ class KeptProgram:
 
     def notes(self) -> dict[str, Any]:
         """Return the other output of the last call: `log`, `stderr`, `replaced_bytes`, if any."""
-        notes = {
-            "log": self._remarks.log.text,
-            "stderr": self._remarks.stderr.text,
-            "replaced_bytes": self._remarks.has_replaced,
-        }
-        return {name: note for name, note in notes.items() if note}
+        return self._other.notes()
 
     async def stop(self) -> None:
         """Close the program's stdin, wait a moment for it to end, then end it."""
         running = self._process
         if running is not None:
             running.write(b"")
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(STOP_GRACE_S):
-                    while running.returncode is None:
-                        await running.event()
+            await running.wait_exit(STOP_GRACE_S)
         await self.end()
 
     async def end(self) -> None:
@@ -433,15 +461,9 @@ class KeptProgram:
                 await self.end()
         if self._process is None:
             self._lines, self._ends, self._has_answered = LineSplitter(), set(), False
-            try:
-                self._process = await spawn.start_process(program)
-            except (OSError, ValueError) as error:
-                raise AgentUnavailable(
-                    self._agent_id,
-                    f"{self._name} could not be started: {error}",
-                    asked=self._command_line,
-                    mend=self._mend,
-                ) from error
+            self._process = await start_program(
+                program, self._command_line, name=self._name, mend=self._mend
+            )
         return self._process
 
     async def _answer(
@@ -457,7 +479,7 @@ class KeptProgram:
             event = await running.event(_END_GRACE_S if self._has_ended() else None)
             lines, is_over = self._take_lines(event)
             for number, line in enumerate(lines, start=1):
-                value = self._remarks.read_object(line)
+                value = self._other.read_object(line)
                 if value is not None and is_end(value):
                     self._has_answered = True
                     self._read_waiting(running, on_aside, lines[number:])
@@ -499,7 +521,7 @@ class KeptProgram:
         if event.source == "exit" or not event.data:
             self._ends.add(event.source)
         elif event.source == "stderr":
-            self._remarks.stderr.add(event.data)
+            self._other.stderr.add_bytes(event.data)
         else:
             return self._lines.feed(event.data)
         return []
@@ -518,11 +540,7 @@ class KeptProgram:
 
     async def _broken(self, running: Process) -> AgentError:
         await self.end()
-        code = running.returncode
-        if "exit" not in self._ends or code is None:
-            ending = "closed its stdout"
-        else:
-            ending = describe_exit(code) if code else "ended"
+        ending = describe_exit(running.returncode if "exit" in self._ends else None)
         mend = "the next call starts it again" if self._has_answered else self._mend
         return self._error(f"{self._name} {ending} before it answered", mend)
 
@@ -536,20 +554,3 @@ class KeptProgram:
             mend=mend,
             metadata=notes,
         )
-
-
-class _Remarks:
-    """The output of one call other than its answer."""
-
-    def __init__(self) -> None:
-        self.log = Tail()
-        self.stderr = ByteTail()
-        self.has_replaced = False
-
-    def read_object(self, line: bytes) -> dict[str, Any] | None:
-        """Return the JSON object in a line of stdout; keep any other line in the log."""
-        parsed = parse_line(line)
-        self.has_replaced = self.has_replaced or parsed.replaced
-        if parsed.value is None and parsed.text:
-            self.log.add(parsed.text + "\n")
-        return parsed.value

@@ -16,7 +16,6 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from arena_cli.adapters.process import cleanup
 from arena_cli.adapters.process.cleanup import Tree
-from arena_cli.util.text import cut_start, decode_output, strip_ansi
 
 
 def create_job(pid: int) -> Callable[[], None] | None:
@@ -221,6 +220,10 @@ class Process(asyncio.SubprocessProtocol):
             self._resume()
         return event
 
+    async def wait_exit(self, limit_s: float) -> None:
+        """Wait for the program to end, for so many seconds at the most."""
+        await _wait(limit_s, self._exited)
+
     async def end(self) -> None:
         """End and reap the whole tree, even if the caller is cancelled meanwhile."""
         if self._transport is not None:
@@ -370,45 +373,3 @@ async def _wait(limit_s: float, event: asyncio.Event) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(limit_s):
             await event.wait()
-
-
-TAIL_LIMIT = 8192
-
-
-class Tail:
-    """The last `LIMIT` characters of the added text."""
-
-    def __init__(self) -> None:
-        self._text = ""
-
-    def add(self, piece: str) -> None:
-        """Append to the text."""
-        self._text = (self._text + piece[-TAIL_LIMIT - 1 :])[-TAIL_LIMIT - 1 :]
-
-    @property
-    def text(self) -> str:
-        """The end of the text, without white space around it."""
-        return cut_start(self._text, TAIL_LIMIT).strip()
-
-
-class ByteTail:
-    """The last `LIMIT` bytes of a stream, as text without control sequences."""
-
-    def __init__(self) -> None:
-        self._bytes = b""
-
-    def add(self, data: bytes) -> None:
-        """Append to the stream."""
-        self._bytes = (self._bytes + data[-TAIL_LIMIT - 1 :])[-TAIL_LIMIT - 1 :]
-
-    @property
-    def text(self) -> str:
-        """The end of the stream; if its beginning was cut off, from the next whole word on."""
-        data = self._bytes
-        is_cut = len(data) > TAIL_LIMIT
-        if is_cut:
-            data = data[1:].lstrip(bytes(range(0x80, 0xC0)))
-        text = strip_ansi(decode_output(data)[0])
-        if is_cut and not self._bytes[:1].isspace():
-            text = cut_start(f"x{text}", len(text))
-        return text.strip()
