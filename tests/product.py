@@ -298,7 +298,7 @@ from arena_cli.tools.command import BoundedOutput, CommandTool
 from arena_cli.tools.files import make_file_tool
 from arena_cli.tools.folder import WorkFolder, find_name_problem
 from arena_cli.tools.functions import FunctionPool
-from arena_cli.tools.globs import Glob, IgnoreFile
+from arena_cli.tools.listing import Glob, IgnoreFile
 from arena_cli.transcript import (
     acting_events,
     control_events,

@@ -1,4 +1,4 @@
-"""Call a function of the user's rules in a Python process of its own, within a time limit.
+"""Call a function of the user, of a rule or a tool, in a Python process of its own.
 
 The process is kept between calls; one that is late or breaks it is ended with its whole tree.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,9 @@ from arena_cli.errors import AgentError
 from arena_cli.util.text import clean_value
 
 LIMIT_S = 10.0
-"""The time limit of a call in seconds, with the start of the process and the import of the file."""
+"""The time limit of a rule in seconds, with the start of the process and the import of the file."""
+
+_MOST_OUTPUT_MB = 64
 
 
 class FunctionFailed(Exception):
@@ -30,42 +32,54 @@ class UserFunction:
     """A function `module:function` or `file.py:function`, seen from the workspace.
 
     `environ` are the variables of its process, `records` is the folder for records of running
-    programs.
+    programs. `worker` is the file that runs it there, with these `arguments`.
     """
 
     def __init__(
-        self, target: str, workspace: Path, environ: Mapping[str, str], records: Path
+        self,
+        target: str,
+        workspace: Path,
+        environ: Mapping[str, str],
+        records: Path,
+        *,
+        agent: str = "rules",
+        worker: str = python_worker.__file__,
+        arguments: Sequence[str] = ("json",),
     ) -> None:
         self._target = target
-        worker = str(Path(python_worker.__file__).resolve())
         self._program = Program(
-            argv=[sys.executable, worker, target, "json"],
+            argv=[sys.executable, str(Path(worker).resolve()), target, *arguments],
             cwd=workspace,
             environ=environ or os.environ,
             records=records,
-            agent="rules",
+            agent=agent,
         )
-        self._kept = KeptProgram("rules", asked=target, name="its Python process")
+        self._kept = KeptProgram(
+            agent, asked=target, name="its Python process", max_output_mb=_MOST_OUTPUT_MB
+        )
 
     async def call(self, decision: str) -> Any:
         """Return the function's answer to a decision, given as JSON. Raises FunctionFailed."""
         try:
             async with asyncio.timeout(LIMIT_S):
-                answer = await self._kept.exchange(
-                    self._program,
-                    decision,
-                    is_end=lambda value: bool({"output", "error"} & {*value}),
-                )
+                return await self.exchange(decision)
         except TimeoutError as error:
             problem = f"{self._target} did not return within {LIMIT_S:g} s"
             raise FunctionFailed(problem) from error
+
+    async def exchange(self, line: str) -> Any:
+        """Return the output for a line, without a time limit. Raises FunctionFailed."""
+        try:
+            answer = await self._kept.exchange(
+                self._program, line, is_end=lambda value: bool({"output", "error"} & {*value})
+            )
         except AgentError as error:
             raise FunctionFailed(f"{self._target}: {error.what}") from error
         if "error" in answer:
             failure = clean_value(answer["error"])[0]
             place = f" ({failure['where']})" if failure["where"] else ""
             if not failure["found"]:
-                await self._kept.end()
+                await self._kept.end()  # the next call loads it again
             raise FunctionFailed(f"{self._target}: {failure['what']}{place}")
         return clean_value(answer["output"])[0]
 

@@ -9,20 +9,27 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import sys
-from collections.abc import Callable
+import typing
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[2]))
 
+import pydantic
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import to_jsonable_python
 
 from arena_cli.adapters import python_worker
-from arena_cli.tools.signature import ArgumentsError, Signature, to_text
 
-_signatures: dict[Callable[..., Any], Signature] = {}
+_SECTION = re.compile(r"^(Args|Arguments|Parameters|Returns?|Raises|Yields?|Examples?|Notes?):\s*$")
+_ARGUMENTS = ("Args", "Arguments", "Parameters")
+_ARGUMENT = re.compile(r"^\*{0,2}(\w+)(?:\s*\([^)]*\))?:\s*(.*)$")
 
 
 def answer(function: Callable[..., Any], line: bytes) -> Any:
@@ -32,23 +39,19 @@ def answer(function: Callable[..., Any], line: bytes) -> Any:
     if request.get("describe"):
         name = getattr(function, "__name__", "")
         return {"name": name, "description": signature.summary, "schema": signature.schema()}
-    try:
-        value = signature.call(request["arguments"])
-    except ArgumentsError as error:
-        raise python_worker.ReturnedError(str(error)) from error
+    value = signature.call(request["arguments"])
     is_typed = bool(request.get("typed"))
     return _wait(value, is_typed) if inspect.isawaitable(value) else _finish(value, is_typed)
 
 
+@cache
 def _read(function: Callable[..., Any]) -> Signature:
-    if function not in _signatures:
-        try:
-            _signatures[function] = Signature(function)
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            problem = f"no schema can be made of its signature: {reason}"
-            raise python_worker.ReturnedError(problem) from error
-    return _signatures[function]
+    try:
+        return Signature(function)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        problem = f"no schema can be made of its signature: {reason}"
+        raise python_worker.ReturnedError(problem) from error
 
 
 async def _wait(value: Any, is_typed: bool) -> dict[str, Any]:
@@ -59,10 +62,111 @@ def _finish(value: Any, is_typed: bool) -> dict[str, Any]:
     try:
         if is_typed:
             return {"value": to_jsonable_python(value)}
-        return {"text": to_text(value)}
+        if value is None or isinstance(value, str):
+            return {"text": value}
+        return {"text": json.dumps(to_jsonable_python(value), ensure_ascii=False)}
     except (TypeError, ValueError, RecursionError) as error:
         problem = f"the function returned a value that JSON cannot represent: {error}"
         raise python_worker.ReturnedError(problem) from error
+
+
+class _PlainSchema(GenerateJsonSchema):
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
+        return False
+
+
+class Signature:
+    """The arguments of a function. Raises TypeError, or what its annotations raise."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        parameters = inspect.signature(function).parameters.values()
+        hints = _read_hints(function)
+        self.summary, described = _read_docstring(inspect.getdoc(function) or "")
+        self._parameters: dict[str, inspect.Parameter] = {}
+        self._takes_any = False
+        fields: dict[str, Any] = {}
+        for parameter in parameters:
+            if parameter.kind is parameter.VAR_KEYWORD:
+                self._takes_any = True
+            elif parameter.kind is not parameter.VAR_POSITIONAL:
+                field = f"p{len(fields)}"
+                self._parameters[field] = parameter
+                hint = hints.get(parameter.name, Any)
+                fields[field] = _make_field(parameter, hint, described.get(parameter.name, ""))
+        config = pydantic.ConfigDict(
+            extra="allow" if self._takes_any else "forbid", arbitrary_types_allowed=True
+        )
+        self._shape = pydantic.create_model("Arguments", __config__=config, **fields)
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of the arguments."""
+        schema: dict[str, Any] = self._shape.model_json_schema(schema_generator=_PlainSchema)
+        schema.pop("title", None)
+        schema.setdefault("properties", {})
+        return schema
+
+    def call(self, arguments: Mapping[str, Any]) -> Any:
+        """Call the function with values of the types that it asks for. Raises ReturnedError."""
+        try:
+            values = self._shape.model_validate(arguments)
+        except pydantic.ValidationError as error:
+            raise python_worker.ReturnedError(_explain(error)) from None
+        positional, keywords = [], dict(values.model_extra or {})
+        for field, parameter in self._parameters.items():
+            if field not in values.model_fields_set and parameter.default is not parameter.empty:
+                continue
+            if parameter.kind is parameter.POSITIONAL_ONLY:
+                positional.append(getattr(values, field))
+            else:
+                keywords[parameter.name] = getattr(values, field)
+        return self._function(*positional, **keywords)
+
+
+def _read_hints(function: Callable[..., Any]) -> dict[str, Any]:
+    target = function if inspect.isroutine(function) else type(function).__call__
+    return typing.get_type_hints(target, include_extras=True)
+
+
+def _make_field(parameter: inspect.Parameter, hint: Any, described: str) -> tuple[Any, FieldInfo]:
+    texts = [
+        annotation
+        for annotation in getattr(hint, "__metadata__", ())
+        if isinstance(annotation, str)
+    ]
+    default = ... if parameter.default is parameter.empty else parameter.default
+    description = texts[0] if texts else described or None
+    field = pydantic.Field(default, alias=parameter.name, description=description)
+    return (Annotated[hint, field] if default is ... else hint), field
+
+
+def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
+    """Return a docstring in Google style: its text, and the descriptions of its arguments."""
+    summary: list[str] = []
+    described: dict[str, str] = {}
+    section, name, indent = "", "", 0
+    for line in text.splitlines():
+        if match := _SECTION.match(line):
+            section, name, indent = match[1], "", 0
+        elif not section:
+            summary.append(line)
+        elif section in _ARGUMENTS and line.strip():
+            depth = len(line) - len(line.lstrip())
+            indent = indent or depth
+            match = _ARGUMENT.match(line.strip()) if depth <= indent else None
+            if match:
+                name, described[match[1]] = match[1], match[2].strip()
+            elif name:
+                described[name] = f"{described[name]} {line.strip()}".strip()
+    return "\n".join(summary).strip(), described
+
+
+def _explain(error: pydantic.ValidationError) -> str:
+    problems = [
+        f"{'.'.join(map(str, problem['loc'])) or 'arguments'}: {problem['msg']}"
+        for problem in error.errors(include_url=False, include_context=False)
+    ]
+    return "; ".join(problems)
 
 
 if __name__ == "__main__":

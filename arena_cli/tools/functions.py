@@ -8,23 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from arena_cli.adapters.process.run import KeptProgram
-from arena_cli.adapters.process.spawn import Program
-from arena_cli.errors import AgentError
+from arena_cli.adapters.user_function import FunctionFailed, UserFunction
 from arena_cli.protocol import PermissionRequest, ToolSpec
 from arena_cli.tools import function_worker
 from arena_cli.tools.base import ToolFailed, ToolOutput, ToolScope
-from arena_cli.util.text import clean_value
 
 DESCRIBE_LIMIT_S = 30.0
 """The time in which a function must be imported."""
 
-_MOST_OUTPUT_MB = 64
 _NOTHING = "(no result)"
 
 
@@ -35,16 +31,18 @@ class FunctionPool:
         self, target: str, workspace: Path, environ: Mapping[str, str], records: Path, agent: str
     ) -> None:
         self.target = target
-        worker = str(Path(function_worker.__file__).resolve())
-        self._program = Program(
-            argv=[sys.executable, worker, target],
-            cwd=workspace,
-            environ=environ,
-            records=records,
+        self._make = partial(
+            UserFunction,
+            target,
+            workspace,
+            environ,
+            records,
             agent=agent,
+            worker=function_worker.__file__,
+            arguments=(),
         )
-        self._idle: list[KeptProgram] = []
-        self._busy: set[KeptProgram] = set()
+        self._idle: list[UserFunction] = []
+        self._busy: set[UserFunction] = set()
 
     async def describe(self) -> ToolSpec:
         """Return the function as a tool. Raises ToolFailed."""
@@ -67,36 +65,16 @@ class FunctionPool:
         """Call the function; return its result as JSON data. Raises ToolFailed."""
         return (await self._exchange({"arguments": arguments, "typed": True}))["value"]
 
-    async def _exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    async def _exchange(self, request: Mapping[str, Any]) -> Any:
         worker = self._idle.pop() if self._idle else self._make()
         self._busy.add(worker)
         try:
-            answer = await worker.exchange(
-                self._program,
-                json.dumps(request),
-                is_end=lambda value: bool({"output", "error"} & {*value}),
-            )
-            failure = clean_value(answer["error"])[0] if "error" in answer else None
-            if failure and not failure["found"]:
-                await worker.end()  # the next call loads it again
-        except AgentError as error:
-            raise ToolFailed(f"{self.target}: {error.what}") from error
+            return await worker.exchange(json.dumps(request))
+        except FunctionFailed as error:
+            raise ToolFailed(str(error)) from error
         finally:
             self._busy.discard(worker)
             self._idle.append(worker)
-        if failure:
-            location = f" ({failure['where']})" if failure["where"] else ""
-            raise ToolFailed(f"{self.target}: {failure['what']}{location}")
-        output: dict[str, Any] = clean_value(answer["output"])[0]
-        return output
-
-    def _make(self) -> KeptProgram:
-        return KeptProgram(
-            self._program.agent,
-            asked=self.target,
-            name="its Python process",
-            max_output_mb=_MOST_OUTPUT_MB,
-        )
 
     async def stop(self) -> None:
         """End all processes."""

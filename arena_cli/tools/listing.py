@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import re
 import threading
@@ -14,8 +15,8 @@ from arena_cli.errors import UsageError
 from arena_cli.tools import text_change
 from arena_cli.tools.base import ToolFailed
 from arena_cli.tools.folder import GIT, WorkFolder
-from arena_cli.tools.globs import Glob, IgnoreFile, read_ignore_file
 from arena_cli.util import files
+from arena_cli.util.text import shorten_text
 from arena_cli.util.user_pattern import UserPattern
 
 MOST_BYTES = 15_000
@@ -24,8 +25,92 @@ MOST_BYTES = 15_000
 MOST_SEARCHED_BYTES = 5_000_000
 """Text is not looked for in larger files."""
 
+IGNORE_FILE = ".gitignore"
+
+_MOST_IGNORE_BYTES = 1_000_000
 _MOST_SECONDS = 20.0
 _MOST_LINE = 300
+
+
+class Glob:
+    """A glob over the path of a file from a folder; one without `/` matches a name anywhere.
+
+    `*` is any part of a name, `?` a character, `[...]` one of several, and `**` any folders.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        components = [component for component in pattern.split("/") if component not in ("", ".")]
+        if "/" not in pattern.rstrip("/"):
+            components.insert(0, "**")
+        self._parts = [
+            None if component == "**" else _compile(component) for component in components
+        ]
+
+    def matches(self, components: Sequence[str]) -> bool:
+        """Return True if the whole path matches, given by its names."""
+        reached = {0}
+        for pattern in self._parts:
+            if pattern is None:
+                reached = set(range(min(reached), len(components) + 1))
+            else:
+                reached = {
+                    index + 1
+                    for index in reached
+                    if index < len(components) and pattern.match(components[index])
+                }
+            if not reached:
+                return False
+        return len(components) in reached
+
+
+class _IgnoreRule(NamedTuple):
+    glob: Glob
+    ignores: bool
+    folders_only: bool
+
+
+class IgnoreFile:
+    """The rules of a `.gitignore`, for the paths below its folder."""
+
+    def __init__(self, text: str) -> None:
+        self._rules = [rule for line in text.splitlines() if (rule := _read_rule(line))]
+
+    def decide(self, components: Sequence[str], *, is_folder: bool) -> bool | None:
+        """Return whether a path from its folder is ignored; None if no rule says so."""
+        for rule in reversed(self._rules):
+            if (is_folder or not rule.folders_only) and rule.glob.matches(components):
+                return rule.ignores
+        return None
+
+
+def read_ignore_file(folder: Path) -> IgnoreFile | None:
+    """Return the rules of a folder's `.gitignore`; None if it has none that can be read."""
+    try:
+        with files.open_binary(folder / IGNORE_FILE) as file:
+            text = file.read(_MOST_IGNORE_BYTES).decode("utf-8-sig", "replace")
+    except OSError:
+        return None
+    return IgnoreFile(text)
+
+
+def _read_rule(line: str) -> _IgnoreRule | None:
+    pattern = re.sub(r"(?<!\\)[ \t]+$", "", line)
+    if not pattern or pattern.startswith("#"):
+        return None
+    ignores = not pattern.startswith("!")
+    pattern = pattern.removeprefix("!")
+    folders_only = pattern.endswith("/")
+    if not pattern.strip("/"):
+        return None
+    if pattern.endswith("/**"):
+        pattern += "/*"  # all below a folder, and not the folder itself
+    return _IgnoreRule(Glob(pattern), ignores, folders_only)
+
+
+def _compile(component: str) -> re.Pattern[str]:
+    """Return the pattern of one name, in which a backslash makes the next sign plain."""
+    plain = re.sub(r"\\([*?[])", r"[\1]", component.replace("[^", "[!"))
+    return re.compile(fnmatch.translate(re.sub(r"\\(.)", r"\1", plain)))
 
 
 class ListedFile(NamedTuple):
@@ -168,15 +253,23 @@ class BoundedLines:
 
 def list_entries(walk: Walk, start: Path, prefix: str, glob: str) -> str:
     """Return the entries of a folder, or the files below it that a glob matches."""
-    pattern = Glob(glob) if glob else None
     lines = BoundedLines()
-    for entry in walk.entries(start, deep=pattern is not None):
-        if pattern is not None and (entry.is_folder or not pattern.matches(entry.parts)):
-            continue
+    for entry in _list_files(walk, start, glob) if glob else walk.entries(start, deep=False):
         if not lines.add(prefix + "/".join(entry.parts) + ("/" if entry.is_folder else "")):
             walk.is_full = True
             break
     return lines.text(walk, "no files")
+
+
+def _list_files(walk: Walk, start: Path, glob: str) -> Iterator[ListedFile]:
+    """Yield the files below a folder that a glob matches, all without one; or the file itself."""
+    if start.is_file():
+        yield ListedFile(start, (), is_folder=False)
+        return
+    pattern = Glob(glob or "*")
+    for entry in walk.entries(start, deep=True):
+        if not entry.is_folder and pattern.matches(entry.parts):
+            yield entry
 
 
 class TextSearch:
@@ -211,21 +304,12 @@ class TextSearch:
 
 def find_lines(walk: Walk, start: Path, prefix: str, search: TextSearch, glob: str) -> str:
     """Return the lines that match, as `file:line: text`. Raises ToolFailed."""
-    pattern = Glob(glob) if glob else None
     lines = BoundedLines()
-    is_one = start.is_file()
-    entries = (
-        iter([ListedFile(start, (), is_folder=False)]) if is_one else walk.entries(start, deep=True)
-    )
     try:
-        for entry in entries:
-            if entry.is_folder or not (pattern is None or is_one or pattern.matches(entry.parts)):
-                continue
-            name = prefix.rstrip("/") if is_one else prefix + "/".join(entry.parts)
+        for entry in _list_files(walk, start, glob):
+            name = (prefix + "/".join(entry.parts)).rstrip("/")
             for number, line in search.numbers(_read_text(entry.path), walk):
-                stripped = line.strip()
-                cut = f"{stripped[:_MOST_LINE]}…" if len(stripped) > _MOST_LINE else stripped
-                if not lines.add(f"{name}:{number}: {cut}"):
+                if not lines.add(f"{name}:{number}: {shorten_text(line.strip(), _MOST_LINE)}"):
                     walk.is_full = True
                     return lines.text(walk, "no line matches")
     except UsageError as error:
