@@ -52,8 +52,8 @@ from arena_cli.adapters.coding_clis.kinds import (
 )
 from arena_cli.adapters.command import CliAdapter, CliSettings
 from arena_cli.adapters.http import HttpRequest
-from arena_cli.adapters.openai import calls as openai_calls
 from arena_cli.adapters.openai import presets, request, response
+from arena_cli.adapters.openai import tools as openai_tools
 from arena_cli.adapters.openai.adapter import OpenAIAdapter
 from arena_cli.adapters.openai.presets import PRESETS as presets_PRESETS
 from arena_cli.adapters.openai.request import OpenAISettings
@@ -68,8 +68,8 @@ from arena_cli.adapters.reading import Reading
 from arena_cli.adapters.runtime import (
     Answer,
     CallNext,
-    CallPipeline,
     CallRequest,
+    Calls,
     Heard,
     Runtime,
     ToolAnswer,

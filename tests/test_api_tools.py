@@ -31,7 +31,7 @@ from product import (
     ToolResult,
     ToolSpec,
     ToolStep,
-    openai_calls,
+    openai_tools,
     tool_calls,
 )
 from scripted_api import ScriptedApi, events
@@ -542,7 +542,7 @@ CALLS = st.lists(
 def test_openai_calls_do_not_depend_on_how_they_are_cut(
     calls: list[tuple[str, dict[str, str]]], data: st.DataObject
 ) -> None:
-    growing = openai_calls.GrowingCalls()
+    growing = openai_tools.GrowingCalls()
     left = [json.dumps(arguments) for _, arguments in calls]
     for index, (name, _) in enumerate(calls):
         growing.add([function(name, "", index=index, id=str(index))], streamed=True)

@@ -12,8 +12,8 @@ from product import (
     AgentUnavailable,
     Answer,
     CallNext,
-    CallPipeline,
     CallRequest,
+    Calls,
     Heard,
     Member,
     Redactor,
@@ -58,7 +58,7 @@ class Refusal:
         raise AgentUnavailable(request.member.id, "not now")
 
 
-def call(pipeline: CallPipeline) -> Answer:
+def call(pipeline: Calls) -> Answer:
     agent_input = AgentInput.model_construct(agent_id="dev")
     heard = Heard(pipeline.redactor, lambda _: None)
     return asyncio.run(pipeline.invoke(member("dev", []), agent_input, heard))
@@ -66,7 +66,7 @@ def call(pipeline: CallPipeline) -> Answer:
 
 def test_a_call_passes_each_of_them_in_order_and_its_answer_comes_back_through_them() -> None:
     log: list[str] = []
-    pipeline = CallPipeline(Agents(log), [Watch("outer", log), Watch("inner", log)])
+    pipeline = Calls(Agents(log), [Watch("outer", log), Watch("inner", log)])
     assert call(pipeline).output.content == "yes"
     assert log == [
         "outer before",
@@ -81,7 +81,7 @@ def test_a_call_passes_each_of_them_in_order_and_its_answer_comes_back_through_t
 
 def test_one_that_refuses_ends_the_call() -> None:
     log: list[str] = []
-    pipeline = CallPipeline(Agents(log), [Watch("outer", log), Refusal(), Watch("inner", log)])
+    pipeline = Calls(Agents(log), [Watch("outer", log), Refusal(), Watch("inner", log)])
     with pytest.raises(AgentUnavailable, match="not now"):
         call(pipeline)
     assert log == ["outer before"]

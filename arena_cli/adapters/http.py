@@ -5,6 +5,8 @@ It only reads statuses, headers and chains of causes, so that it works with any 
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
 import re
 import ssl
@@ -14,7 +16,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from arena_cli.adapters.base import Endpoint
@@ -29,6 +31,8 @@ from arena_cli.errors import (
 from arena_cli.protocol import Attachment
 from arena_cli.util import files
 from arena_cli.util.text import cut_text
+
+FailureT = TypeVar("FailureT", bound=AgentError)
 
 CONNECT_LIMIT_S = 20.0
 _SHOWN = 300
@@ -171,14 +175,9 @@ def _meaning(
 
 
 def _overflow(request: HttpRequest, summary: str, metadata: dict[str, Any]) -> AgentRefused:
-    error = AgentRefused(
-        request.agent_id,
-        "the prompt is too long for the model",
-        asked=request.url,
-        came=summary,
-        mend="lower `context.window_tokens` in its profile, or use a model with a larger window",
-        metadata=metadata,
-    )
+    problem = "the prompt is too long for the model"
+    mend = "lower `context.window_tokens` in its profile, or use a model with a larger window"
+    error = failure(AgentRefused, request, problem, summary, mend, metadata)
     error.overflow = True
     return error
 
@@ -191,15 +190,10 @@ def _overloaded(
     )
     if wait is not None:
         problem += f": its provider asks to wait {wait:.10g} s"
-    return AgentOverloaded(
-        request.agent_id,
-        problem,
-        retry_after=wait,
-        asked=request.url,
-        came=summary,
-        mend="try again later" + (", or set `on_failure: retry`" if (wait or 0) <= _SOON_S else ""),
-        metadata=metadata,
-    )
+    mend = "try again later" + (", or set `on_failure: retry`" if (wait or 0) <= _SOON_S else "")
+    error = failure(AgentOverloaded, request, problem, summary, mend, metadata)
+    error.retry_after = wait
+    return error
 
 
 def once_spoken(failure: AgentError) -> AgentError:
@@ -245,14 +239,14 @@ def connection_failure(request: HttpRequest, error: BaseException) -> AgentError
     elif names & {"ConnectTimeout", "PoolTimeout", "ReadTimeout", "WriteTimeout", "TimeoutError"}:
         problem = f"{host} did not answer in time"
         mend = "try again later; check the network and the proxy settings"
-        return failure(AgentTimeout, request, problem, "", mend, {})
+        return failure(AgentTimeout, request, problem, mend=mend)
     elif names & {"ConnectError", "ConnectionRefusedError"}:
         problem = f"nothing answers at {host}"
         mend = "start the server, or see `base_url` in its profile"
     else:
         problem = f"the connection to {host} was cut before the answer ended"
-        return failure(AgentProtocolError, request, problem, message, "try again", {})
-    return failure(AgentUnavailable, request, problem, message, mend, {})
+        return failure(AgentProtocolError, request, problem, message, "try again")
+    return failure(AgentUnavailable, request, problem, message, mend)
 
 
 def _is_unknown_host(message: str) -> bool:
@@ -307,16 +301,24 @@ def _json(body: str) -> Any:
 
 
 def failure(
-    kind: type[AgentError],
+    kind: type[FailureT],
     request: HttpRequest,
     problem: str,
-    answer: str,
-    mend: str,
-    metadata: dict[str, Any],
-) -> AgentError:
+    answer: str = "",
+    mend: str = "",
+    metadata: Mapping[str, Any] | None = None,
+    *,
+    again: bool = True,
+) -> FailureT:
     """Return an error of this class for a request."""
     return kind(
-        request.agent_id, problem, asked=request.url, came=answer, mend=mend, metadata=metadata
+        request.agent_id,
+        problem,
+        asked=request.url,
+        came=answer,
+        mend=mend,
+        metadata=metadata,
+        again=again,
     )
 
 
@@ -330,53 +332,33 @@ class StreamReader:
     """
 
     def __init__(self) -> None:
-        self._line: list[bytes] = []
-        self._data: list[bytes] = []
-        self._after_cr = False
-        self._begun = False
+        decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
+        self._decoder = io.IncrementalNewlineDecoder(decoder, translate=True)
+        self._line: list[str] = []
+        self._data: list[str] = []
 
-    def feed(self, chunk: bytes) -> list[str]:
+    def feed(self, chunk: bytes, *, final: bool = False) -> list[str]:
         """Return the data of the events that these bytes complete."""
-        if self._after_cr and chunk[:1] == b"\n":
-            chunk = chunk[1:]
-            self._after_cr = False
-        if not chunk:
-            return []
-        self._after_cr = chunk.endswith(b"\r")
-        *complete_lines, remainder = (
-            (*chunk.splitlines(), b"") if chunk[-1:] in b"\r\n" else chunk.splitlines()
-        )
-        events = []
-        for line in complete_lines:
-            self._line.append(line)
-            event = self._end_line()
-            if event is not None:
-                events.append(event)
-        if remainder:
-            self._line.append(remainder)
+        first, *others = self._decoder.decode(chunk, final).split("\n")
+        self._line.append(first)
+        events: list[str] = []
+        for line in others:
+            events += self._read_line("".join(self._line))
+            self._line = [line]
         return events
 
     def finish(self) -> list[str]:
         """Return the data of the event that the end of the stream completes."""
-        last = [self._end_line(), self._end_line()]
-        return [event for event in last if event is not None]
+        return self.feed(b"\n\n", final=True)
 
-    def _end_line(self) -> str | None:
-        line = b"".join(self._line)
-        self._line.clear()
-        if not self._begun:
-            line = line.removeprefix(b"\xef\xbb\xbf")
-            self._begun = True
+    def _read_line(self, line: str) -> list[str]:
         if line:
-            name, _, value = line.partition(b":")
-            if name == b"data":
-                self._data.append(value.removeprefix(b" "))
-            return None
-        if not self._data:
-            return None
-        event = b"\n".join(self._data).decode("utf-8", "replace")
-        self._data.clear()
-        return event
+            name, _, value = line.partition(":")
+            if name == "data":
+                self._data.append(value.removeprefix(" "))
+            return []
+        data, self._data = self._data, []
+        return ["\n".join(data)] if data else []
 
 
 # What is larger is told of by name only: a provider that refuses it would refuse every later call

@@ -67,6 +67,13 @@ STOP_LIMIT_S = 20.0
 _NOT_ASKED = "not checked; use `--connect` to check it"
 # Settings on which it does not hang whether an agent is there.
 _NO_PLACES = frozenset({"api_key", "env", "headers"})
+_SCRIPT_NOTE = "scripted"  # the note on the entry of a script that answered
+# The fields of an output's parts that may have secrets.
+_PARTS_TO_REDACT = {
+    "status_updates": ("detail",),
+    "structured": ("data",),
+    "tool_calls": ("arguments", "problem"),
+}
 
 
 @dataclass
@@ -210,28 +217,6 @@ ToolNext = Callable[[ToolRequest], Awaitable[ToolAnswer]]
 SpecsNext = Callable[[Member], Awaitable[list[ToolSpec]]]
 
 
-class Calls(Protocol):
-    """The interface by which the engine calls agents: the `Runtime`, or a wrapper of it."""
-
-    redactor: Redactor
-
-    async def invoke(self, member: Member, input: AgentInput, heard: Heard) -> Answer:
-        """Call an agent once. Raises AgentError (redacted), and DiskRefused if `heard` does."""
-        ...
-
-    async def call_tool(self, request: ToolRequest, run: ToolNext) -> ToolAnswer:
-        """Call a tool by `run`, or answer in its place."""
-        ...
-
-    async def list_tools(self, member: Member, ask: SpecsNext) -> list[ToolSpec]:
-        """Return the tools that the MCP servers of an agent offer, by `ask` or in its place."""
-        ...
-
-    async def stop(self) -> None:
-        """End all that is still running for these agents."""
-        ...
-
-
 class Runtime:
     """The adapters of a session by agent; `used` returns the scripted entries an agent used up.
 
@@ -259,13 +244,34 @@ class Runtime:
         self._running: dict[tuple[str, int, str], Adapter] = {}
 
     async def invoke(self, member: Member, input: AgentInput, heard: Heard) -> Answer:
-        """Call an agent once, or its fallbacks (`fallback`).
+        """Return the answer of the first adapter that is neither unavailable nor overloaded.
 
-        Raises AgentError (redacted), and DiskRefused if `heard` does.
+        The others are those of `fallback`. Raises AgentError (redacted), and DiskRefused if
+        `heard` does.
         """
+        failures: list[str] = []
         adapters = agents.list_adapters(member.profile.adapter)
-        call = partial(self._call, member, heard)
-        return await _call_in_order(adapters, call, input, heard)
+        call_input = input
+        for number, settings in enumerate(adapters):
+            if number:
+                heard.forget()
+                call_input = input.afresh()  # another adapter does not know the agent's session
+                model = {"model": settings["model"]} if "model" in settings else {}
+                note = {"number": number, "type": settings["type"], **model, "because": [*failures]}
+                heard(CallNote({FALLBACK: note}))
+            try:
+                answer = await self._call(member, heard, number, call_input)
+            except (AgentUnavailable, AgentOverloaded) as error:
+                if number + 1 == len(adapters):
+                    raise
+                failures.append(str(error))
+                continue
+            if number:  # its session and its script are not those of the first adapter
+                heard.session_id = None
+                heard.notes.pop(_SCRIPT_NOTE, None)
+                answer.output.metadata.pop(_SCRIPT_NOTE, None)
+            return answer
+        raise AssertionError("an agent has an adapter")
 
     async def _call(self, member: Member, heard: Heard, number: int, input: AgentInput) -> Answer:
         """Call the adapter of that number: 0 is the first, the others are its fallbacks."""
@@ -291,22 +297,21 @@ class Runtime:
             raise self._redacted(failure)
         return Answer(said, answer.declined)
 
-    async def call_tool(self, request: ToolRequest, run: ToolNext) -> ToolAnswer:
-        """Call a tool by `run`."""
-        return await run(request)
-
-    async def list_tools(self, member: Member, ask: SpecsNext) -> list[ToolSpec]:
-        """Return the tools that the MCP servers of an agent offer, by `ask`."""
-        return await ask(member)
-
     async def health(self, member: Member) -> Health:
         """Check that the agent could be called now; an exception of its adapter means no.
 
         Unless the runtime connects, no variable is filled in: settings that depend on a variable
         are not checked, nor are kinds whose `health` may start or contact something.
         """
-        count = len(agents.list_adapters(member.profile.adapter))
-        return await _check_in_order(count, partial(self._check, member))
+        health = await self._check(member, 0)
+        for number in range(1, len(agents.list_adapters(member.profile.adapter))):
+            if not health.ok:
+                break
+            health = await self._check(member, number)
+            if not health.ok:
+                detail = f"adapter.{FALLBACK}[{number - 1}]: {health.detail}"
+                health = health._replace(detail=detail)
+        return health
 
     async def _check(self, member: Member, number: int) -> Health:
         settings = agents.list_adapters(member.profile.adapter)[number]
@@ -439,28 +444,14 @@ class Runtime:
             changed["next_mentions"] = [redact.text(name) for name in output.next_mentions]
         if output.metadata:
             changed["metadata"] = cut_raw(redact.value(output.metadata))
-        if output.status_updates:
-            changed["status_updates"] = [
-                status.model_copy(update={"detail": redact.text(status.detail)})
-                for status in output.status_updates
-            ]
         if output.attachments:
             changed["attachments"] = [redact.attachment(part) for part in output.attachments]
-        if output.structured:
-            changed["structured"] = [
-                part.model_copy(update={"data": redact.value(part.data)})
-                for part in output.structured
-            ]
-        if output.tool_calls:
-            changed["tool_calls"] = [
-                call.model_copy(
-                    update={
-                        "arguments": redact.value(call.arguments),
-                        "problem": redact.text(call.problem),
-                    }
-                )
-                for call in output.tool_calls
-            ]
+        for name, keys in _PARTS_TO_REDACT.items():
+            if parts := getattr(output, name):
+                changed[name] = [
+                    part.model_copy(update={key: redact.value(getattr(part, key)) for key in keys})
+                    for part in parts
+                ]
         return changed
 
 
@@ -491,8 +482,8 @@ CallNext = Callable[[CallRequest], Awaitable[Answer]]
 class Middleware(Protocol):
     """A step that every call of an agent passes through.
 
-    `call_tool` and `list_tools` may be left out: calls of tools, and what MCP servers offer, then
-    pass by it.
+    It may have a `call_tool` and a `list_tools`, as `Calls` has them, with `call_next` and
+    `list_next`: calls of tools, and what MCP servers offer, then pass through it.
     """
 
     async def invoke(self, request: CallRequest, call_next: CallNext) -> Answer:
@@ -500,22 +491,10 @@ class Middleware(Protocol):
         ...
 
 
-class ToolMiddleware(Middleware, Protocol):
-    """A middleware that calls of tools pass through, too."""
-
-    async def call_tool(self, request: ToolRequest, call_next: ToolNext) -> ToolAnswer:
-        """Answer a call of a tool, or pass it on."""
-        ...
-
-    async def list_tools(self, member: Member, list_next: SpecsNext) -> list[ToolSpec]:
-        """Return the tools that the MCP servers of an agent offer, or pass it on."""
-        ...
-
-
-class CallPipeline:
+class Calls:
     """The calls of a session's agents, passed through its middlewares."""
 
-    def __init__(self, runtime: Calls, middlewares: Sequence[Middleware]) -> None:
+    def __init__(self, runtime: Runtime, middlewares: Sequence[Middleware]) -> None:
         self.redactor = runtime.redactor
         self._runtime = runtime
         self._middlewares = middlewares
@@ -546,51 +525,3 @@ class CallPipeline:
     async def stop(self) -> None:
         """End all that is still running for these agents."""
         await self._runtime.stop()
-
-
-_SCRIPT_NOTE = "scripted"  # the note on the entry of a script that answered
-
-_Call = Callable[[int, AgentInput], Awaitable["Answer"]]
-
-
-async def _call_in_order(
-    adapters: Sequence[Mapping[str, Any]], call: _Call, agent_input: AgentInput, heard: Heard
-) -> Answer:
-    """Return the answer of the first adapter that is neither unavailable nor overloaded.
-
-    `call` calls the adapter of a number, 0 for the first. Raises the error of the last one.
-    """
-    failures: list[str] = []
-    for number, settings in enumerate(adapters):
-        if number:
-            heard.forget()
-            agent_input = agent_input.afresh()  # another adapter does not know the agent's session
-            model = {"model": settings["model"]} if "model" in settings else {}
-            note = {"number": number, "type": settings["type"], **model, "because": [*failures]}
-            heard(CallNote({FALLBACK: note}))
-        try:
-            answer = await call(number, agent_input)
-        except (AgentUnavailable, AgentOverloaded) as error:
-            if number + 1 == len(adapters):
-                raise
-            failures.append(str(error))
-            continue
-        if number:  # its session and its script are not those of the first adapter
-            heard.session_id = None
-            heard.notes.pop(_SCRIPT_NOTE, None)
-            answer.output.metadata.pop(_SCRIPT_NOTE, None)
-        return answer
-    raise AssertionError("an agent has an adapter")
-
-
-async def _check_in_order(count: int, check: Callable[[int], Awaitable[Health]]) -> Health:
-    """Return the health of the first of `count` adapters, or of the first fallback with a problem.
-
-    `check` checks the adapter of a number.
-    """
-    first = await check(0)
-    for number in range(1, count if first.ok else 1):
-        health = await check(number)
-        if not health.ok:
-            return health._replace(detail=f"adapter.{FALLBACK}[{number - 1}]: {health.detail}")
-    return first

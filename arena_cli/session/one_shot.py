@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from arena_cli.adapters.base import Health, SessionConfig
 from arena_cli.adapters.process import cleanup
-from arena_cli.adapters.runtime import CallPipeline, Calls, Middleware
+from arena_cli.adapters.runtime import Calls, Middleware
 from arena_cli.context import render, window
 from arena_cli.engine import loop, plan
 from arena_cli.engine.call import announce, run
@@ -111,7 +111,7 @@ class Aside:
             scratch=self._folder() / "scratch",
             used=lambda agent: frozenset(self.used.get(agent, ())),
         )
-        return CallPipeline(runtime, self._middlewares)
+        return Calls(runtime, self._middlewares)
 
     def _folder(self) -> Path:
         """Return a temporary folder, made at its first use. Raises DiskRefused."""

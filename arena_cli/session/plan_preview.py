@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from arena_cli.adapters.base import SessionConfig
-from arena_cli.adapters.runtime import Runtime
+from arena_cli.adapters.runtime import Calls, Runtime
 from arena_cli.engine import rules
 from arena_cli.engine.plan import ControlHolder, Room, Scene, ToolsHolder
 from arena_cli.errors import UsageError
@@ -76,7 +76,7 @@ def _make_room(config: SessionConfig, folder: Path, scene: Scene, runtime: Runti
         scene=scene,
         roster=mentions.build_roster(scene.team),
         journal=journal,
-        runtime=runtime,
+        runtime=Calls(runtime, ()),
         clock=config.clock,
         keep=lambda parts, message_id: log.planned(
             parts, message_id, session=folder, workspace=config.workspace

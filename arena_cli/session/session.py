@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from arena_cli.adapters import pricing
 from arena_cli.adapters.base import SessionConfig
 from arena_cli.adapters.process import cleanup
-from arena_cli.adapters.runtime import CallPipeline, Middleware, Runtime
+from arena_cli.adapters.runtime import Calls, Middleware, Runtime
 from arena_cli.chat import Renderer
 from arena_cli.context import history, render, window
 from arena_cli.engine import after_turn, loop
@@ -188,7 +188,7 @@ class Session(contextlib.AbstractContextManager["Session"]):
         self._log = Log(transcript, clock=config.clock, durability=config.durability, seq=fold.seq)
         held.enter_context(contextlib.closing(self._log))
         self.journal = Journal(self._log, fold, on_event)
-        self._runtime = CallPipeline(self._make_runtime(fold), middlewares)
+        self._runtime = Calls(self._make_runtime(fold), middlewares)
         self._recollection = recollection = open_recollection(config, self.folder, team)
         held.callback(recollection.close)
         windows = self._windows()

@@ -246,7 +246,10 @@ class OpenAIAdapter:
         output = AgentOutput(content=content, usage=usage, metadata=metadata)
         if acts and self._settings.tools_mode == "json":
             return tools.add_calls_in_text(output, input)
-        return tools.add_calls(output, call.answer, input, self._source) if acts else output
+        if not acts:
+            return output
+        thinking = "".join(call.answer.sendable)
+        return tools.add_calls(output, call.answer.calls, thinking, input, self._source)
 
     def _cut_prompt(self, body: dict[str, Any], answer: GrowingAnswer) -> str:
         """Return a warning where the server read far less than it was sent."""

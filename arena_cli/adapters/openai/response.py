@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from arena_cli.adapters import http
 from arena_cli.adapters.http import HttpRequest
-from arena_cli.adapters.openai.calls import GrowingCalls
+from arena_cli.adapters.openai.tools import GrowingCalls
 from arena_cli.errors import (
     AgentError,
     AgentOverloaded,
@@ -33,6 +33,23 @@ if TYPE_CHECKING:
 
 _SHOWN = 300
 _CUT = frozenset({"length", "max_tokens", "model_length", "max_output_tokens"})
+_BROKEN_OFF: Mapping[str | None, tuple[type[AgentError], str, str]] = {
+    "content_filter": (
+        AgentRefused,
+        "its provider's filter stopped the answer",
+        "ask for something else",
+    ),
+    "insufficient_system_resource": (  # DeepSeek's word for it
+        AgentOverloaded,
+        "its provider ran out of room in the middle of the answer",
+        "try again later",
+    ),
+    "error": (
+        AgentUnavailable,
+        "its provider failed in the middle of the answer",
+        "try again later",
+    ),
+}
 
 
 class ServerSaidError(Exception):
@@ -229,44 +246,26 @@ def check(
     agent that `acts` may call tools.
     """
     reason = answer.finish_reason
+    kind: type[AgentError] = AgentProtocolError
+    detail, mend, again = f"finish_reason {reason}", "", True
     if answer.refusal:
-        problem = (
-            f"the model refused: {cut_text(' '.join(''.join(answer.refusal).split()), _SHOWN)}"
-        )
-        raise http.failure(AgentRefused, request, problem, "", "", notes)
-    if reason == "content_filter":
-        problem = "its provider's filter stopped the answer"
-        raise http.failure(
-            AgentRefused,
-            request,
-            problem,
-            _describe_reason(reason),
-            "ask for something else",
-            notes,
-        )
-    if is_cut(answer):
-        raise _truncated(request, answer, body, notes)
-    if reason == "insufficient_system_resource":  # DeepSeek's word for it
-        problem = "its provider ran out of room in the middle of the answer"
-        raise http.failure(
-            AgentOverloaded, request, problem, _describe_reason(reason), "try again later", notes
-        )
-    if reason == "error":
-        problem = "its provider failed in the middle of the answer"
-        raise http.failure(
-            AgentUnavailable, request, problem, _describe_reason(reason), "try again later", notes
-        )
-    if reason is None and answer.body is None:
-        problem = "the stream ended before the answer did"
+        excerpt = cut_text(" ".join("".join(answer.refusal).split()), _SHOWN)
+        kind, problem, detail = AgentRefused, f"the model refused: {excerpt}", ""
+    elif is_cut(answer):
+        problem, mend = _explain_cut(answer, body, is_begun="partial" in notes)
+        again = False
+    elif reason in _BROKEN_OFF:
+        kind, problem, mend = _BROKEN_OFF[reason]
+    elif reason is None and answer.body is None:
+        problem, mend = "the stream ended before the answer did", "try again"
         detail = "no finish_reason" if answer.head else "no part of an answer"
-        raise http.failure(AgentProtocolError, request, problem, detail, "try again", notes)
-    if answer.calls and not acts and "partial" not in notes:
+    elif answer.calls and not acts and "partial" not in notes:
         called = ", ".join(answer.calls.names)
         problem = f"it called {called}, a tool that it was not given, and wrote no text"
         mend = "tell it in its role_prompt to answer in text"
-        raise http.failure(
-            AgentProtocolError, request, problem, _describe_reason(reason), mend, notes
-        )
+    else:
+        return
+    raise http.failure(kind, request, problem, detail, mend, notes, again=again)
 
 
 def is_all_text(messages: list[dict[str, Any]]) -> bool:
@@ -279,13 +278,12 @@ def is_cut(answer: GrowingAnswer) -> bool:
     return answer.finish_reason in _CUT
 
 
-def _truncated(
-    request: HttpRequest, answer: GrowingAnswer, body: dict[str, Any], notes: dict[str, Any]
-) -> AgentError:
+def _explain_cut(answer: GrowingAnswer, body: dict[str, Any], *, is_begun: bool) -> tuple[str, str]:
+    """Return why an answer reached its length limit, and a hint."""
     limit = body.get("max_completion_tokens") or body.get("max_tokens")
     written = answer.reported.get("completion_tokens")
     problem = "its answer was cut off at the length limit"
-    if "partial" not in notes:
+    if not is_begun:
         problem = "it reached the length limit while it was still thinking, before its answer began"
     mend = "raise `context.max_output_tokens` in its profile"
     if isinstance(written, int) and isinstance(limit, int) and written < limit:
@@ -293,16 +291,7 @@ def _truncated(
             f"it wrote {written} of {limit} tokens, so its context is full: lower"
             " `context.window_tokens` in its profile, or give the server a longer context"
         )
-    failure = http.failure(
-        AgentProtocolError,
-        request,
-        f"{problem} ({limit} tokens)",
-        _describe_reason(answer.finish_reason),
-        mend,
-        notes,
-    )
-    failure.again = False
-    return failure
+    return f"{problem} ({limit} tokens)", mend
 
 
 def server_failure(
@@ -338,10 +327,6 @@ def model_names(body: str) -> set[str] | None:
         return {str(model["id"]) for model in listed or []}
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-
-
-def _describe_reason(reason: str | None) -> str:
-    return f"finish_reason {reason}"
 
 
 GRACE_S = 2.0

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from arena_cli.adapters import reading, tool_calls
-from arena_cli.adapters.openai.calls import dump, function_call
 from arena_cli.adapters.openai.request import Server, content_of
-from arena_cli.adapters.openai.response import GrowingAnswer
 from arena_cli.adapters.tool_calls import ToolNames
 from arena_cli.chat import ChatPart
-from arena_cli.protocol import AgentInput, AgentOutput, ToolStep
+from arena_cli.protocol import AgentInput, AgentOutput, ToolCall, ToolStep
 from arena_cli.util.text import cut_text
 
 Message = dict[str, Any]
@@ -39,6 +38,16 @@ class NativeMessage(NamedTuple):
 
     source: str
     message: Message
+
+
+def _function_call(call_id: str, name: str, arguments: str) -> Message:
+    """Return a call as a message has it."""
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _dump(value: object) -> str:
+    """Return a value as JSON."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def offer(input: AgentInput, names: ToolNames, server: Server) -> dict[str, Any]:
@@ -121,7 +130,7 @@ def _rest(step: ToolStep) -> list[ChatPart]:
     for call, result in zip(step.calls, step.results, strict=False):
         if result.attachments:
             names = ", ".join(file.name for file in result.attachments)
-            source = json.dumps([call.tool, names], ensure_ascii=False)
+            source = _dump([call.tool, names])
             images += [f"From the result of your call (data of the tool): {source}"]
             images += result.attachments
     return [*images, *([step.notice] if step.notice else [])]
@@ -130,7 +139,7 @@ def _rest(step: ToolStep) -> list[ChatPart]:
 def _rebuild(step: ToolStep, number: int, names: ToolNames) -> Message:
     message: Message = {"role": "assistant", "content": step.text}
     calls = [
-        function_call(f"call_{number}_{position}", names.sent(call.tool), dump(call.arguments))
+        _function_call(f"call_{number}_{position}", names.sent(call.tool), _dump(call.arguments))
         for position, call in enumerate(step.calls, 1)
     ]
     return {**message, "tool_calls": calls} if calls else message
@@ -149,13 +158,16 @@ def _with_thinking(answer: Message, server: Server) -> Message:
 
 def add_calls(
     output: AgentOutput,
-    answer: GrowingAnswer,
+    calls_made: GrowingCalls,
+    thinking: str,
     input: AgentInput,
     source: str,
 ) -> AgentOutput:
-    """Return the output with the calls of its answer, and the message to send back."""
-    calls, sent = answer.calls.read(ToolNames.of(input), len(input.steps) + 1)
-    thinking = "".join(answer.sendable)
+    """Return the output with the calls of its answer, and the message to send back.
+
+    `thinking` is what the server may want back.
+    """
+    calls, sent = calls_made.read(ToolNames.of(input), len(input.steps) + 1)
     message: Message = {"role": "assistant", "content": output.content}
     if sent:
         message |= {"tool_calls": sent, **({"reasoning_content": thinking} if thinking else {})}
@@ -178,3 +190,115 @@ def add_calls_in_text(output: AgentOutput, input: AgentInput) -> AgentOutput:
         for position, call in enumerate(calls, 1)
     ]
     return without.model_copy(update={"content": content, "tool_calls": calls})
+
+
+# Read the calls of answers, streamed or whole.
+
+
+@dataclass
+class _GrowingCall:
+    """A call as it arrives; `more` are keys that its server may want back."""
+
+    call_id: str = ""
+    name: str = ""
+    pieces: list[str] = field(default_factory=list)
+    whole: object = None
+    more: Message = field(default_factory=dict)
+
+    def add(self, piece: Message) -> None:
+        """Add a piece of the call."""
+        self.call_id = self.call_id or _text(piece.get("id"))
+        function = piece.get("function")
+        if isinstance(function, dict):
+            name = _text(function.get("name"))
+            # Some servers repeat the name in each piece.
+            self.name += "" if name == self.name else name
+            arguments = function.get("arguments")
+            if isinstance(arguments, str):
+                self.pieces.append(arguments)
+            elif arguments is not None:
+                self.whole = arguments
+        standard_keys = ("index", "id", "type", "function")
+        self.more.update({key: value for key, value in piece.items() if key not in standard_keys})
+
+    @property
+    def arguments(self) -> object:
+        """The arguments: JSON text, or what a server sent in its place."""
+        return self.whole if self.whole is not None else "".join(self.pieces)
+
+
+class GrowingCalls:
+    """The calls of an answer as they arrive, streamed by index or whole."""
+
+    def __init__(self) -> None:
+        self._calls: list[_GrowingCall] = []
+        self._by_index: dict[object, _GrowingCall] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the called tools, as the model wrote them."""
+        return [call.name for call in self._calls]
+
+    def add(self, pieces: object, *, streamed: bool) -> None:
+        """Add the `tool_calls` of a message, or of a piece of a stream."""
+        for piece in pieces if isinstance(pieces, list) else []:
+            if isinstance(piece, dict) and isinstance(piece.get("function"), dict):
+                self._find(piece, streamed=streamed).add(piece)
+
+    def _find(self, piece: Message, *, streamed: bool) -> _GrowingCall:
+        """Return the call that a piece belongs to.
+
+        Some servers leave out the index, and some give each call the same; then another id, or a
+        name without an index, begins a call.
+        """
+        index = piece.get("index")
+        call_id = _text(piece.get("id"))
+        call = self._by_index.get(index) if streamed else None
+        if call is not None and call_id and call.call_id not in ("", call_id):
+            call = None
+        if call is not None and index is None and not call_id and piece["function"].get("name"):
+            call = None
+        if call is None:
+            call = _GrowingCall()
+            self._calls.append(call)
+            self._by_index[index] = call
+        return call
+
+    def raw(self) -> list[Message]:
+        """Return the calls as one message has them."""
+        return [
+            {**call.more, **_function_call(call.call_id, call.name, _as_text(call.arguments))}
+            for call in self._calls
+        ]
+
+    def read(self, names: ToolNames, number: int) -> tuple[list[ToolCall], list[Message]]:
+        """Return the calls, and as messages to send back; `number` is that of the step.
+
+        A call without an id gets one. Arguments that cannot be read are sent back as none, since
+        servers read them again.
+        """
+        calls: list[ToolCall] = []
+        sent: list[Message] = []
+        used_ids: set[str] = set()
+        for position, call in enumerate(self._calls, 1):
+            call_id = call.call_id
+            if not call_id or call_id in used_ids:
+                call_id = f"call_{number}_{position}"
+            used_ids.add(call_id)
+            arguments, problem = tool_calls.read_arguments(call.arguments)
+            tool = names.own(call.name)
+            calls.append(ToolCall(id=call_id, tool=tool, arguments=arguments, problem=problem))
+            text = "{}" if problem else _dump(arguments)
+            sent.append({**call.more, **_function_call(call_id, call.name, text)})
+        return calls, sent
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _as_text(arguments: object) -> str:
+    return arguments if isinstance(arguments, str) else _dump(arguments)
