@@ -19,9 +19,10 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from arena_cli import errors
 from arena_cli.adapters.runtime import Heard
 from arena_cli.engine.inbox import ControlRequest
+from arena_cli.engine.notices import write_notice
 from arena_cli.engine.plan import Planned, Room
 from arena_cli.errors import UsageError
-from arena_cli.protocol import CallNote, Message, Permission, PermissionRequest, Shape
+from arena_cli.protocol import CallNote, Permission, PermissionRequest, Shape
 from arena_cli.transcript import reader
 from arena_cli.transcript.control_events import (
     ApprovalDecided,
@@ -33,7 +34,7 @@ from arena_cli.transcript.control_events import (
     SessionControl,
 )
 from arena_cli.transcript.conversation import Chain, Turn
-from arena_cli.transcript.events import MessageEvent, ReplyFinished
+from arena_cli.transcript.events import ReplyFinished
 from arena_cli.util.clock import format_timestamp
 from arena_cli.util.text import cut_text, escape_line
 from arena_cli.workspace.control import ApprovalPolicy, Approvals
@@ -508,21 +509,7 @@ class ApprovalDesk:
 
     def _write_message(self, text: str, metadata: dict[str, Any]) -> str:
         """Write a system message of the open chain; return its id."""
-        stamp = self._room.journal.stamp()
-        message = Message(
-            id=stamp.message_id,
-            author_id="system",
-            author_name="system",
-            author_type="system",
-            content=text,
-            timestamp=stamp.ts,
-            kind="system",
-            metadata=metadata,
-        )
-        if (chain := self._room.scene.fold.open) is not None:
-            message = chain.put_in_thread(message)
-        self._room.journal.write(MessageEvent, stamp=stamp, message=message)
-        return message.id
+        return write_notice(self._room, text, metadata, chain=self._room.scene.fold.open).id
 
     def _name(self, agent: str) -> str:
         member = self._room.scene.team.member(agent)

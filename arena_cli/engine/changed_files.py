@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from arena_cli.engine.notices import write_notice
 from arena_cli.engine.plan import Room
-from arena_cli.protocol import Message
 from arena_cli.tools.seen import ChangedFile, SeenFiles
-from arena_cli.transcript.events import MessageEvent
 
 
 def report_changes(room: Room, folder: Path) -> None:
@@ -17,18 +16,7 @@ def report_changes(room: Room, folder: Path) -> None:
     """
     seen = SeenFiles(folder, room.runtime.redactor.text_or_nothing)
     for change in seen.take_changes():
-        stamp = room.journal.stamp()
-        message = Message(
-            id=stamp.message_id,
-            author_id="system",
-            author_name="system",
-            author_type="system",
-            content=_describe(change, room),
-            timestamp=stamp.ts,
-            kind="file",
-            shown_to=list(change.agents),
-        )
-        room.journal.write(MessageEvent, stamp=stamp, message=message)
+        write_notice(room, _describe(change, room), kind="file", shown_to=list(change.agents))
 
 
 def _describe(change: ChangedFile, room: Room) -> str:

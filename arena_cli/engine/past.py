@@ -13,6 +13,7 @@ from arena_cli import errors
 from arena_cli.engine import references
 from arena_cli.engine.after_turn import NoteWriter
 from arena_cli.engine.inbox import ControlRequest
+from arena_cli.engine.notices import write_notice
 from arena_cli.engine.plan import Room
 from arena_cli.errors import UsageError
 from arena_cli.notes import markdown, model, staging
@@ -22,7 +23,7 @@ from arena_cli.protocol import Message
 from arena_cli.transcript import queries, reader
 from arena_cli.transcript.control_events import Checkpoint, Edited, MarkedRead, SessionControl
 from arena_cli.transcript.conversation import Chain
-from arena_cli.transcript.events import MessageEvent, NoteEvent, ReplyStarted
+from arena_cli.transcript.events import NoteEvent, ReplyStarted
 from arena_cli.transcript.revisions import NO_REVISIONS, Revisions
 from arena_cli.util.clock import format_timestamp
 from arena_cli.util.text import clean_text, escape_line
@@ -170,7 +171,14 @@ def _edit(request: ControlRequest, room: Room) -> str:
             f"{name} 更正了消息 {message.id}（原文开头为“{beginning}”）。"
             "该消息现为更正后的内容，原内容不再有效。"
         )
-    _tell(room, content, EDIT_NOTICE, about=message)
+    write_notice(
+        room,
+        content,
+        {"notice": EDIT_NOTICE},
+        reply_to=message.id,
+        shown_to=message.shown_to if message.thread else [],
+        thread=message.thread,
+    )
     return f"{message.id} is corrected; told at their next call: {', '.join(readers)}{notes}"
 
 
@@ -227,7 +235,7 @@ def _reassign(request: ControlRequest, room: Room) -> str:
         content = f'The task "{note.title}" is now for {agent} (before: {before}).'
         if room.language == "zh":
             content = f"任务“{note.title}”现由 {agent} 负责（原负责人：{before}）。"
-        _tell(room, content, REASSIGN_NOTICE)
+        write_notice(room, content, {"notice": REASSIGN_NOTICE})
     return f"{title}: now for {agent}, before for {escape_line(note.owner) or 'no agent'}"
 
 
@@ -283,22 +291,3 @@ def _list_tasks(room: Room) -> Sequence[Note]:
     recollection = room.scene.recollection
     index = recollection.index() if recollection else None
     return index.own(room.scene.session_id, ("task",), archived=True) if index else ()
-
-
-def _tell(room: Room, content: str, notice: str, *, about: Message | None = None) -> None:
-    """Write a system message that calls no agent; one about a thread is for those in it."""
-    stamp = room.journal.stamp()
-    message = Message(
-        id=stamp.message_id,
-        author_id="system",
-        author_name="system",
-        author_type="system",
-        content=content,
-        reply_to=about.id if about else None,
-        timestamp=stamp.ts,
-        kind="system",
-        shown_to=about.shown_to if about and about.thread else [],
-        thread=about.thread if about else "",
-        metadata={"notice": notice},
-    )
-    room.journal.write(MessageEvent, stamp=stamp, message=message)

@@ -32,24 +32,21 @@ from arena_cli.engine.plan import Room, attempt_limit_s, limit_s
 from arena_cli.engine.plan_prompt import PLAN
 from arena_cli.engine.plan_reading import PlanDraft
 from arena_cli.engine.plan_work import PlanWork, make_labels
+from arena_cli.engine.reply_rules import Findings
 from arena_cli.engine.side_calls import AgentAnswer
-from arena_cli.engine.task_changes import ARENA
 from arena_cli.protocol import AgentInput, ShownMessage, Usage
 from arena_cli.transcript.control_events import (
     ControlState,
     Decision,
     Request,
     RuleBroken,
-    SessionControl,
 )
 from arena_cli.transcript.conversation import Chain
-from arena_cli.transcript.plan_events import PlanMade, PlanPhase
-from arena_cli.util.clock import format_timestamp
+from arena_cli.transcript.plan_events import PlanMade
 from arena_cli.util.text import cut_text
 from arena_cli.workspace.models import Member, Team
 
 if TYPE_CHECKING:
-    from arena_cli.engine.budget import Excess
     from arena_cli.engine.control import Control
     from arena_cli.notes.model import Note
 
@@ -58,7 +55,6 @@ EXPERIENCE = ("pit", "pattern", "solution", "decision")
 
 _MOST_NOTES = 5
 _MOST_EARLIER = 6
-_KEPT = 2_000  # characters of an answer that could not be used
 
 
 def is_plan_asked(chain: Chain, team: Team) -> bool:
@@ -105,7 +101,7 @@ class Planner:
         self._room = room
         self._control = control
         self._work = PlanWork(room)
-        self._excess = ""
+        self._advisor = side_calls.Advisor(room)
 
     def next_step(self, chain: Chain, state: ControlState) -> rules.Step | None:
         """Return the step that the plan of the chain leads to; None if it changes nothing."""
@@ -142,9 +138,8 @@ class Planner:
         self, chain: Chain, failed: Sequence[str] = (), *, replan: int = 0, refused: str = ""
     ) -> rules.Step:
         """Return the step that asks the planner, or the pause if the budget stops the call."""
-        if self._excess:
-            excess, self._excess = self._excess, ""
-            return rules.Pause("budget", excess)
+        if (pause := self._advisor.take_pause()) is not None:
+            return pause
         return rules.Prepare(partial(self.ask, chain, failed, replan=replan, refused=refused))
 
     # Asking.
@@ -156,47 +151,43 @@ class Planner:
         room, team = self._room, self._room.scene.team
         planner = team.planner
         assert planner is not None
-        unavailable = self._control.unavailable()
-        text = await self._write_prompt(chain, [*failed, *([refused] if refused else [])])
-        has_loop = _has_loop(planner)
-        number = _import_loop().find_call(chain).name if has_loop else ""
-        answer = await self._call(planner, text, unavailable.get(planner.id, ""))
+        text = await self._write_prompt(chain, [*failed, *filter(None, [refused])])
+        number = _import_loop().find_call(chain).name if _has_loop(planner) else ""
+        answer = await self._call(planner, text)
         if answer is None or (chain.control and _list_held(chain.control)):
             return
-        draft = self._read(answer, unavailable)
-        metadata = answer.metadata
-        if draft.problem and not answer.error:
-            metadata = {**metadata, "answer": cut_text(answer.text, _KEPT)}
-        looked, broken, reason = await self._check_rules(draft, planner)
-        is_refused_again = bool(reason and refused)
-        problem = draft.problem or (reason if is_refused_again else "")
-        fields = self._describe(draft, chain) if not problem else self._fall_back(chain, draft)
+        draft = self._read(answer)
+        metadata = answer.describe(draft.problem)
+        findings = await self._check_rules(draft, planner)
+        reason = findings.reason
+        if reason and refused:  # again
+            draft, reason = draft._replace(problem=reason), ""
         # An escape in JSON may have hidden a secret from the redaction of the text.
         redact = room.runtime.redactor.value_or_nothing
         room.journal.write(
             PlanMade,
             chain=chain.number,
             agent=planner.id,
-            **redact(fields),
+            **redact(self._describe(draft, chain)),
             ignored=redact(list(draft.ignored)),
-            fallback=redact(problem),
+            fallback=redact(draft.problem),
             replan=replan,
             failed=list(failed),
-            rules=looked,
-            broken=redact(broken),
-            refused="" if is_refused_again else redact(reason),
-            approval=team.config.approve_plan and not problem and not reason,
+            rules=list(findings.looked),
+            broken=redact({broken.rule: broken.error for broken in findings.broken}),
+            refused=redact(reason),
+            approval=team.config.approve_plan and not draft.problem and not reason,
             call=number,
             attempts=answer.attempts,
             usage=answer.usage,
             metadata=metadata,
         )
 
-    def _read(self, answer: AgentAnswer, unavailable: Mapping[str, str]) -> PlanDraft:
+    def _read(self, answer: AgentAnswer) -> PlanDraft:
         """Return the plan in an answer, with the reason why it cannot be carried out."""
-        team = self._room.scene.team
         if answer.error:
             return PlanDraft(problem=answer.error)
+        team, unavailable = self._room.scene.team, self._control.unavailable()
         least = team.config.min_confidence
         draft = plan_reading.read_plan(answer.text, team, self._room.roster, unavailable, least)
         return draft if draft.problem else draft._replace(problem=self._find_excess(draft))
@@ -252,93 +243,44 @@ class Planner:
             if message.seq < chain.opening.seq and not getattr(message, "shown_to", None)
         ][-_MOST_EARLIER:]
 
-    async def _call(self, planner: Member, text: str, problem: str) -> AgentAnswer | None:
-        """Call the planner, unless there is a `problem`; None if it is not called for now."""
-        room = self._room
-        if problem:
+    async def _call(self, planner: Member, text: str) -> AgentAnswer | None:
+        """Call the planner; None if it is not called for now."""
+        room, seconds = self._room, self._room.scene.team.config.plan_timeout_s
+        if problem := self._control.unavailable().get(planner.id):
             reason = f"{planner.id} cannot be called now ({problem})"
             return AgentAnswer("", reason, Usage(cost_usd=0.0), {}, 0)
-        has_loop, seconds = _has_loop(planner), room.scene.team.config.plan_timeout_s
+        has_loop = _has_loop(planner)
         if has_loop:
             planner = _import_loop().prepare(planner, seconds)
         elif seconds is not None:
             profile = planner.profile.model_copy(update={"timeout_s": seconds})
             planner = replace(planner, profile=profile)
-        agent_input = self._make_input(planner, text)
+        agent_input = side_calls.make_input(planner, text, room)
+        limit = attempt_limit_s(limit_s(planner, room.scene.team), room.scene.team)
+        agent_input = agent_input.model_copy(update={"deadline_s": limit})
         input_tokens = tokens.estimate(text) + tokens.estimate(planner.role_prompt)
-        budget = room.control.budget
-        if budget and (excess := budget.admit_call(planner, input_tokens)):
-            return self._refuse(planner, excess)
-        room.control.running[planner.id] = asyncio.current_task()
-        answer = None
-        try:
-            with contextlib.ExitStack() as held:
-                if room.draw_planner_place is not None:
-                    place = held.enter_context(room.draw_planner_place(planner.id))
-                    await call.wait_unreported(place)
-                if has_loop:
-                    answer = await self._run_loop(planner, agent_input, input_tokens)
-                else:
-                    answer = await side_calls.consult(planner, agent_input, input_tokens, room)
-        except asyncio.CancelledError:
-            by = room.control.cancelled.pop(planner.id, "")
-            task = asyncio.current_task()
-            if not by or task is None or task.uncancel():
-                raise
-            if self._control.is_stopping:
-                return None
-            answer = AgentAnswer("", f"{by} cancelled its call", None, {})
-        finally:
-            del room.control.running[planner.id]
-            room.control.cancelled.pop(planner.id, None)
-            if budget and not has_loop:
-                budget.settle_question(planner, answer.usage if answer else None)
-        return answer
+        ask = partial(self._ask_in_place, planner, agent_input, input_tokens)
+        return await self._advisor.consult(
+            planner, input_tokens, ask, lambda: self._control.is_stopping, is_counted=has_loop
+        )
 
-    async def _run_loop(
+    async def _ask_in_place(
         self, planner: Member, agent_input: AgentInput, input_tokens: int
     ) -> AgentAnswer:
-        """Call a planner with its tools; each turn of its model counts in the budget by itself."""
+        """Call the planner when its lane has a place; with tools, in their loop."""
         room = self._room
-        if budget := room.control.budget:
-            budget.settle_question(planner, None)
-        answer: AgentAnswer = await _import_loop().consult(
-            planner, agent_input, input_tokens, room, only_reads=self.only_reads
-        )
-        return answer
-
-    def _make_input(self, planner: Member, text: str) -> AgentInput:
-        room = self._room
-        question = ShownMessage(
-            id="m0",
-            author_id=ARENA,
-            author_name=ARENA,
-            author_type="system",
-            content=text,
-            timestamp=format_timestamp(room.clock.now()),
-            role="user",
-        )
-        return AgentInput(
-            session_id=room.scene.session_id,
-            turn_id=side_calls.ASIDE,
-            turn=1,
-            call=room.scene.fold.calls.get(planner.id, 0) + 1,
-            trigger=[question.id],
-            agent_id=planner.id,
-            role_prompt=planner.role_prompt,
-            invocation="must_reply",
-            messages=[question],
-            max_output_tokens=planner.profile.context.max_output_tokens,
-            deadline_s=attempt_limit_s(limit_s(planner, room.scene.team), room.scene.team),
-        )
-
-    def _refuse(self, planner: Member, excess: Excess) -> AgentAnswer | None:
-        """Return the error of a call that can never be made; None if it may fit later."""
-        if not excess.is_alone:
-            self._excess = f"{excess}, with the next call of {planner.id}"
-            return None
-        problem = f"the call alone exceeds the budget: {excess}"
-        return AgentAnswer("", problem, Usage(cost_usd=0.0), {}, 0)
+        with contextlib.ExitStack() as held:
+            if room.draw_planner_place is not None:
+                place = held.enter_context(room.draw_planner_place(planner.id))
+                await call.wait_unreported(place)
+            if not _has_loop(planner):
+                return await side_calls.consult(planner, agent_input, input_tokens, room)
+            if budget := room.control.budget:  # each turn of its model counts by itself
+                budget.settle_question(planner, None)
+            answer: AgentAnswer = await _import_loop().consult(
+                planner, agent_input, input_tokens, room, only_reads=self.only_reads
+            )
+            return answer
 
     # Checking.
 
@@ -361,13 +303,11 @@ class Planner:
         budget = self._room.control.budget
         return budget.find_excess_of_steps(steps) if budget else ""
 
-    async def _check_rules(
-        self, draft: PlanDraft, planner: Member
-    ) -> tuple[list[str], dict[str, str], str]:
-        """Return the rules that looked at a plan, those that refuse it, and the reason."""
+    async def _check_rules(self, draft: PlanDraft, planner: Member) -> Findings:
+        """Return the rules that looked at a plan, and those that refuse it."""
         book = self._control.rulebook
         if book is None or draft.problem or not (checks := book.of("plan", planner.id)):
-            return [], {}, ""
+            return Findings((), ())
         steps = [step.model_dump() for step in draft.steps]
         decision = {
             "kind": "plan",
@@ -378,19 +318,16 @@ class Planner:
             "steps": steps,
             "text": json.dumps({"mode": draft.mode, "steps": steps}, ensure_ascii=False),
         }
-        findings = await reply_rules.look(checks, decision)
-        broken = {broken.rule: broken.error for broken in findings.broken}
-        return list(findings.looked), broken, findings.reason
+        return await reply_rules.look(checks, decision)
 
     async def _note_rules(self, plan: PlanMade, chain: Chain) -> None:
         """Write what rules decided about a plan, unless it is written."""
         journal = self._room.journal
         for kind in _find_unwritten(plan, chain):
             if kind is None:
-                control = self._room.scene.fold.control or SessionControl()
                 journal.write(
                     Decision,
-                    decision=1 + sum(total for total, _ in control.decisions.values()),
+                    decision=1 + reply_rules.count_decisions(self._room.scene.fold),
                     kind="plan",
                     by=plan.agent,
                     allowed=not plan.broken,
@@ -401,29 +338,27 @@ class Planner:
                 journal.write(RuleBroken, reply=0, agent=plan.agent, rule=kind, error=error)
 
     def _describe(self, draft: PlanDraft, chain: Chain) -> dict[str, Any]:
-        """Return the fields of the event for a plan."""
-        labels = self._room.scene.fold.control.checkpoints if self._room.scene.fold.control else {}
+        """Return the fields of the event: of the plan, or of the work of one agent without it."""
+        phases, plan = draft.phases, {}
+        if draft.problem:
+            agent = find_fallback(self._room.scene.team, self._control.unavailable())
+            message = chain.opening.message.content
+            phases = plan_reading.make_single(agent, message) if agent else []
+        else:
+            control = self._room.scene.fold.control
+            labels = control.checkpoints if control else {}
+            plan = {
+                "checkpoints": make_labels(draft.checkpoints, labels, chain.number),
+                "estimated_steps": draft.estimated_steps,
+                "estimated_duration": draft.estimated_duration,
+                "risks": list(draft.risks),
+            }
         return {
-            "mode": draft.mode,
-            "reasoning": draft.reasoning,
-            "confidence": draft.confidence,
-            "phases": [phase.model_dump() for phase in draft.phases],
-            "checkpoints": make_labels(draft.checkpoints, labels, chain.number),
-            "estimated_steps": draft.estimated_steps,
-            "estimated_duration": draft.estimated_duration,
-            "risks": list(draft.risks),
-        }
-
-    def _fall_back(self, chain: Chain, draft: PlanDraft) -> dict[str, Any]:
-        """Return the fields of the event if one agent does the work."""
-        agent = find_fallback(self._room.scene.team, self._control.unavailable())
-        message = chain.opening.message.content
-        phases: list[PlanPhase] = plan_reading.make_single(agent, message) if agent else []
-        return {
-            "mode": "single",
+            "mode": "single" if draft.problem else draft.mode,
             "reasoning": draft.reasoning,
             "confidence": draft.confidence,
             "phases": [phase.model_dump() for phase in phases],
+            **plan,
         }
 
     # Approval.
@@ -472,11 +407,8 @@ def _list_held(state: ControlState) -> str:
 def _find_request(plan: PlanMade, state: ControlState) -> Request | None:
     """Return the request for the approval of a plan."""
     for request in state.requests.values():
-        if (
-            request.asked.action == PLAN
-            and not request.asked.reply
-            and request.asked.seq > plan.seq
-        ):
+        asked = request.asked
+        if (asked.action, asked.reply) == (PLAN, 0) and asked.seq > plan.seq:
             return request
     return None
 

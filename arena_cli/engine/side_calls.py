@@ -1,27 +1,25 @@
-"""Call an agent for an answer that is no reply: for the team's memory, or for a supervisor."""
+"""Call an agent for an answer that is no reply: for memory, a supervisor, a planner, a sorter."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from arena_cli.adapters.runtime import Heard
+from arena_cli.adapters.runtime import Answer, Heard
 from arena_cli.context import tokens
 from arena_cli.engine import call, plan, rules
 from arena_cli.engine.plan import Room
-from arena_cli.errors import (
-    AgentError,
-)
-from arena_cli.protocol import (
-    AgentInput,
-    ShownMessage,
-    Usage,
-)
+from arena_cli.errors import AgentError
+from arena_cli.protocol import AgentInput, ShownMessage, Usage
 from arena_cli.util.clock import format_timestamp
+from arena_cli.util.text import cut_text
 from arena_cli.workspace.models import Member
 
 ASIDE = "aside"
-"""The `turn_id` of a call that is no reply.""" ""
+"""The `turn_id` of a call that is no reply."""
+
+_KEPT = 2_000  # characters of an answer that could not be used
 
 
 class AgentAnswer(NamedTuple):
@@ -36,6 +34,51 @@ class AgentAnswer(NamedTuple):
     metadata: dict[str, Any]
     attempts: int = 1
 
+    def describe(self, problem: str) -> dict[str, Any]:
+        """Return the metadata; if its text has a `problem`, with the text."""
+        if not problem or self.error:
+            return self.metadata
+        return {**self.metadata, "answer": cut_text(self.text, _KEPT)}
+
+
+def make_input(
+    member: Member, text: str, room: Room, *, author: Member | None = None
+) -> AgentInput:
+    """Return the input of a call with one message, of arena or of another agent."""
+    question = ShownMessage(
+        id="m0",
+        author_id=author.id if author else "arena",
+        author_name=author.name if author else "arena",
+        author_type="agent" if author else "system",
+        content=text,
+        timestamp=format_timestamp(room.clock.now()),
+        role="user",
+    )
+    return AgentInput(
+        session_id=room.scene.session_id,
+        turn_id=ASIDE,
+        turn=1,
+        call=room.scene.fold.calls.get(member.id, 0) + 1,
+        trigger=[question.id],
+        agent_id=member.id,
+        role_prompt=member.role_prompt,
+        invocation="must_reply",
+        mentioned_by=[author.id] if author else [],
+        messages=[question],
+        max_output_tokens=member.profile.context.max_output_tokens,
+        deadline_s=plan.limit_s(member, room.scene.team),
+    )
+
+
+def find_wait(
+    error: AgentError, failed: int, member: Member, room: Room, seconds_left: float
+) -> float | None:
+    """Return the seconds to wait before a call is tried again; None if it is not."""
+    if rules.choose_strategy(member, room.scene.team, error.kind) != "retry":
+        return None
+    wait = call.compute_wait(error, failed, member, room)
+    return wait if wait is not None and wait < seconds_left else None
+
 
 async def consult(
     member: Member, agent_input: AgentInput, input_tokens: int, room: Room
@@ -45,7 +88,6 @@ async def consult(
     `input_tokens` is the estimate for its input. It raises only CancelledError and DiskRefused.
     """
     heard = Heard(room.runtime.redactor, lambda _: None)
-    kind = {"adapter": str(member.profile.adapter["type"])}
     ends_at = room.clock.monotonic() + plan.limit_s(member, room.scene.team)
     failed = 0
     while True:
@@ -55,26 +97,15 @@ async def consult(
         try:
             answer = await call.invoke(member, attempt_input, room, heard, limit)
         except AgentError as error:
-            wait = None
-            if rules.choose_strategy(member, room.scene.team, error.kind) == "retry":
-                wait = call.compute_wait(error, failed, member, room)
+            left = ends_at - room.clock.monotonic()
+            wait = find_wait(error, failed, member, room, left)
             failed += 1
-            if wait is None or wait >= ends_at - room.clock.monotonic():
-                used = [*heard.earlier_usage, *([heard.usage] if heard.usage else [])]
-                usage = Usage.total(used) if used else None
-                notes = {**kind, **heard.metadata(failed=True), **error.metadata}
-                return AgentAnswer("", str(error), usage, notes, failed)
+            if wait is None:
+                return _fail(member, str(error), heard, failed, error.metadata)
             heard.forget()
             await room.clock.sleep(wait)
             continue
-        content = answer.output.content
-        usage = answer.output.usage or Usage(
-            input_tokens=input_tokens, output_tokens=tokens.estimate(content), estimated=True
-        )
-        usage = Usage.total([*heard.earlier_usage, usage]) if heard.earlier_usage else usage
-        problem = f"{member.id} declined" if answer.declined else ""
-        notes = {**kind, **heard.metadata(failed=False)}
-        return AgentAnswer("" if problem else content, problem, usage, notes, failed + 1)
+        return _succeed(member, answer, heard, input_tokens, failed + 1)
 
 
 async def ask(member: Member, text: str, room: Room) -> AgentAnswer:
@@ -100,45 +131,93 @@ async def ask(member: Member, text: str, room: Room) -> AgentAnswer:
 
 
 async def _ask(member: Member, text: str, room: Room) -> AgentAnswer:
-    question = ShownMessage(
-        id="m0",
-        author_id="arena",
-        author_name="arena",
-        author_type="system",
-        content=text,
-        timestamp=format_timestamp(room.clock.now()),
-        role="user",
-    )
     limit = plan.limit_s(member, room.scene.team)
-    agent_input = AgentInput(
-        session_id=room.scene.session_id,
-        turn_id=ASIDE,
-        turn=1,
-        call=room.scene.fold.calls.get(member.id, 0) + 1,
-        trigger=[question.id],
-        agent_id=member.id,
-        role_prompt=member.role_prompt,
-        invocation="must_reply",
-        messages=[question],
-        max_output_tokens=member.profile.context.max_output_tokens,
-        deadline_s=limit,
-    )
-    kind = {"adapter": str(member.profile.adapter["type"])}
     heard = Heard(room.runtime.redactor, lambda _: None)
     try:
         async with asyncio.timeout(limit):
-            answer = await room.runtime.invoke(member, agent_input, heard)
+            answer = await room.runtime.invoke(member, make_input(member, text, room), heard)
         answer = call.apply_silence(answer, member, room, heard)
     except TimeoutError:
-        problem = f"{member.id}: no answer within {limit:.10g} s"
-        return AgentAnswer("", problem, heard.usage, {**kind, **heard.metadata(failed=True)})
+        return _fail(member, f"{member.id}: no answer within {limit:.10g} s", heard, 1, {})
     except AgentError as error:
-        return AgentAnswer("", str(error), heard.usage, {**kind, **heard.metadata(failed=True)})
+        return _fail(member, str(error), heard, 1, {})
+    return _succeed(member, answer, heard, tokens.estimate(text), 1)
+
+
+def _fail(
+    member: Member, problem: str, heard: Heard, attempts: int, notes: dict[str, Any]
+) -> AgentAnswer:
+    used = heard.list_usage()
+    usage = Usage.total(used) if used else None
+    kind = {"adapter": str(member.profile.adapter["type"])}
+    metadata = {**kind, **heard.metadata(failed=True), **notes}
+    return AgentAnswer("", problem, usage, metadata, attempts)
+
+
+def _succeed(
+    member: Member, answer: Answer, heard: Heard, input_tokens: int, attempts: int
+) -> AgentAnswer:
+    """Return the answer of an agent, which may have declined; its usage is estimated if unknown."""
     content = answer.output.content
     usage = answer.output.usage or Usage(
-        input_tokens=tokens.estimate(text), output_tokens=tokens.estimate(content), estimated=True
+        input_tokens=input_tokens, output_tokens=tokens.estimate(content), estimated=True
     )
-    notes = {**kind, **heard.metadata(failed=False)}
-    if answer.declined:
-        return AgentAnswer("", f"{member.id} declined", usage, notes)
-    return AgentAnswer(content, "", usage, notes)
+    usage = Usage.total([*heard.earlier_usage, usage]) if heard.earlier_usage else usage
+    kind = {"adapter": str(member.profile.adapter["type"])}
+    metadata = {**kind, **heard.metadata(failed=False)}
+    problem = f"{member.id} declined" if answer.declined else ""
+    return AgentAnswer("" if problem else content, problem, usage, metadata, attempts)
+
+
+class Advisor:
+    """Calls an agent that decides what a chain does; people and the budget may stop the call."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._excess = ""
+
+    def take_pause(self) -> rules.Pause | None:
+        """Return the pause of the chain if the budget stopped the last call, once."""
+        excess, self._excess = self._excess, ""
+        return rules.Pause("budget", excess) if excess else None
+
+    async def consult(
+        self,
+        member: Member,
+        input_tokens: int,
+        ask: Callable[[], Awaitable[AgentAnswer]],
+        is_stopped: Callable[[], bool],
+        *,
+        is_counted: bool = False,
+    ) -> AgentAnswer | None:
+        """Call an agent by `ask`, within the budget; return None if it is not called for now.
+
+        A person who cancels it ends it without an answer, or for now if the chain `is_stopped`.
+        `is_counted`: the call counts in the budget by itself.
+        """
+        control = self._room.control
+        budget = control.budget
+        if budget and (excess := budget.admit_call(member, input_tokens)):
+            if excess.is_alone:
+                problem = f"the call alone exceeds the budget: {excess}"
+                return AgentAnswer("", problem, Usage(cost_usd=0.0), {}, 0)
+            self._excess = f"{excess}, with the next call of {member.id}"
+            return None
+        control.running[member.id] = asyncio.current_task()
+        answer = None
+        try:
+            answer = await ask()
+        except asyncio.CancelledError:
+            by = control.cancelled.pop(member.id, "")
+            task = asyncio.current_task()
+            if not by or task is None or task.uncancel():
+                raise
+            if not is_stopped():
+                answer = AgentAnswer("", f"{by} cancelled its call", None, {})
+        finally:
+            del control.running[member.id]
+            control.cancelled.pop(member.id, None)
+            if budget:
+                usage = answer.usage if answer and not is_counted else None
+                budget.settle_question(member, usage)
+        return answer

@@ -14,17 +14,15 @@ from functools import partial
 from typing import Any
 
 from arena_cli.adapters.runtime import Answer, Heard
-from arena_cli.engine import call, plan, rules
+from arena_cli.engine import call, plan, side_calls
 from arena_cli.engine.plan import Planned, Room
-from arena_cli.engine.side_calls import ASIDE
 from arena_cli.engine.tool_loop import ToolLoop
 from arena_cli.engine.tool_steps import Acting
 from arena_cli.engine.toolbox import Toolbox
 from arena_cli.errors import AgentError, AgentUnavailable
-from arena_cli.protocol import AgentInput, PermissionRequest, ShownMessage, ToolSpec, Usage
+from arena_cli.protocol import AgentInput, PermissionRequest, ToolSpec, Usage
 from arena_cli.tools.base import Tool, ToolFailed, ToolOutput, ToolScope
 from arena_cli.transcript.acting_events import AgentEnded, EndMode
-from arena_cli.util.clock import format_timestamp
 from arena_cli.util.text import fill_template
 from arena_cli.workspace.acting import InlineTool
 from arena_cli.workspace.inputs import fill_role, make_input_schema, make_query
@@ -100,12 +98,13 @@ class SubAgent:
         ]
         if ends and ends[-1].mode != "aborted":
             return make_output(ends[-1])
+        agent_input = side_calls.make_input(member, text, self._room, author=self._caller)
         with contextlib.ExitStack() as held:
             # Those that it calls itself run within its place: they must not wait for it.
             if self._room.draw_subagent_place is not None and "." not in scope.call:
                 agent_place = held.enter_context(self._room.draw_subagent_place(member.id))
                 await call.wait_for_place(agent_place, scope.planned, self._room)
-            return make_output(await loop.run_to_end(self._make_input(member, text)))
+            return make_output(await loop.run_to_end(agent_input))
 
     def _listen(self, scope: ToolScope) -> Heard:
         """Return the receiver of its reports: its caller shows its text as it grows."""
@@ -124,32 +123,6 @@ class SubAgent:
             return await self._room.tools.get(self._room).open(member)
         except AgentUnavailable as error:
             raise ToolFailed(str(error)) from error
-
-    def _make_input(self, member: Member, text: str) -> AgentInput:
-        room, caller = self._room, self._caller
-        question = ShownMessage(
-            id="m0",
-            author_id=caller.id,
-            author_name=caller.name,
-            author_type="agent",
-            content=text,
-            timestamp=format_timestamp(room.clock.now()),
-            role="user",
-        )
-        return AgentInput(
-            session_id=room.scene.session_id,
-            turn_id=ASIDE,
-            turn=1,
-            call=room.scene.fold.calls.get(member.id, 0) + 1,
-            trigger=[question.id],
-            agent_id=member.id,
-            role_prompt=member.role_prompt,
-            invocation="must_reply",
-            mentioned_by=[caller.id],
-            messages=[question],
-            max_output_tokens=member.profile.context.max_output_tokens,
-            deadline_s=plan.limit_s(member, room.scene.team),
-        )
 
 
 class SubLoop(ToolLoop):
@@ -204,10 +177,9 @@ class SubLoop(ToolLoop):
                 sent = call.count_failed(agent_input, failed, agent_input.deadline_s or 0)
                 return await self.run(sent, self._acting)
             except AgentError as error:
-                wait = None
-                if rules.choose_strategy(member, room.scene.team, error.kind) == "retry":
-                    wait = call.compute_wait(error, failed, member, room)
-                if wait is None or wait >= self._seconds_left(self._acting):
+                left = self._seconds_left(self._acting)
+                wait = side_calls.find_wait(error, failed, member, room, left)
+                if wait is None:
                     raise
                 failed += 1
                 self._heard.forget()

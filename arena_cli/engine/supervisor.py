@@ -11,22 +11,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from arena_cli.context import window
 from arena_cli.engine import plan, rules, side_calls
+from arena_cli.engine.notices import write_notice
 from arena_cli.engine.plan import Room
+from arena_cli.engine.reply_rules import count_decisions
 from arena_cli.notes.agent_extraction import read_values
-from arena_cli.protocol import Message, Usage, parse_decision, parse_seq
-from arena_cli.transcript.control_events import ControlState, Decision, SessionControl, Supervised
+from arena_cli.protocol import parse_decision, parse_seq
+from arena_cli.transcript.control_events import ControlState, Decision, Supervised
 from arena_cli.transcript.conversation import FAILED, Chain, Turn
-from arena_cli.transcript.events import MessageEvent, Order
+from arena_cli.transcript.events import Order
 from arena_cli.util.text import cut_text, escape_line
 from arena_cli.workspace.mentions import Roster, resolve_mentions
 from arena_cli.workspace.models import Language, Member, Team
-
-if TYPE_CHECKING:
-    from arena_cli.engine.budget import Excess
 
 REPLAN_NOTICE = "replan"
 """The `notice` in the metadata of the system message that asks for another plan."""
@@ -37,7 +36,6 @@ LONGEST_BRIEF = 4_000
 _LONGEST_REASON = 500
 _LONGEST_NAME = 60
 _MOST_NAMES = 100
-_KEPT = 2_000  # characters of an answer that could not be used
 
 
 class SupervisorAnswer(NamedTuple):
@@ -189,7 +187,7 @@ class Supervisor:
 
     def __init__(self, room: Room) -> None:
         self._room = room
-        self._excess = ""
+        self._advisor = side_calls.Advisor(room)
 
     def next_step(
         self,
@@ -211,9 +209,8 @@ class Supervisor:
             if _is_unnoted(decision, chain):
                 return rules.Prepare(partial(self._note, decision))
             return _apply(decision, step, chain, team, told)
-        if self._excess:
-            excess, self._excess = self._excess, ""
-            return rules.Pause("budget", excess)
+        if (pause := self._advisor.take_pause()) is not None:
+            return pause
         problems = self._find_problems(chain, state)
         if not _is_asked(step, chain, team, problems):
             return step
@@ -253,13 +250,9 @@ class Supervisor:
         answer = await self._call(supervisor, built, chain)
         if answer is None:
             return
-        metadata = answer.metadata
-        if answer.error:
-            decision = SupervisorAnswer([], problem=answer.error)
-        else:
+        decision = SupervisorAnswer([], problem=answer.error)
+        if not answer.error:
             decision = read_answer(answer.text, team, room.roster, unavailable)
-            if decision.problem:
-                metadata = {**metadata, "answer": cut_text(answer.text, _KEPT)}
         # An escape in JSON may have hidden a secret from the redaction of the text.
         redact = room.runtime.redactor.value_or_nothing
         room.journal.write(
@@ -277,44 +270,17 @@ class Supervisor:
             replan=bool(problems),
             attempts=answer.attempts,
             usage=answer.usage,
-            metadata=metadata,
+            metadata=answer.describe(decision.problem),
         )
 
     async def _call(
         self, supervisor: Member, built: window.Built, chain: Chain
     ) -> side_calls.AgentAnswer | None:
         """Call the supervisor; None if a person or the budget stops the call."""
-        room = self._room
-        budget = room.control.budget
-        if budget and (excess := budget.admit_call(supervisor, built.input_tokens)):
-            return self._refuse(supervisor, excess)
         steered = len(chain.control.steering) if chain.control else 0
-        room.control.running[supervisor.id] = asyncio.current_task()
-        answer = None
-        try:
-            answer = await side_calls.consult(supervisor, built.input, built.input_tokens, room)
-        except asyncio.CancelledError:
-            by = room.control.cancelled.pop(supervisor.id, "")
-            task = asyncio.current_task()
-            if not by or task is None or task.uncancel():
-                raise
-            if self._is_overtaken(chain, steered):
-                return None
-            answer = side_calls.AgentAnswer("", f"{by} cancelled its call", None, {})
-        finally:
-            del room.control.running[supervisor.id]
-            room.control.cancelled.pop(supervisor.id, None)
-            if budget:
-                budget.settle_question(supervisor, answer.usage if answer else None)
-        return answer
-
-    def _refuse(self, supervisor: Member, excess: Excess) -> side_calls.AgentAnswer | None:
-        """Return the error of a call that can never be made; None if it may fit later."""
-        if not excess.is_alone:
-            self._excess = f"{excess}, with the next call of {supervisor.id}"
-            return None
-        problem = f"the call alone exceeds the budget: {excess}"
-        return side_calls.AgentAnswer("", problem, Usage(cost_usd=0.0), {})
+        ask = partial(side_calls.consult, supervisor, built.input, built.input_tokens, self._room)
+        is_stopped = partial(self._is_overtaken, chain, steered)
+        return await self._advisor.consult(supervisor, built.input_tokens, ask, is_stopped)
 
     def _is_overtaken(self, chain: Chain, steered: int) -> bool:
         """Return True if a person steered the chain more often than that, or stops it."""
@@ -324,11 +290,9 @@ class Supervisor:
 
     async def _note(self, decision: Supervised) -> None:
         """Write that the supervisor looked at the routing of a turn (`decision`)."""
-        control = self._room.scene.fold.control or SessionControl()
-        count = sum(decided for decided, _ in control.decisions.values())
         self._room.journal.write(
             Decision,
-            decision=count + 1,
+            decision=count_decisions(self._room.scene.fold) + 1,
             kind="route",
             by=decision.agent,
             allowed=not decision.fallback,
@@ -360,19 +324,8 @@ class Supervisor:
 
     async def _tell_problems(self, problems: Sequence[str]) -> None:
         """Write the system message that asks for another plan."""
-        journal = self._room.journal
-        stamp = journal.stamp()
-        message = Message(
-            id=stamp.message_id,
-            author_id="system",
-            author_name="system",
-            author_type="system",
-            content=_describe_problems(problems, self._room.language),
-            timestamp=stamp.ts,
-            kind="system",
-            metadata={"notice": REPLAN_NOTICE},
-        )
-        journal.write(MessageEvent, stamp=stamp, message=message)
+        content = _describe_problems(problems, self._room.language)
+        write_notice(self._room, content, {"notice": REPLAN_NOTICE})
 
 
 def _describe_problems(problems: Sequence[str], language: Language) -> str:

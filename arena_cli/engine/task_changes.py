@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, get_args
 from arena_cli import errors
 from arena_cli.engine import task_texts
 from arena_cli.engine.inbox import ControlRequest
+from arena_cli.engine.notices import write_notice
 from arena_cli.engine.plan import Room
 from arena_cli.errors import UsageError
 from arena_cli.protocol import Message
@@ -280,19 +281,8 @@ def add_tasks(
 
 def tell_group(room: Room, content: str, **metadata: Any) -> Message:
     """Write a message of kind `task` to the group, which calls no agent. Raises DiskRefused."""
-    stamp = room.journal.stamp()
-    message = Message(
-        id=stamp.message_id,
-        author_id="system",
-        author_name="system",
-        author_type="system",
-        content=content,
-        timestamp=stamp.ts,
-        kind="task",
-        metadata={"notice": task_texts.TASK_NOTICE, **metadata},
-    )
-    room.journal.write(MessageEvent, stamp=stamp, message=message)
-    return message
+    notice = {"notice": task_texts.TASK_NOTICE, **metadata}
+    return write_notice(room, content, notice, kind="task")
 
 
 def find_message(chain: Chain | None, task: str, action: str) -> Message | None:
