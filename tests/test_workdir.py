@@ -280,7 +280,7 @@ def test_a_recording_knows_the_files_of_functions(program: Program) -> None:
 
 def test_a_session_without_tools_imports_none_of_it(program: Program) -> None:
     program.agent("dev", "hello")
-    names = ("tools", "engine.workdir", "engine.function", "engine.changed", "workspace.tool")
+    names = ("tools", "engine.local", "engine.changed", "workspace.tool")
     tools = tuple(f"arena_cli.{name}" for name in names)
     imported = program.list_imported("send", "-s", "s", "hi")
     assert [name for name in imported if name.startswith(tools)] == []

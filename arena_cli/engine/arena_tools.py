@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 from arena_cli.engine import after_turn
 from arena_cli.engine.goals import GoalStack
 from arena_cli.engine.plan import Room
+from arena_cli.engine.toolbox import EngineTool, make_schema
 from arena_cli.notes import extraction, text
 from arena_cli.notes.model import KINDS
 from arena_cli.protocol import Attachment, Message, PermissionRequest, ToolSpec
@@ -43,34 +43,28 @@ _LIMIT = {"type": "integer", "minimum": 1, "maximum": MOST_FOUND}
 _KIND = {"type": "string", "enum": list(KINDS)}
 
 
-def _object(required: Sequence[str] = (), **properties: Any) -> dict[str, Any]:
-    """Return the JSON Schema of the arguments of a tool."""
-    schema = {"type": "object", "properties": properties, "additionalProperties": False}
-    return {**schema, "required": list(required)} if required else schema
-
-
 _SPECS = {
     "list_members": ToolSpec(
         name="list_members",
         description="List the members of your team: id, name and role.",
-        input_schema=_object(),
+        input_schema=make_schema(),
     ),
     "search_notes": ToolSpec(
         name="search_notes",
         description="Search the notes of this session and the shared notes by words. "
         "Returns id, kind, status, title and an excerpt of each.",
-        input_schema=_object(["query"], query=_TEXT, kind=_KIND, limit=_LIMIT),
+        input_schema=make_schema(["query"], query=_TEXT, kind=_KIND, limit=_LIMIT),
     ),
     "search_history": ToolSpec(
         name="search_history",
         description="Search all messages of this session, also those you are no longer shown. "
         "Returns id, author, time and an excerpt of each.",
-        input_schema=_object(["query"], query=_TEXT, limit=_LIMIT),
+        input_schema=make_schema(["query"], query=_TEXT, limit=_LIMIT),
     ),
     "add_note": ToolSpec(
         name="add_note",
         description="Write a note for the team. It is a draft until a person approves it.",
-        input_schema=_object(
+        input_schema=make_schema(
             ["title", "kind", "text"],
             title=_TEXT,
             kind=_KIND,
@@ -84,55 +78,29 @@ _SPECS = {
         name="read_attachment",
         description="Read a text file that is attached to a message, or the whole result of one "
         f"of your calls that was cut. Returns up to {LONGEST_PIECE} characters from `offset` on.",
-        input_schema=_object(["name"], name=_TEXT, offset={"type": "integer", "minimum": 0}),
+        input_schema=make_schema(["name"], name=_TEXT, offset={"type": "integer", "minimum": 0}),
     ),
     "check_patterns": ToolSpec(
         name="check_patterns",
         description="Find known pits, patterns and solutions that fit what you are about to do.",
-        input_schema=_object(["text"], text=_TEXT, limit=_LIMIT),
+        input_schema=make_schema(["text"], text=_TEXT, limit=_LIMIT),
     ),
     "estimate_complexity": ToolSpec(
         name="estimate_complexity",
         description="Estimate the size of some work: lines, files, dependencies, level (simple, "
         "medium, complex), the mode that fits, on what it rests, and similar earlier work with "
         "how it ended.",
-        input_schema=_object(["requirement"], requirement=_TEXT),
+        input_schema=make_schema(["requirement"], requirement=_TEXT),
     ),
     "request_approval": ToolSpec(
         name="request_approval",
         description="Ask a person to approve an act before you do it. `action` is its kind, such "
         "as deploy, `detail` exactly what you want to do.",
-        input_schema=_object(["action", "detail"], action=_TEXT, detail=_TEXT),
+        input_schema=make_schema(["action", "detail"], action=_TEXT, detail=_TEXT),
     ),
 }
 
 _OF_PLANNER = " It also finds similar work of other sessions, with how it ended."
-
-Run = Callable[[Mapping[str, Any], ToolScope], Awaitable[ToolOutput]]
-FindAct = Callable[[Mapping[str, Any]], PermissionRequest | None]
-
-
-def _needs_none(_: Mapping[str, Any]) -> PermissionRequest | None:
-    return None
-
-
-@dataclass(frozen=True)
-class ArenaTool:
-    """A tool of arena's own, which `run` answers."""
-
-    spec: ToolSpec
-    run: Run
-    idempotent: bool = True
-    act: FindAct = _needs_none
-    internal: bool = True
-
-    def find_act(self, arguments: Mapping[str, Any]) -> PermissionRequest | None:
-        """Return the act that people approve, for `request_approval`."""
-        return self.act(arguments)
-
-    async def call(self, arguments: Mapping[str, Any], scope: ToolScope) -> ToolOutput:
-        """Answer a call."""
-        return await self.run(arguments, scope)
 
 
 class ArenaSource:
@@ -147,27 +115,18 @@ class ArenaSource:
         if entry == "goals":
             stack = self._goals.setdefault(member.id, GoalStack(self._room, member.id))
             return list(stack.make_tools())
-        desk = _Desk(self._room, member)
-        searching = _SPECS["search_history"]
-        if desk.is_planner:
-            description = f"{searching.description}{_OF_PLANNER}"
-            searching = searching.model_copy(update={"description": description})
-        runs: dict[str, ArenaTool] = {
-            "list_members": ArenaTool(_SPECS["list_members"], desk.list_members),
-            "search_notes": ArenaTool(_SPECS["search_notes"], desk.search_notes),
-            "search_history": ArenaTool(searching, desk.search_history),
-            "add_note": ArenaTool(_SPECS["add_note"], desk.add_note, idempotent=False),
-            "read_attachment": ArenaTool(_SPECS["read_attachment"], desk.read_attachment),
-            "check_patterns": ArenaTool(_SPECS["check_patterns"], desk.check_patterns),
-            "estimate_complexity": ArenaTool(_SPECS["estimate_complexity"], desk.estimate),
-            "request_approval": ArenaTool(
-                _SPECS["request_approval"], desk.confirm, act=_describe_act
-            ),
-        }
-        return [runs[entry]] if isinstance(entry, str) and entry in runs else []
-
-    async def stop(self) -> None:
-        """End nothing: these tools start nothing."""
+        if entry not in _SPECS:
+            return []
+        desk, spec = _Desk(self._room, member), _SPECS[str(entry)]
+        match entry:
+            case "search_history" if desk.is_planner:
+                description = f"{spec.description}{_OF_PLANNER}"
+                spec = spec.model_copy(update={"description": description})
+            case "request_approval":
+                return [EngineTool(spec, desk.request_approval, act=_describe_act)]
+            case _:
+                pass
+        return [EngineTool(spec, getattr(desk, spec.name), idempotent=spec.name != "add_note")]
 
 
 def _describe_act(arguments: Mapping[str, Any]) -> PermissionRequest:
@@ -180,7 +139,7 @@ def _describe_act(arguments: Mapping[str, Any]) -> PermissionRequest:
 
 
 class _Desk:
-    """Answers the calls of one agent."""
+    """Answers the calls of one agent: a method for each tool, by its name."""
 
     def __init__(self, room: Room, member: Member) -> None:
         self._room = room
@@ -199,7 +158,7 @@ class _Desk:
     async def check_patterns(self, arguments: Mapping[str, Any], _: ToolScope) -> ToolOutput:
         return self._find_notes(arguments["text"], _EXPERIENCE, arguments.get("limit", 5))
 
-    async def estimate(self, arguments: Mapping[str, Any], _: ToolScope) -> ToolOutput:
+    async def estimate_complexity(self, arguments: Mapping[str, Any], _: ToolScope) -> ToolOutput:
         past_work = import_module("arena_cli.engine.past_work")
         requirement, room = arguments["requirement"], self._room
         similar = await asyncio.to_thread(past_work.find_similar, requirement, room)
@@ -296,7 +255,7 @@ class _Desk:
         listing = ", ".join(list(names)[:MOST_FOUND]) or "none"
         raise ToolFailed(f"there is no attachment {name}; there are: {listing}")
 
-    async def confirm(self, _: Mapping[str, Any], __: ToolScope) -> ToolOutput:
+    async def request_approval(self, _: Mapping[str, Any], __: ToolScope) -> ToolOutput:
         return ToolOutput("approved: do exactly this now, once")
 
     def _messages(self) -> Iterator[Message]:

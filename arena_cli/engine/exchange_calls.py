@@ -1,10 +1,15 @@
-"""The calls of the two agents of an exchange: what they are shown, and with which tools."""
+"""The calls of the two agents of an exchange: what they are shown, their tools, their work.
+
+The work on a first answer continues if no agent waits for it any more.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from arena_cli.adapters.base import find_tool_way
 from arena_cli.adapters.runtime import Heard
@@ -12,14 +17,16 @@ from arena_cli.context import hashing, tokens
 from arena_cli.engine import exchange_texts, plan
 from arena_cli.engine.exchange_state import Exchange, show_to
 from arena_cli.engine.plan import Planned, Room
-from arena_cli.engine.served_asides import open_aside
+from arena_cli.engine.served_tools import ServedAside, open_served
 from arena_cli.engine.side_calls import ASIDE
 from arena_cli.engine.subagents import SubLoop
 from arena_cli.engine.toolbox import Toolbox
 from arena_cli.errors import AgentUnavailable
-from arena_cli.protocol import ShownMessage
+from arena_cli.protocol import LATE, ShownMessage
 from arena_cli.util.clock import format_timestamp
 from arena_cli.workspace.models import Member
+
+_POLL_S = 0.02
 
 
 def plan_step(
@@ -68,8 +75,122 @@ async def make_loop(
     toolbox = Toolbox(())
     way = find_tool_way(member.profile) if member.profile.acts else None
     if way == "mcp":
-        return await open_aside(member, room, planned, heard, within=within)
+        toolbox = await open_served(member, room)
+        return ServedAside(member, room, planned, heard, toolbox, within=within)
     if way == "loop":
         with suppress(AgentUnavailable):  # it can still answer
             toolbox = await room.tools.get(room).open(member)
     return SubLoop(member, room, planned, heard, toolbox, within=within)
+
+
+class AnswerHeld(Exception):
+    """The chain is to stop, and no agent waits for the answer: the agent is not called now."""
+
+
+class AnswerWork:
+    """The work on a first answer; `waiting` counts the agents that wait for it.
+
+    If it `is_held`, the agent is not called now. It `is_timed_out` if the agent that asked has
+    given up.
+    """
+
+    def __init__(self, task: asyncio.Task[None], *, is_timed_out: bool) -> None:
+        self.task = task
+        self.is_timed_out = is_timed_out
+        self.is_held = False
+        self.waiting = 0
+        self._heard: Heard | None = None
+        self._late = asyncio.get_running_loop().create_future()
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait until it is over; return False if the time is over before.
+
+        When a recorded call is repeated, the time is over if it was when the call was recorded.
+        """
+        until = [self.task] if self.is_timed_out else [self.task, self._late]
+        self.waiting += 1
+        try:
+            await asyncio.wait(until, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.waiting -= 1
+        return self.task.done()
+
+    def give_up(self) -> None:
+        """Note that the agent that asked no longer waits."""
+        self.is_timed_out = True
+        if self._heard is not None:
+            self._heard.notes[LATE] = True
+
+    def hear(self, heard: Heard) -> None:
+        """Take the notes of its call, which begins."""
+        self._heard = heard
+        if self.is_timed_out:
+            self.give_up()
+
+    async def keep_late(self, is_replying: Callable[[], bool]) -> None:
+        """Hold a repeated answer back that was late when it was recorded.
+
+        It comes when the agent that asked waits again, or when its reply has ended.
+        """
+        is_late = self._heard is not None and LATE in self._heard.notes
+        if not is_late or self.is_timed_out or self._late.done():
+            return
+        self._late.set_result(None)
+        while True:
+            await asyncio.sleep(_POLL_S)
+            if not is_replying() or (self.is_timed_out and self.waiting):
+                return
+
+
+class Works:
+    """The works of a session, by the number of the exchange."""
+
+    def __init__(self) -> None:
+        self._works: dict[str, AnswerWork] = {}
+
+    def find(self, name: str) -> AnswerWork | None:
+        """Return the work on an exchange, None if there is none."""
+        return self._works.get(name)
+
+    def begin(
+        self, name: str, run: Callable[[], Coroutine[Any, Any, None]], *, is_timed_out: bool
+    ) -> AnswerWork:
+        """Return the work on an exchange; `run` begins it if there is none."""
+        if name not in self._works:
+            self._works[name] = AnswerWork(asyncio.create_task(run()), is_timed_out=is_timed_out)
+        return self._works[name]
+
+    async def join(self, name: str) -> None:
+        """Wait until the work on an exchange has ended. Raises DiskRefused."""
+        work = self._works.get(name)
+        if work is None:
+            return
+        await asyncio.wait([work.task])
+        self._works.pop(name, None)
+        if not work.task.cancelled():
+            work.task.result()
+
+    def hold(self) -> None:
+        """Let no further agent be called for work that has begun."""
+        for work in self._works.values():
+            work.is_held = True
+
+    async def settle(self) -> None:
+        """Wait until all work has ended. Raises DiskRefused."""
+        while self._works:
+            await self.join(next(iter(self._works)))
+
+    async def end(self, name: str) -> None:
+        """End the work on an exchange, if there is any."""
+        work = self._works.pop(name, None)
+        if work is not None:
+            work.task.cancel()
+            await asyncio.wait([work.task])
+
+    async def end_all(self) -> list[str]:
+        """End all work; return the numbers of its exchanges."""
+        works, self._works = self._works, {}
+        for work in works.values():
+            work.task.cancel()
+        await asyncio.gather(*(work.task for work in works.values()), return_exceptions=True)
+        return [*works]

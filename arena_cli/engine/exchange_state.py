@@ -1,22 +1,25 @@
-"""The state of an exchange, as the events of its turn tell it (`engine.exchanges`)."""
+"""The state of an exchange as the events of its turn tell it, and what its agents are told."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from arena_cli.context.history import shown_to_others
 from arena_cli.engine import exchange_texts
+from arena_cli.engine.exchange_texts import quote
+from arena_cli.engine.plan import Room
 from arena_cli.engine.subagents import make_output
-from arena_cli.protocol import Message, ShownMessage
+from arena_cli.protocol import WAIT_FOR_AGENT, Message, ShownMessage
 from arena_cli.transcript import reader
 from arena_cli.transcript.acting_events import AgentEnded
 from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.events import Event, MessageEvent
 from arena_cli.transcript.exchange_events import ExchangeFinished, ExchangeStarted, ExchangeTimedOut
 from arena_cli.transcript.revisions import Revisions
+from arena_cli.util.language import Language, Texts
 
 STEP = ".s"
 """The mark of a message in the number of a call: `b1.s1` is the first answer to block `b1`."""
@@ -156,3 +159,91 @@ def show_to(message: Message, agent: str) -> ShownMessage:
     """Return a message of an exchange as one of its agents is shown it."""
     shown = shown_to_others(message)
     return shown.model_copy(update={"role": "assistant"}) if message.author_id == agent else shown
+
+
+# What its agents are told.
+
+
+def tell(exchange: Exchange, room: Room, *, is_of_turn: bool) -> Told:
+    """Return the present result for the agent that asked; `is_of_turn`: in the open turn."""
+    started, finished, say = exchange.started, exchange.finished, Texts(room.language)
+    name, target = started.exchange, started.target
+    if exchange.answers:
+        return Told(name, exchange.answers[0].message.content)
+    if finished is not None and finished.end not in ("done", "limit"):
+        reason = say.message(finished.reason)
+        text = say("{target} could not answer: {reason}", target=target, reason=reason)
+        if finished.end == "refused":
+            text = say("nobody was asked: {reason}", reason=reason)
+        return Told(name, text, is_refused=True)
+    if exchange.is_settled:
+        return Told(name, say("{target} has nothing to say.", target=target))
+    if not is_of_turn:
+        text = say("{target} has not answered: the turn was stopped.", target=target)
+        return Told(name, text, is_refused=True)
+    if exchange.timed_out is not None:
+        return tell_late(exchange, exchange.timed_out.wait_s, room)
+    text = say(
+        "accepted: exchange {exchange} with {target} takes place after your reply",
+        exchange=name,
+        target=target,
+    )
+    return Told(name, text, is_open=True)
+
+
+def tell_late(exchange: Exchange, wait_s: float, room: Room) -> Told:
+    """Return the message for an agent that has waited for so long; the work continues."""
+    started, say = exchange.started, Texts(room.language)
+    member = room.scene.team.member(started.requester)
+    if member is not None and WAIT_FOR_AGENT in member.profile.tools:
+        later = say("wait_for_agent gets the answer")
+    else:
+        later = say("you will see the answer when you are called next")
+    text = say(
+        "{target} did not answer in {seconds} s; exchange {exchange} goes on: {later}.",
+        target=started.target,
+        seconds=f"{wait_s:g}",
+        exchange=started.exchange,
+        later=later,
+    )
+    return Told(started.exchange, text)
+
+
+def describe(agent: str, told: Told, room: Room) -> str:
+    """Return the result of a question in a text, for the agent that asked."""
+    heading = Texts(room.language)(
+        "Exchange {exchange}, about what you asked @{agent}:",
+        exchange=told.exchange,
+        agent=agent.lstrip("@"),
+    )
+    return f"{heading}\n{told.text}"
+
+
+def describe_so_far(exchange: Exchange, told: Told, room: Room) -> str:
+    """Return all messages of an exchange; without an answer, its present result."""
+    if not exchange.answers:
+        return describe(exchange.started.target, told, room)
+    messages = [event.message for event in exchange.messages]
+    lines = [f"@{message.author_id}:\n{quote(message.content)}" for message in messages]
+    return "\n".join([Texts(room.language)("Exchange {name}:", name=told.exchange), *lines])
+
+
+def describe_interruptions(
+    agent: str, events: Sequence[Event], shown: Collection[str], language: Language
+) -> str:
+    """Return what an agent was asked during its work; "" if nothing that is not `shown`."""
+    say = Texts(language)
+    texts = []
+    for event in events:
+        if not isinstance(event, ExchangeStarted):
+            continue
+        exchange = read_exchange(event.exchange, events)
+        if (event.target, event.priority) != (agent, "high") or not (exchange and exchange.answers):
+            continue
+        question, answer = (event.message for event in exchange.messages[:2])
+        if question.id not in shown:
+            asked = say("While you worked, @{agent} asked you:", agent=event.requester)
+            answered = say("You answered:")
+            quotes = quote(question.content), quote(answer.content)
+            texts.append(f"{asked}\n{quotes[0]}\n{answered}\n{quotes[1]}")
+    return "\n\n".join(texts)

@@ -1,15 +1,19 @@
-"""The tools by which agents ask each other directly; `engine.exchanges` carries them out."""
+"""The tools by which agents ask each other directly; `engine.exchanges` carries them out.
+
+They are idempotent because they continue: a question from before a restart is in the events.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from arena_cli.engine import exchange_results
-from arena_cli.engine.exchange_state import Exchange
+from arena_cli.engine import exchange_state
+from arena_cli.engine.exchange_state import Exchange, Told
 from arena_cli.engine.exchange_texts import LONGEST_WAIT_S, Ask
 from arena_cli.engine.plan import Room
-from arena_cli.protocol import ASK_AGENT, MERGE_RESULTS, WAIT_FOR_AGENT, PermissionRequest, ToolSpec
+from arena_cli.engine.toolbox import EngineTool, make_schema
+from arena_cli.protocol import ASK_AGENT, MERGE_RESULTS, WAIT_FOR_AGENT, ToolSpec
 from arena_cli.tools.base import Tool, ToolFailed, ToolOutput, ToolScope
 from arena_cli.workspace.acting import InlineTool
 from arena_cli.workspace.models import Member
@@ -17,60 +21,48 @@ from arena_cli.workspace.models import Member
 if TYPE_CHECKING:
     from arena_cli.engine.exchanges import Exchanges
 
-_SPEC = ToolSpec(
+_SECONDS = {"type": "number", "minimum": 0, "maximum": LONGEST_WAIT_S}
+
+_ASK = ToolSpec(
     name=ASK_AGENT,
     description="Ask another agent of your team directly; nobody else is shown it. With `wait_s`, "
     "you wait that many seconds at most and get its first answer; without, the exchange takes "
     "place after your reply. The same `key` again gives the earlier result, and asks nobody.",
-    input_schema={
-        "type": "object",
-        "properties": {
-            "agent": {"type": "string", "description": "the id of the agent"},
-            "message": {"type": "string", "minLength": 1},
-            "wait_s": {"type": "number", "minimum": 0, "maximum": LONGEST_WAIT_S},
-            "max_turns": {
-                "type": "integer",
-                "minimum": 0,
-                "description": "the most messages after the first answer",
-            },
-            "key": {"type": "string"},
-            "priority": {
-                "enum": ["normal", "high"],
-                "description": "high: an agent at work may answer between its calls of tools",
-            },
+    input_schema=make_schema(
+        ["agent", "message"],
+        agent={"type": "string", "description": "the id of the agent"},
+        message={"type": "string", "minLength": 1},
+        wait_s=_SECONDS,
+        max_turns={
+            "type": "integer",
+            "minimum": 0,
+            "description": "the most messages after the first answer",
         },
-        "required": ["agent", "message"],
-        "additionalProperties": False,
-    },
+        key={"type": "string"},
+        priority={
+            "enum": ["normal", "high"],
+            "description": "high: an agent at work may answer between its calls of tools",
+        },
+    ),
 )
-
-
-_WAIT_SPEC = ToolSpec(
+_WAIT = ToolSpec(
     name=WAIT_FOR_AGENT,
     description="Get the answer in an exchange that you began by ask_agent. If it is not there "
     "yet, you wait `timeout_s` seconds at most; the exchange goes on after that.",
-    input_schema={
-        "type": "object",
-        "properties": {
-            "exchange": {"type": "string", "description": "its number, as ask_agent told it"},
-            "timeout_s": {"type": "number", "minimum": 0, "maximum": LONGEST_WAIT_S},
-        },
-        "required": ["exchange"],
-        "additionalProperties": False,
-    },
+    input_schema=make_schema(
+        ["exchange"],
+        exchange={"type": "string", "description": "its number, as ask_agent told it"},
+        timeout_s=_SECONDS,
+    ),
 )
-_MERGE_SPEC = ToolSpec(
+_MERGE = ToolSpec(
     name=MERGE_RESULTS,
     description="Get all messages so far of several exchanges that you began, in one text. It "
     "does not wait: it says which have no answer yet.",
-    input_schema={
-        "type": "object",
-        "properties": {
-            "exchanges": {"type": "array", "minItems": 1, "items": {"type": "string"}},
-        },
-        "required": ["exchanges"],
-        "additionalProperties": False,
-    },
+    input_schema=make_schema(
+        ["exchanges"],
+        exchanges={"type": "array", "minItems": 1, "items": {"type": "string"}},
+    ),
 )
 _LONGEST_LIST = 10
 
@@ -82,21 +74,14 @@ class AskSource:
         self._room = room
 
     async def find(self, entry: str | InlineTool, member: Member) -> list[Tool]:
-        """Return the tool for that agent."""
-        return [_TOOLS[str(entry)](self._room, member)]
+        """Return the tool of that name for an agent."""
+        desk = _ExchangeAnswers(self._room, member)
+        runs = ((_ASK, desk.ask), (_WAIT, desk.wait), (_MERGE, desk.merge))
+        return [EngineTool(spec, run) for spec, run in runs if spec.name == entry]
 
-    async def stop(self) -> None:
-        """End nothing: an exchange belongs to its turn."""
 
-
-class _ExchangeTool:
-    """A tool for the exchanges of one agent.
-
-    It is idempotent because it continues: a question from before a restart is in the events.
-    """
-
-    idempotent = True
-    internal = True
+class _ExchangeAnswers:
+    """Answers the calls of one agent."""
 
     def __init__(self, room: Room, member: Member) -> None:
         self._room = room
@@ -106,10 +91,6 @@ class _ExchangeTool:
     def _exchanges(self) -> Exchanges:
         return self._room.tools.get_exchanges(self._room)
 
-    def find_act(self, arguments: Mapping[str, Any]) -> PermissionRequest | None:  # noqa: ARG002
-        """Return None: what the other agent does is approved, not that it is asked."""
-        return None
-
     def _find(self, number: str) -> Exchange:
         """Return an exchange that the agent began. Raises ToolFailed."""
         exchange = self._exchanges.find_own(self._member.id, number.strip())
@@ -117,67 +98,36 @@ class _ExchangeTool:
             raise ToolFailed(f"you began no exchange {number.strip()[:40]}")
         return exchange
 
-
-class AskAgent(_ExchangeTool):
-    """The tool `ask_agent` of one agent."""
-
-    spec = _SPEC
-
-    async def call(self, arguments: Mapping[str, Any], scope: ToolScope) -> ToolOutput:
+    async def ask(self, arguments: Mapping[str, Any], scope: ToolScope) -> ToolOutput:
         """Ask the agent; return its answer, or why there is none."""
         if scope.planned is None:
             raise ToolFailed("an agent can be asked only within a reply")
-        asked = Ask(
-            agent=arguments["agent"],
-            message=arguments["message"],
-            wait_s=arguments.get("wait_s", 0),
-            max_turns=arguments.get("max_turns"),
-            key=arguments.get("key", ""),
-            priority=arguments.get("priority", "normal"),
-        )
+        asked = Ask(**arguments)
         told = await self._exchanges.ask(self._member, asked, scope.call, scope.planned)
-        if told.is_refused:
-            raise ToolFailed(told.text)
-        return ToolOutput(told.text)
+        return _make_output(told)
 
-
-class WaitForAgent(_ExchangeTool):
-    """The tool `wait_for_agent` of one agent."""
-
-    spec = _WAIT_SPEC
-
-    async def call(self, arguments: Mapping[str, Any], scope: ToolScope) -> ToolOutput:
+    async def wait(self, arguments: Mapping[str, Any], scope: ToolScope) -> ToolOutput:
         """Return the answer in an exchange, or why there is none."""
         if scope.planned is None:
             raise ToolFailed("an agent can be waited for only within a reply")
         exchange = self._find(arguments["exchange"])
         seconds = arguments.get("timeout_s", 0)
-        told = await self._exchanges.fetch(exchange, seconds, scope.planned)
-        if told.is_refused:
-            raise ToolFailed(told.text)
-        return ToolOutput(told.text)
+        return _make_output(await self._exchanges.fetch(exchange, seconds, scope.planned))
 
-
-class MergeResults(_ExchangeTool):
-    """The tool `merge_results` of one agent."""
-
-    spec = _MERGE_SPEC
-
-    async def call(self, arguments: Mapping[str, Any], scope: ToolScope) -> ToolOutput:  # noqa: ARG002
+    async def merge(self, arguments: Mapping[str, Any], _: ToolScope) -> ToolOutput:
         """Return what was said in the exchanges, in the order in which they are asked for."""
         numbers = list(dict.fromkeys(arguments["exchanges"]))
         if len(numbers) > _LONGEST_LIST:
             raise ToolFailed(f"at most {_LONGEST_LIST} exchanges at once")
         exchanges = [self._find(number) for number in numbers]
         texts = [
-            exchange_results.describe_so_far(exchange, self._exchanges.tell(exchange), self._room)
+            exchange_state.describe_so_far(exchange, self._exchanges.tell(exchange), self._room)
             for exchange in exchanges
         ]
         return ToolOutput("\n\n".join(texts))
 
 
-_TOOLS: Mapping[str, type[AskAgent | WaitForAgent | MergeResults]] = {
-    ASK_AGENT: AskAgent,
-    WAIT_FOR_AGENT: WaitForAgent,
-    MERGE_RESULTS: MergeResults,
-}
+def _make_output(told: Told) -> ToolOutput:
+    if told.is_refused:
+        raise ToolFailed(told.text)
+    return ToolOutput(told.text)

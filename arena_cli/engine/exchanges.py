@@ -14,11 +14,10 @@ from typing import Any
 
 from arena_cli.adapters.base import find_tool_way
 from arena_cli.adapters.runtime import Answer, Heard
-from arena_cli.engine import call, exchange_results, exchange_texts
+from arena_cli.engine import call, exchange_state, exchange_texts
 from arena_cli.engine.answers import resolve_calls
-from arena_cli.engine.exchange_calls import make_loop, plan_step
-from arena_cli.engine.exchange_queue import ExchangeQueue
-from arena_cli.engine.exchange_refusals import DEEPEST, find_problem, find_target
+from arena_cli.engine.exchange_calls import AnswerHeld, AnswerWork, Works, make_loop, plan_step
+from arena_cli.engine.exchange_queue import DEEPEST, ExchangeQueue, find_problem, find_target
 from arena_cli.engine.exchange_state import (
     SAY,
     STEP,
@@ -31,7 +30,6 @@ from arena_cli.engine.exchange_state import (
     read_exchange,
 )
 from arena_cli.engine.exchange_texts import Ask
-from arena_cli.engine.exchange_works import AnswerHeld, AnswerWork, Works
 from arena_cli.engine.plan import Planned, Room
 from arena_cli.engine.subagents import make_output
 from arena_cli.errors import AgentError, DiskRefused
@@ -47,7 +45,7 @@ from arena_cli.transcript.exchange_events import (
     ExchangeTimedOut,
 )
 from arena_cli.util.clock import format_timestamp
-from arena_cli.util.language import translate_message
+from arena_cli.util.language import Texts, translate_message
 from arena_cli.workspace.exchange import ExchangeRules
 from arena_cli.workspace.models import Member
 
@@ -77,8 +75,10 @@ class Exchanges:
         name = f"{planned.reply}.{number}"
         exchange = self._find(name)
         if exchange is None:
-            if asked.key and (earlier := self._find_by_key(requester.id, asked.key)):
-                return earlier
+            by_key = (requester.id, asked.key)
+            earlier = asked.key and self._find_earlier(lambda e: (e.requester, e.key) == by_key)
+            if earlier:
+                return self.tell(earlier)
             exchange = self._begin(requester, asked, name, planned.reply)
         if exchange.finished is None and not exchange.messages:
             exchange = self._put(requester, asked, exchange)
@@ -106,7 +106,7 @@ class Exchanges:
             number = self._number_block(asked, planned, prefix)
             outcome = await self.ask(member, asked, number, planned)
             if not outcome.is_open:
-                told.append(exchange_results.describe(asked.agent, outcome, self._room))
+                told.append(exchange_state.describe(asked.agent, outcome, self._room))
         return rest, [*told, *self._take_late(planned.reply)] if told else []
 
     def find_own(self, requester: str, name: str) -> Exchange | None:
@@ -128,7 +128,7 @@ class Exchanges:
         return (
             self.tell(self._get(name))
             if in_time
-            else exchange_results.tell_late(exchange, wait_s, self._room)
+            else exchange_state.tell_late(exchange, wait_s, self._room)
         )
 
     # The work that goes on while nobody waits.
@@ -143,7 +143,7 @@ class Exchanges:
 
     def describe_interruptions(self, agent: str, shown: Collection[str]) -> str:
         """Return what an agent was asked during its work; "" if nothing that is not `shown`."""
-        return exchange_results.describe_interruptions(
+        return exchange_state.describe_interruptions(
             agent, [*self._list_events()], shown, self._room.language
         )
 
@@ -192,7 +192,7 @@ class Exchanges:
         if work := self._works.find(started.exchange):
             work.give_up()
         self._note_late(exchange)
-        return exchange_results.tell_late(exchange, wait_s, self._room)
+        return exchange_state.tell_late(exchange, wait_s, self._room)
 
     def _note_late(self, exchange: Exchange) -> None:
         """Note that an agent is to be shown an answer for which it no longer waits."""
@@ -206,7 +206,7 @@ class Exchanges:
             exchange = self._get(name)
             if exchange.is_settled:
                 self._late[reply].remove(name)
-                yield exchange_results.describe(
+                yield exchange_state.describe(
                     exchange.started.target, self.tell(exchange), self._room
                 )
 
@@ -264,13 +264,6 @@ class Exchanges:
             has_target = exchange.started.target == find_target(self._room, asked.agent)
             if has_target and same in ([], [self._room.runtime.redactor.text(asked.message)]):
                 return number
-
-    def _find_by_key(self, requester: str, key: str) -> Told | None:
-        """Return the result of an earlier question of the agent with this key, in this session."""
-        exchange = self._find_earlier(
-            lambda started: (started.requester, started.key) == (requester, key)
-        )
-        return self.tell(exchange) if exchange else None
 
     def _find_earlier(self, fits: Callable[[ExchangeStarted], bool]) -> Exchange | None:
         """Return the newest exchange of the session that fits; None if there is none."""
@@ -347,7 +340,7 @@ class Exchanges:
             exchange.started.target,
             step,
             exchange.started.max_turns + 1,
-            self._room.language,
+            Texts(self._room.language),
         )
         try:
             end = await self._call(exchange, speaker, f"{exchange.call}{STEP}{step}", note)
@@ -376,7 +369,7 @@ class Exchanges:
         if not self._rules.announce or not exchange.answers or is_inner or member is None:
             return False
         texts = [event.message.content for event in exchange.messages]
-        note = exchange_texts.describe_announcement(texts, room.language)
+        note = exchange_texts.describe_announcement(texts, Texts(room.language))
         end = await self._call(exchange, member, f"{exchange.call}{SAY}", note)
         if end is None or end.mode != "goal":
             return False
@@ -415,39 +408,45 @@ class Exchanges:
     async def _call(
         self, exchange: Exchange, member: Member, within: str, note: str
     ) -> AgentEnded | None:
-        """Call one of the two when it is free; None if a person stopped it.
-
-        An agent that asks somebody else by a block is called again with the answer.
-        """
-        room, started = self._room, exchange.started
+        """Call one of the two when it is free; None if a person stopped it."""
+        started = exchange.started
         with suppress(_Stopped):
             async with self._queue.reserved(member.id, is_urgent=started.priority == "high"):
                 work = self._works.find(started.exchange)
                 is_awaited = work is None or work.waiting or not self._is_stopping()
                 if work is not None and (work.is_held or not is_awaited):
                     raise AnswerHeld
-                told: list[ShownMessage] = []
-                for count in range(1, call.MOST_ASKED + 1):
-                    place = within if count == 1 else f"{within}.r{count}"
-                    end = exchange.ends.get(place)
-                    if end is None or end.mode == "aborted":
-                        planned = plan_step(self._room, exchange, member, note, told)
-                        running = self._run(member, place, planned, work)
-                        end = await self._guarded(member.id, running)
-                        if work is not None:
-                            await work.keep_late(partial(self._is_replying, started.requester))
-                    text = make_output(end).text if end.mode == "goal" else ""
-                    if exchange_texts.MARK not in text or count == call.MOST_ASKED:
-                        return self._close(end, within)
-                    planned = plan_step(self._room, exchange, member, note, told)
-                    rest, new = await self.take_blocks(member, text, planned, f"{place}.")
-                    if not new:
-                        return self._close(end, within)
-                    told += exchange_texts.make_answers(new, rest, self._now(), room.language)
+                return await self._call_until_done(exchange, member, within, note, work)
         return None
 
-    def _close(self, end: AgentEnded, within: str) -> AgentEnded:
-        return end.model_copy(update={"within": within})
+    async def _call_until_done(
+        self,
+        exchange: Exchange,
+        member: Member,
+        within: str,
+        note: str,
+        work: AnswerWork | None,
+    ) -> AgentEnded:
+        """Call an agent; one that asks somebody else by a block is called again with the answer."""
+        told: list[ShownMessage] = []
+        count = 1
+        while True:
+            place = within if count == 1 else f"{within}.r{count}"
+            planned = plan_step(self._room, exchange, member, note, told)
+            end = exchange.ends.get(place)
+            if end is None or end.mode == "aborted":
+                end = await self._guarded(member.id, self._run(member, place, planned, work))
+                if work is not None:
+                    await work.keep_late(partial(self._is_replying, exchange.started.requester))
+            text = make_output(end).text if end.mode == "goal" else ""
+            if exchange_texts.MARK not in text or count == call.MOST_ASKED:
+                return end
+            rest, new = await self.take_blocks(member, text, planned, f"{place}.")
+            if not new:
+                return end
+            now = format_timestamp(self._room.clock.now())
+            told += exchange_texts.make_answers(new, rest, now, self._room.language)
+            count += 1
 
     async def _run(
         self, member: Member, within: str, planned: Planned, work: AnswerWork | None
@@ -457,14 +456,13 @@ class Exchanges:
         heard = Heard(room.runtime.redactor, lambda _: None)
         if work is not None:
             work.hear(heard)
-        agent_input = planned.input
         with ExitStack() as held:
             # Those that are asked within an exchange must not wait for its place.
             if room.draw_nested_place is not None and within.count(STEP) < DEEPEST:
                 place = held.enter_context(room.draw_nested_place(member.id))
                 await call.wait_for_place(place, planned, room)
             loop = await make_loop(room, member, planned, heard, within)
-            return await loop.run_to_end(agent_input)
+            return await loop.run_to_end(planned.input)
 
     async def _guarded(self, agent: str, work: Coroutine[Any, Any, AgentEnded]) -> AgentEnded:
         """Await a call that a person may end as a reply of that agent. Raises _Stopped."""
@@ -492,9 +490,6 @@ class Exchanges:
     def _is_replying(self, agent: str) -> bool:
         reply = self._turn.replies.get(agent)
         return reply is not None and reply.is_running
-
-    def _now(self) -> str:
-        return format_timestamp(self._room.clock.now())
 
     # Events.
 
@@ -550,7 +545,7 @@ class Exchanges:
 
     def tell(self, exchange: Exchange) -> Told:
         """Return the present result for the agent that asked."""
-        return exchange_results.tell(exchange, self._room, is_of_turn=self._has(exchange))
+        return exchange_state.tell(exchange, self._room, is_of_turn=self._has(exchange))
 
     def _has(self, exchange: Exchange) -> bool:
         """Return True if an exchange is one of the open turn."""

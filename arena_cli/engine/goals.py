@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from arena_cli.engine.plan import Room
-from arena_cli.protocol import PermissionRequest, ToolSpec
+from arena_cli.engine.toolbox import EngineTool
+from arena_cli.protocol import ToolSpec
 from arena_cli.tools.base import Tool, ToolFailed, ToolOutput, ToolScope
 from arena_cli.transcript import reader
 from arena_cli.transcript.acting_events import GOAL_MOST, Goal, GoalChanged
@@ -38,31 +39,6 @@ _SPLIT = ToolSpec(
 )
 
 
-@dataclass(frozen=True)
-class _GoalTool:
-    """A tool that changes the stack."""
-
-    spec: ToolSpec
-    stack: GoalStack
-    change: Callable[[Mapping[str, Any], int], str]
-    idempotent: bool = False
-    internal: bool = True
-
-    def find_act(self, arguments: Mapping[str, Any]) -> PermissionRequest | None:  # noqa: ARG002
-        """Return None: it needs no approval."""
-        return None
-
-    @property
-    def remind(self) -> Callable[[], str]:
-        """The text about the goals that the model is shown on every turn."""
-        return self.stack.describe
-
-    async def call(self, arguments: Mapping[str, Any], scope: ToolScope) -> ToolOutput:
-        """Change the stack, and return it."""
-        done = self.change(arguments, scope.reply)
-        return ToolOutput(f"{done}\n{self.stack.describe() or 'There is no open goal.'}")
-
-
 class GoalStack:
     """The open goals of an agent in a session; the last one is the current one."""
 
@@ -73,9 +49,19 @@ class GoalStack:
 
     def make_tools(self) -> Iterator[Tool]:
         """Yield the three tools."""
-        yield _GoalTool(_PUSH, self, self._push)
-        yield _GoalTool(_POP, self, self._pop)
-        yield _GoalTool(_SPLIT, self, self._split)
+        for spec, change in ((_PUSH, self._push), (_POP, self._pop), (_SPLIT, self._split)):
+            run = partial(self._change, change)
+            yield EngineTool(spec, run, idempotent=False, remind=self.describe)
+
+    async def _change(
+        self,
+        change: Callable[[Mapping[str, Any], int], str],
+        arguments: Mapping[str, Any],
+        scope: ToolScope,
+    ) -> ToolOutput:
+        """Change the stack, and return it."""
+        done = change(arguments, scope.reply)
+        return ToolOutput(f"{done}\n{self.describe() or 'There is no open goal.'}")
 
     def describe(self) -> str:
         """Return the open goals as text, the current one last; "" if there are none."""

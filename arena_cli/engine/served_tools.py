@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from arena_cli.adapters.runtime import Answer, Heard
-from arena_cli.engine import call, plan, tool_results
+from arena_cli.engine import call, plan, tool_steps
 from arena_cli.engine.inbox import ControlRequest, Inbox, Outcome
 from arena_cli.engine.plan import Planned, Room
+from arena_cli.engine.subagents import SubLoop
 from arena_cli.engine.tool_loop import CUT_SHORT, ToolLoop
 from arena_cli.engine.tool_steps import Acting
 from arena_cli.engine.toolbox import Toolbox
@@ -26,6 +27,7 @@ from arena_cli.errors import AgentError, ArenaError, DiskRefused
 from arena_cli.protocol import (
     HANDED_IN,
     SERVED,
+    AgentInput,
     Permission,
     PermissionRequest,
     ToolCall,
@@ -60,23 +62,7 @@ async def attempt(
         return await loop.finish(acting, None)
     limit = plan.attempt_limit_s(seconds_left, room.scene.team)
     agent_input = call.count_failed(planned.sent, planned.failed, limit)
-    invoked = call.invoke(member, agent_input, room, heard, limit, planned)
-    try:
-        if room.sessions is None:  # nothing is called, as in a replay
-            try:
-                answer = await invoked
-            finally:
-                await loop.repeat(acting)
-        else:
-            folder = room.sessions / room.scene.session_id
-            desk = CallDesk(loop, acting, Inbox.of_calls(folder, member.id))
-            answer = await desk.serve(invoked)
-    except AgentError:
-        if acting.output is None:
-            raise
-        answer = None
-    finally:
-        heard.notes.pop(SERVED, None)
+    answer = await loop.serve(agent_input, acting, limit)
     if HANDED_IN in heard.notes and acting.output is None:  # as it was recorded
         acting.output = (heard.notes[HANDED_IN],)
     return await loop.finish(acting, answer)
@@ -122,6 +108,25 @@ class ServedLoop(ToolLoop):
             elif (end.tool, end.status) == (COMPLETE_TASK, "ok"):
                 output = self._member.profile.output  # in a replay, no tool is there
                 acting.output = (request.arguments.get(output.name),) if output else None
+
+    async def serve(self, agent_input: AgentInput, acting: Acting, limit: float) -> Answer | None:
+        """Call the program once, and carry out its calls meanwhile; None if it only handed in."""
+        room, member = self._room, self._member
+        invoked = call.invoke(member, agent_input, room, self._heard, limit, self._planned)
+        try:
+            if room.sessions is not None:
+                inbox = Inbox.of_calls(room.sessions / room.scene.session_id, member.id)
+                return await CallDesk(self, acting, inbox).serve(invoked)
+            try:  # nothing is called, as in a replay
+                return await invoked
+            finally:
+                await self.repeat(acting)
+        except AgentError:
+            if acting.output is None:
+                raise
+            return None
+        finally:
+            self._heard.notes.pop(SERVED, None)
 
     def list_tools(self) -> str:
         """Return the tools, as JSON."""
@@ -184,6 +189,23 @@ class ServedLoop(ToolLoop):
         assert answer is not None
         acting.is_short = self._member.profile.output is not None and not answer.declined
         return answer
+
+
+class ServedAside(SubLoop, ServedLoop):
+    """A call of a program that is no reply (`engine.exchanges`); its calls are of `planned`."""
+
+    async def restore(self, acting: Acting) -> None:
+        """Begin again: arena does not know what a program did before a restart."""
+        self.settle(acting)
+
+    async def _run(self, agent_input: AgentInput) -> Answer:
+        limit = max(self._seconds_left(self._acting), 0)
+        answer = await self.serve(agent_input, self._acting, limit)
+        return await self.finish(self._acting, answer)
+
+    def _find_excess(self) -> str:
+        """Return "": the call as a whole is within the budget, or is not made."""
+        return ""
 
 
 class CallDesk:
@@ -257,17 +279,17 @@ async def _call_alone(
         if tool.find_act(arguments) is not None:
             raise ToolFailed(_NO_REPLY.format(member.id, "ask for approval"), "denied")
         control = room.control.find(room)
-        plain = tool_results.describe_call(ToolCall(tool=request.tool, arguments=arguments))
+        plain = tool_steps.describe_call(ToolCall(tool=request.tool, arguments=arguments))
         if control is not None and (refused := await control.check_action(member.id, 0, plain)):
             raise ToolFailed(f"not allowed: {refused}", "denied")
         async with asyncio.timeout(limits.max_minutes * 60):
             scope = ToolScope("0", lambda _: None)
-            answer = await tool_results.call_tool(tool, arguments, scope, redactor)
+            answer = await tool_steps.call_tool(tool, arguments, scope, redactor)
     except ToolFailed as failure:
         text = redactor.text_or_nothing(clean_text(str(failure))[0])
         return ToolResult(status=failure.status, text=text)
     except TimeoutError:
         return ToolResult(status="timeout", text="it did not end in time, and was ended")
-    text, _ = tool_results.cut_bytes(answer.result.text, tool_results.MOST_SHOWN_BYTES)
+    text, _ = tool_steps.cut_bytes(answer.result.text, tool_steps.MOST_SHOWN_BYTES)
     images = [file for file in answer.result.attachments if file.type == "image"]
     return answer.result.model_copy(update={"text": text, "attachments": images})

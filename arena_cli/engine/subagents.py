@@ -54,9 +54,6 @@ class ColleagueSource:
         colleague = self._room.config.find_agent(agent) or self._room.scene.team.agent(agent)
         return [SubAgent(self._room, colleague, member)] if colleague else []
 
-    async def stop(self) -> None:
-        """End nothing: what the agents started belongs to the session."""
-
 
 class SubAgent:
     """A tool that is another agent.

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from arena_cli.engine import task_changes, task_ends, task_entries
 from arena_cli.engine.plan import Planned, Room
 from arena_cli.engine.task_changes import TaskDraft, fold_title, get_board
 from arena_cli.engine.tasks import list_started_by
-from arena_cli.protocol import TASK_LIST, TASK_UPDATE, PermissionRequest, ToolSpec
+from arena_cli.engine.toolbox import EngineTool, make_schema
+from arena_cli.protocol import TASK_LIST, TASK_UPDATE, ToolSpec
 from arena_cli.tools.base import Tool, ToolFailed, ToolOutput, ToolScope
 from arena_cli.transcript.task_events import ENDED, Task
 from arena_cli.util.text import cut_text
@@ -34,11 +34,7 @@ _SPECS = {
         name=TASK_LIST,
         description="List the tasks of this session: first those that have not ended. With "
         "`mine`, only yours.",
-        input_schema={
-            "type": "object",
-            "properties": {"mine": {"type": "boolean"}},
-            "additionalProperties": False,
-        },
+        input_schema=make_schema(mine={"type": "boolean"}),
     ),
     TASK_UPDATE: ToolSpec(
         name=TASK_UPDATE,
@@ -46,27 +42,23 @@ _SPECS = {
         "`percent`), complete, block, help, fail, pass (hand it back), assign (`to` an agent), "
         "unblock, cancel. Without `id` it is the task you work on. It takes effect when your "
         "turn ends. `needs` are ids of tasks, or titles of tasks that you have added just now.",
-        input_schema={
-            "type": "object",
-            "properties": {
-                "action": {"type": "string", "enum": ["add", *task_entries.AGENT_ACTIONS]},
-                "id": {"type": "string", "description": "the id of the task, such as t3"},
-                "text": {
-                    "type": "string",
-                    "description": "the result, the error, the question, or what it waits for",
-                },
-                "percent": {"type": "integer", "minimum": 0, "maximum": 100},
-                "to": {"type": "string", "description": "the id of an agent"},
-                "title": _TEXT,
-                "description": _TEXT,
-                "type": _TEXT,
-                "priority": {"type": "integer", "description": "the highest comes first"},
-                "needs": {"type": "array", "items": _TEXT},
-                "assigned_to": {"type": "string", "description": "the id of an agent"},
+        input_schema=make_schema(
+            ["action"],
+            action={"type": "string", "enum": ["add", *task_entries.AGENT_ACTIONS]},
+            id={"type": "string", "description": "the id of the task, such as t3"},
+            text={
+                "type": "string",
+                "description": "the result, the error, the question, or what it waits for",
             },
-            "required": ["action"],
-            "additionalProperties": False,
-        },
+            percent={"type": "integer", "minimum": 0, "maximum": 100},
+            to={"type": "string", "description": "the id of an agent"},
+            title=_TEXT,
+            description=_TEXT,
+            type=_TEXT,
+            priority={"type": "integer", "description": "the highest comes first"},
+            needs={"type": "array", "items": _TEXT},
+            assigned_to={"type": "string", "description": "the id of an agent"},
+        ),
     ),
 }
 
@@ -79,43 +71,33 @@ class TaskSource:
 
     async def find(self, entry: str | InlineTool, member: Member) -> list[Tool]:
         """Return the tool of that name for an agent."""
-        if not isinstance(entry, str) or entry not in _SPECS:
-            return []
-        return [TaskTool(_SPECS[entry], self._room, member)]
-
-    async def stop(self) -> None:
-        """End nothing: these tools start nothing."""
+        desk = _TaskAnswers(self._room, member)
+        runs = {TASK_LIST: desk.list_tasks, TASK_UPDATE: desk.update}
+        return [EngineTool(_SPECS[entry], runs[entry])] if isinstance(entry, str) else []
 
 
-@dataclass(frozen=True)
-class TaskTool:
-    """One of the two tools of an agent; a call that is repeated says the same again."""
+class _TaskAnswers:
+    """Answers the calls of one agent; a call that is repeated says the same again."""
 
-    spec: ToolSpec
-    room: Room
-    member: Member
-    idempotent: bool = True
-    internal: bool = True
+    def __init__(self, room: Room, member: Member) -> None:
+        self._room = room
+        self._member = member
 
-    def find_act(self, arguments: Mapping[str, Any]) -> PermissionRequest | None:  # noqa: ARG002
-        """Return None: it needs no approval."""
-        return None
-
-    async def call(self, arguments: Mapping[str, Any], scope: ToolScope) -> ToolOutput:
-        """List the tasks, or check a change of them."""
-        if self.spec.name == TASK_LIST:
-            return self._list(mine=bool(arguments.get("mine")))
+    async def update(self, arguments: Mapping[str, Any], scope: ToolScope) -> ToolOutput:
+        """Check a change of the tasks."""
         planned: Planned | None = scope.planned
-        if planned is None or "." in scope.call or planned.agent != self.member.id:
+        if planned is None or "." in scope.call or planned.agent != self._member.id:
             raise ToolFailed("tasks can be changed only within a reply of your own")
         if arguments["action"] == "add":
             return await self._add(arguments, planned)
         return await self._change(arguments, planned)
 
-    def _list(self, *, mine: bool) -> ToolOutput:
-        board = get_board(self.room)
+    async def list_tasks(self, arguments: Mapping[str, Any], _: ToolScope) -> ToolOutput:
+        """Return the tasks of the session, or those of the agent."""
         tasks = [
-            task for task in board.tasks.values() if not mine or task.assigned_to == self.member.id
+            task
+            for task in get_board(self._room).tasks.values()
+            if not arguments.get("mine") or task.assigned_to == self._member.id
         ]
         if not tasks:
             return ToolOutput("there is no task")
@@ -133,32 +115,32 @@ class TaskTool:
         titles = {fold_title(added.title) for added in earlier}
         if fold_title(draft.title) in titles and draft not in earlier:
             raise ToolFailed("another task of the list has this title")
-        depth = task_ends.find_depth(planned.agent, self._find_work(planned), self.room)
-        if problem := task_ends.find_depth_fault(depth, self.room):
+        depth = task_ends.find_depth(planned.agent, self._find_work(planned), self._room)
+        if problem := task_ends.find_depth_fault(depth, self._room):
             raise ToolFailed(problem)
         drafts = [added for added in earlier if added != draft]
-        _, refused = task_changes.resolve_drafts([*drafts, draft], self.room)
+        _, refused = task_changes.resolve_drafts([*drafts, draft], self._room)
         for other, reason in refused:
             if other == draft:
                 raise ToolFailed(reason)
-        await self._check_rules(task_ends.describe_draft(draft, self.member.id))
+        await self._check_rules(task_ends.describe_draft(draft, self._member.id))
         return ToolOutput(f"noted: the task {draft.title!r} is added when your turn ends")
 
     async def _change(self, arguments: Mapping[str, Any], planned: Planned) -> ToolOutput:
         action, problem = task_entries.read_action(arguments)
         if action is None:
             raise ToolFailed(problem)
-        board, work = get_board(self.room), self._find_work(planned)
+        board, work = get_board(self._room), self._find_work(planned)
         if any(
             fold_title(draft.title) == fold_title(action.task)
             for draft in self._list_added(planned)
         ):
             raise ToolFailed("this task is added when your turn ends: give `assigned_to` with it")
         task = board.tasks.get(action.task or work)
-        if problem := task_ends.find_action_fault(action, task, self.member.id, self.room):
+        if problem := task_ends.find_action_fault(action, task, self._member.id, self._room):
             raise ToolFailed(problem)
         assert task is not None
-        decision = task_ends.describe_action(action, task, self.member.id)
+        decision = task_ends.describe_action(action, task, self._member.id)
         await self._check_rules(decision)
         return ToolOutput(
             f"noted: {action.action} of task {task.id} takes effect when your turn ends"
@@ -166,21 +148,21 @@ class TaskTool:
 
     async def _check_rules(self, decision: dict[str, Any]) -> None:
         """Check that the team's rules allow a change; it is written down at the turn's end."""
-        control = self.room.control.current
+        control = self._room.control.current
         if control is not None and (reason := await control.find_task_fault(decision)):
             raise ToolFailed(f"not allowed: {reason}", "denied")
 
     def _list_added(self, planned: Planned) -> Sequence[TaskDraft]:
         """Return the tasks that the reply has added so far."""
-        chain = self.room.scene.fold.open
+        chain = self._room.scene.fold.open
         events = chain.turns[-1].side_events if chain and chain.turns else ()
         return task_entries.read_entries(
-            None, planned.reply, events, self.room.runtime.redactor
+            None, planned.reply, events, self._room.runtime.redactor
         ).drafts
 
     def _find_work(self, planned: Planned) -> str:
         """Return the id of the task on which the agent works; "" if it works on none."""
-        chain = self.room.scene.fold.open
+        chain = self._room.scene.fold.open
         return list_started_by(chain, [planned.agent]).get(planned.agent, "") if chain else ""
 
 

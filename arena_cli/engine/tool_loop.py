@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from arena_cli.adapters import permission_requests
 from arena_cli.adapters.runtime import Answer, Heard, ToolAnswer, ToolNext, ToolRequest
 from arena_cli.context import tokens
-from arena_cli.engine import call, tool_results, tool_steps
+from arena_cli.engine import call, tool_steps
 from arena_cli.engine.plan import Planned, Room
 from arena_cli.engine.tool_steps import Acting
 from arena_cli.engine.toolbox import Toolbox
@@ -441,7 +441,7 @@ class ToolLoop:
         """Ask the rules, and people, if the call may be made. Raises ToolFailed."""
         if act is not None:
             redactor = self._room.runtime.redactor
-            permission = await self._permitted(tool_results.redact_act(act, redactor))
+            permission = await self._permitted(tool_steps.redact_act(act, redactor))
             if permission.verdict == "asked":
                 raise ToolFailed(permission_requests.explain(permission), "denied")
             if permission.verdict != "allowed":
@@ -450,7 +450,7 @@ class ToolLoop:
         control = self._room.control.current
         if control is None:
             return
-        plain = tool_results.describe_call(tool_call)
+        plain = tool_steps.describe_call(tool_call)
         if refused := await control.check_action(self._planned.agent, self._planned.reply, plain):
             raise ToolFailed(f"not allowed: {refused}", "denied")
 
@@ -466,7 +466,7 @@ class ToolLoop:
         permit = partial(self._permit, requested.tool_call)
         scope = ToolScope(request.call, self._heard, self._planned.reply, permit, self._planned)
         redactor = self._room.runtime.redactor
-        return await tool_results.call_tool(requested.tool, request.arguments, scope, redactor)
+        return await tool_steps.call_tool(requested.tool, request.arguments, scope, redactor)
 
     def _complete(self, number: str, tool_call: ToolCall, acting: Acting) -> ToolResult:
         """Take the output that the agent hands in; only the first one counts."""
@@ -482,7 +482,7 @@ class ToolLoop:
     def _end_call(
         self, number: str, tool: str, ended: ToolAnswer | ToolFailed, ms: int
     ) -> ToolResult:
-        return tool_results.write_result(
+        return tool_steps.write_result(
             number,
             tool,
             ended,

@@ -6,6 +6,7 @@ A session without agents that act never imports this module (`ToolsHolder`).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -26,6 +27,38 @@ from arena_cli.workspace.tool_entries import (
     RUN_COMMAND,
     is_server_entry,
 )
+
+Run = Callable[[Mapping[str, Any], ToolScope], Awaitable[ToolOutput]]
+
+
+def make_schema(required: Sequence[str] = (), **properties: Any) -> dict[str, Any]:
+    """Return the JSON Schema of the arguments of a tool."""
+    schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {**schema, "required": list(required)} if required else schema
+
+
+@dataclass(frozen=True)
+class EngineTool:
+    """A tool of the engine, which `run` answers, also in a replay.
+
+    `act` finds the act that people approve, if there is one; `remind` returns a text for the model
+    on every turn.
+    """
+
+    spec: ToolSpec
+    run: Run
+    idempotent: bool = True
+    act: Callable[[Mapping[str, Any]], PermissionRequest] | None = None
+    remind: Callable[[], str] | None = None
+    internal: bool = True
+
+    def find_act(self, arguments: Mapping[str, Any]) -> PermissionRequest | None:
+        """Return the act that people approve; None if the call needs no approval."""
+        return self.act(arguments) if self.act else None
+
+    async def call(self, arguments: Mapping[str, Any], scope: ToolScope) -> ToolOutput:
+        """Answer a call."""
+        return await self.run(arguments, scope)
 
 
 class CompleteTask:
@@ -115,9 +148,9 @@ SERVED_ALWAYS = ("search_notes", "search_history", "list_members", "read_attachm
 
 
 _SOURCES = {
-    "function": ("function_tools", "FunctionSource"),
+    "function": ("local_tools", "FunctionSource"),
     "agent": ("subagents", "ColleagueSource"),
-    "folder": ("workdir_tools", "FolderSource"),
+    "folder": ("local_tools", "FolderSource"),
     "arena": ("arena_tools", "ArenaSource"),
     "server": ("mcp_tools", "ServerSource"),
     "ask": ("exchange_tools", "AskSource"),
@@ -212,4 +245,5 @@ class ToolShop:
     async def stop(self) -> None:
         """End all that the tools started."""
         for source in self._sources.values():
-            await source.stop()
+            if (stop := getattr(source, "stop", None)) is not None:
+                await stop()

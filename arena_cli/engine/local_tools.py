@@ -1,21 +1,24 @@
-"""The tools by which a session's agents read and change files, and run commands, in `workdir`."""
+"""The tools of agents on this machine: files and commands in `workdir`, functions of the user."""
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from pathlib import Path
 
 from arena_cli.adapters.process import cleanup, run
 from arena_cli.engine.plan import Room
 from arena_cli.errors import AgentUnavailable
-from arena_cli.tools.base import Tool
+from arena_cli.protocol import ToolSpec
+from arena_cli.tools.base import Tool, ToolFailed
 from arena_cli.tools.command import CommandTool
 from arena_cli.tools.files import make_file_tool
 from arena_cli.tools.folder import WorkFolder
+from arena_cli.tools.functions import FunctionPool, FunctionTool
 from arena_cli.tools.seen import SeenFiles
 from arena_cli.workspace.acting import InlineTool
 from arena_cli.workspace.models import Member
-from arena_cli.workspace.tool_entries import RUN_COMMAND
+from arena_cli.workspace.tool_entries import PYTHON, RUN_COMMAND
 
 _CLOSED = (".env", "sessions")
 """Parts of a workspace that the tools do not touch: its secrets and its transcripts."""
@@ -79,5 +82,42 @@ class FolderSource:
             self._folders[root] = WorkFolder(name, root, closed)
         return self._folders[root]
 
+
+class FunctionSource:
+    """The functions of a session; agents with the same function share its processes."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._pools: dict[str, FunctionPool] = {}
+
+    async def find(self, entry: str | InlineTool, member: Member) -> list[Tool]:
+        """Return the function as a tool. Raises AgentUnavailable if it cannot be loaded."""
+        if isinstance(entry, InlineTool):
+            spec = ToolSpec(
+                name=entry.name, description=entry.description, input_schema=entry.schema_
+            )
+            pool = self._open(entry.python, member)
+            return [FunctionTool(spec, pool, idempotent=entry.idempotent)]
+        pool = self._open(entry.removeprefix(PYTHON), member)
+        try:
+            return [FunctionTool(await pool.describe(), pool)]
+        except ToolFailed as failure:
+            raise AgentUnavailable(
+                member.id, str(failure), mend="correct the function, or `tools` in its profile"
+            ) from failure
+
+    def _open(self, target: str, member: Member) -> FunctionPool:
+        room = self._room
+        if target not in self._pools:
+            self._pools[target] = FunctionPool(
+                target,
+                room.workspace,
+                room.config.environ,
+                cleanup.records_folder(room.workspace),
+                member.id,
+            )
+        return self._pools[target]
+
     async def stop(self) -> None:
-        """End nothing: each call ends what it started."""
+        """End the processes."""
+        await asyncio.gather(*(pool.stop() for pool in self._pools.values()))
