@@ -1,17 +1,25 @@
-"""Turn a plan into tasks, and follow them: checkpoints, failures, the delivery at the end."""
+"""Turn a plan into tasks, and follow them: checkpoints, failures, the delivery at the end.
+
+The delivery says what was planned, how each task ended, and which files were made: it is the folder
+`delivery` of the session, with a `README.md`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from importlib import import_module
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from arena_cli.engine import rules, task_changes
+from arena_cli.engine.past_work import list_changed
 from arena_cli.engine.plan import Room
-from arena_cli.engine.task_changes import ARENA
+from arena_cli.engine.task_changes import ARENA, get_board, list_begotten
+from arena_cli.errors import DiskRefused
+from arena_cli.transcript.acting_events import ToolFinished
 from arena_cli.transcript.control_events import Checkpoint, ControlState
 from arena_cli.transcript.conversation import Chain
-from arena_cli.transcript.plan_events import PlanMade, PlanPhase, PlanStep
+from arena_cli.transcript.plan_events import Delivered, PlanMade, PlanPhase, PlanStep
 from arena_cli.transcript.task_events import (
     ENDED,
     LONGEST_TITLE,
@@ -20,12 +28,17 @@ from arena_cli.transcript.task_events import (
     TaskFacts,
     WorkStarted,
 )
+from arena_cli.util import files
+from arena_cli.util.language import Texts
 from arena_cli.util.text import cut_text, escape_line
 
 REPLANNED = "replanned"
 """Why the open tasks of a plan that was given up are cancelled."""
 
 LONGEST_LABEL = 64
+_FOLDER = "delivery"
+_LARGEST = 5_000_000
+_MOST_FILES = 500
 _NO_ORDERS = ControlState()
 
 
@@ -57,7 +70,7 @@ class PlanWork:
         return [task for plan in plans for task in self._list_own(plan, chain)]
 
     def _list_own(self, plan: PlanMade, chain: Chain) -> list[Task]:
-        tasks = task_changes.get_board(self._room).tasks
+        tasks = get_board(self._room).tasks
         return [tasks[name] for name in list_added(plan, chain).values() if name in tasks]
 
     async def _carry_out(self, plan: PlanMade, chain: Chain) -> None:
@@ -65,8 +78,8 @@ class PlanWork:
         journal = self._room.journal
         by = ARENA if plan.fallback else plan.agent
         added = list_added(plan, chain)
-        board = task_changes.get_board(self._room)
-        begotten = [board.tasks[name] for name in task_changes.list_begotten(chain)]
+        board = get_board(self._room)
+        begotten = [board.tasks[name] for name in list_begotten(chain)]
         for task in (*self.list_tasks(chain), *begotten):
             if task.status not in ENDED and task.id not in added.values():
                 task_changes.write_change(self._room, task.id, "cancel", by, REPLANNED)
@@ -112,10 +125,7 @@ class PlanWork:
         is_over = isinstance(step, rules.FinishChain) and step.end != "cancelled"
         if not is_over or not state.plans or state.is_delivered or state.work is None:
             return step
-        return rules.Prepare(self._deliver)
-
-    async def _deliver(self) -> None:
-        import_module("arena_cli.engine.delivery").deliver(self._room)
+        return rules.Prepare(partial(_deliver, self._room))
 
 
 def list_added(plan: PlanMade, chain: Chain) -> dict[str, str]:
@@ -165,3 +175,125 @@ def make_labels(labels: Sequence[str], known: Mapping[str, int], chain: int) -> 
         used.add(label)
         usable.append(label[:LONGEST_LABEL])
     return usable
+
+
+# The delivery.
+
+
+class MadeFile(NamedTuple):
+    """A file that an agent made or changed; `path` is where it is."""
+
+    name: str
+    agent: str
+    path: Path
+
+
+async def _deliver(room: Room) -> None:
+    """Write the delivery of the open chain, and the event that lists it. Raises DiskRefused."""
+    chain = room.scene.fold.open
+    path = getattr(room.journal.log, "path", None)
+    if chain is None:
+        return
+    folder = f"sessions/{room.scene.session_id}/{_FOLDER}"
+    names: list[str] = []
+    if path is not None:
+        target = path.parent / _FOLDER
+        try:
+            files.make_own_folder(target, below=room.workspace)
+            names = _copy_files(list(_list_made(chain, room)), target, room)
+            text = _write_readme(chain, names, room)
+            files.write_file(
+                target / "README.md", text.encode("utf-8", "replace"), below=room.workspace
+            )
+        except OSError as error:
+            problem = f"{target}: could not write: {error.strerror or error}"
+            raise DiskRefused(problem, files.suggest_fix(error, "")) from error
+    room.journal.write(Delivered, chain=chain.number, folder=folder, files=["README.md", *names])
+
+
+def _list_made(chain: Chain, room: Room) -> Iterator[MadeFile]:
+    """Yield the files that tools made or changed in the chain, each once."""
+    seen: set[Path] = set()
+    for event in chain.events:
+        if not isinstance(event, ToolFinished) or event.status != "ok" or not event.diff:
+            continue
+        member = room.scene.team.agent(event.agent)
+        if member is None or member.profile.workdir is None:
+            continue
+        root = room.config.place_workdir(room.workspace / member.profile.workdir).resolve()
+        for name in list_changed(event.diff):
+            path = (root / name).resolve()
+            is_part = path.is_relative_to(root) and ".." not in PurePosixPath(name).parts
+            if is_part and path not in seen and path.is_file() and len(seen) < _MOST_FILES:
+                seen.add(path)
+                yield MadeFile(name, event.agent, path)
+
+
+def _copy_files(made_files: list[MadeFile], target: Path, room: Room) -> list[str]:
+    """Copy files into the delivery, except those that are too large; return their paths there.
+
+    A file whose name another agent has used in its own folder goes below the id of its agent.
+    """
+    names: list[str] = []
+    for file in made_files:
+        name = f"files/{file.name}"
+        if name in names:
+            name = f"files/{file.agent}/{file.name}"
+        try:
+            content = files.read_regular(file.path)
+        except OSError:
+            continue
+        if len(content) <= _LARGEST:
+            place = target / name
+            files.make_own_folder(place.parent, below=room.workspace)
+            files.write_file(place, content, below=room.workspace)
+            names.append(name)
+    return names
+
+
+def _write_readme(chain: Chain, names: list[str], room: Room) -> str:
+    """Return the text of `README.md`."""
+    say = Texts(room.language)
+    tasks = get_board(room).tasks
+    plans = chain.control.plans if chain.control else []
+    lines = [f"# {say('Delivery')}", "", *_quote(chain.opening.message.content), ""]
+    for plan in plans:
+        if plan.refused:
+            continue
+        lines += [*_describe_plan(plan, say), ""]
+        for name in list_added(plan, chain).values():
+            if name in tasks:
+                lines += [*_describe_task(tasks[name], say), ""]
+    for name in list_begotten(chain):
+        lines += [*_describe_task(tasks[name], say), ""]
+    if names:
+        lines += [f"## {say('Files')}", "", *(f"- [{name}](<{name}>)" for name in names), ""]
+    return "\n".join(lines)
+
+
+def _quote(text: str) -> list[str]:
+    return [f"> {line}".rstrip() for line in text.splitlines()]
+
+
+def _describe_plan(plan: PlanMade, say: Texts) -> list[str]:
+    title = f"## {say('Plan')}{say(': ')}{say.enum(plan.mode)}"
+    lines = [title, ""]
+    if plan.fallback:
+        lines += [say("Without a plan: {why}", why=say.message(plan.fallback)), ""]
+    if plan.failed:
+        lines += [say("Planned again: {why}", why="; ".join(plan.failed)), ""]
+    if plan.reasoning:
+        lines += [plan.reasoning, ""]
+    for phase in plan.phases:
+        steps = say(", ").join(f"{step.id} (@{step.agent})" for step in phase.steps)
+        lines.append(f"- {phase.name}{say(': ')}{steps}")
+    lines += [f"- {say('risk: {risk}', risk=risk)}" for risk in plan.risks]
+    return lines
+
+
+def _describe_task(task: Task, say: Texts) -> list[str]:
+    lines = [f"### {task.id} · {task.title}", ""]
+    agent = f" · @{task.assigned_to}" if task.assigned_to else ""
+    lines += [f"{say.enum(task.status)}{agent}", ""]
+    text = task.result or task.error
+    return [*lines, text] if text else lines[:-1]

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from arena_cli import errors
 from arena_cli.engine import task_texts
@@ -47,7 +47,7 @@ ARENA = "arena"
 class TaskDraft(NamedTuple):
     """A task before it has an id; `needs` are ids, or titles of tasks that are added with it.
 
-    `step` and `phase` are those of the plan that it carries out, `note` is its note.
+    `note` is the id of the note that it is made from.
     """
 
     title: str
@@ -56,8 +56,6 @@ class TaskDraft(NamedTuple):
     priority: int = 0
     needs: tuple[str, ...] = ()
     assigned_to: str = ""
-    step: str = ""
-    phase: str = ""
     note: str = ""
 
 
@@ -161,8 +159,6 @@ def resolve_drafts(
                 type=draft.type,
                 priority=draft.priority,
                 needs=list(dict.fromkeys(_find_id(name, ids, board) for name in draft.needs)),
-                step=draft.step,
-                phase=draft.phase,
                 note=draft.note,
             ),
             find_agent(draft.assigned_to, room) if draft.assigned_to else "",
@@ -341,24 +337,17 @@ def carry_out(request: ControlRequest, room: Room) -> str:
 
     Raises UsageError or DiskRefused.
     """
-    acts: dict[str, Callable[[ControlRequest, Task, Room], str]] = {
-        "assign": _assign,
-        "reassign": _assign,
-        "block": _block,
-        "unblock": _unblock,
-        "complete": _end,
-        "fail": _end,
-        "cancel": _end,
-    }
     if request.action == "add":
         return _add(request, room)
-    if request.action not in acts:
+    if request.action not in {*_DONE, "assign", "reassign"}:
         raise UsageError(
             f"{_show(request.action)!r} is nothing that people do to a task",
-            errors.suggest_nearest(request.action, ["add", *acts]),
+            errors.suggest_nearest(request.action, ["add", "assign", "reassign", *_DONE]),
         )
     task = _find_task(request.target, room)
-    return acts[request.action](request, task, room)
+    if request.action in ("assign", "reassign"):
+        return _assign(request, task, room)
+    return _change(request, task, room)
 
 
 def _add(request: ControlRequest, room: Room) -> str:
@@ -444,31 +433,7 @@ def _assign(request: ControlRequest, task: Task, room: Room) -> str:
     return f"task {task.id} is now for {agent}"
 
 
-def _block(request: ControlRequest, task: Task, room: Room) -> str:
-    _check_open(task)
-    text = _read_text(request, room)
-    if not text:
-        raise UsageError(
-            "it is not said what the task waits for", "Say on whom or what it waits: `--because`."
-        )
-    if task.status == "blocked":
-        raise UsageError(f"task {task.id} is blocked already: {task.error}", "Unblock it first.")
-    return _change(request, task, room, "block", text)
-
-
-def _unblock(request: ControlRequest, task: Task, room: Room) -> str:
-    if task.status not in ("blocked", "failed"):
-        raise UsageError(f"task {task.id} is not blocked: it is {task.status}")
-    return _change(request, task, room, "unblock", _read_text(request, room))
-
-
-def _end(request: ControlRequest, task: Task, room: Room) -> str:
-    _check_open(task)
-    action = {name: name for name in get_args(TaskAction)}[request.action]
-    return _change(request, task, room, action, _read_text(request, room))
-
-
-_DONE = {
+_DONE: Mapping[TaskAction, str] = {
     "block": "is blocked",
     "unblock": "is pending again",
     "complete": "is completed",
@@ -477,7 +442,19 @@ _DONE = {
 }
 
 
-def _change(request: ControlRequest, task: Task, room: Room, action: TaskAction, text: str) -> str:
-    """Write a change and the message about it."""
+def _change(request: ControlRequest, task: Task, room: Room) -> str:
+    """Change the status of a task, and report it to the group."""
+    action = next(action for action in _DONE if action == request.action)
+    if action != "unblock":
+        _check_open(task)
+    elif task.status not in ("blocked", "failed"):
+        raise UsageError(f"task {task.id} is not blocked: it is {task.status}")
+    text = _read_text(request, room)
+    if action == "block" and not text:
+        raise UsageError(
+            "it is not said what the task waits for", "Say on whom or what it waits: `--because`."
+        )
+    if (action, task.status) == ("block", "blocked"):
+        raise UsageError(f"task {task.id} is blocked already: {task.error}", "Unblock it first.")
     write_change(room, task.id, action, request.by, text)
     return f"task {task.id} {_DONE[action]}"

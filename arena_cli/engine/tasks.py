@@ -20,7 +20,7 @@ from arena_cli.transcript.control_events import control_of
 from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.task_events import Task, TaskBoard, TaskChanged, WorkStarted
 from arena_cli.workspace.mentions import parse_mentions
-from arena_cli.workspace.models import Member
+from arena_cli.workspace.models import Member, Team
 from arena_cli.workspace.relevance import Haystack, score_relevance
 
 WORK = "work"
@@ -90,21 +90,17 @@ class TaskDesk:
         started = self._keep_started(chain, board, unavailable)
         decided = _find_decided(joining, chain, board)
         called = [agent for agent in due.agents if agent not in decided]
-        busy = {*called, *unavailable, *(start.agent for start in started)}
-        idle = [member for member in team.members if member.id not in busy]
-        places = max(team.config.max_responders - len(called), 0)
         limit = self._find_limit(work, chain)
         if limit != "until":
+            busy = {*called, *unavailable, *(start.agent for start in started)}
+            idle = [member for member in team.members if member.id not in busy]
             ready = self._list_ready(work, board, unavailable)
-            if due.agents:  # the answer to a question comes first
-                helped = {event.task for event in _list_helped(chain)}
-                first = [task for task in ready if decided.get(task.assigned_to) == task.id]
-                ready = [*first, *(task for task in ready if task.id not in helped)]
-            started += self._start(ready, idle, places - len(started), work, chain)
-        if started:
+            if due.agents:
+                ready = _put_decided_first(ready, decided, chain)
+            places = team.config.max_responders - len(called) - len(started)
+            started += self._start(ready, idle, places, work, chain)
+        if started or due.agents:
             return self._open_turn(due, started)
-        if due.agents:
-            return self._open_turn(due, ())
         return self._finish(work, board, chain, limit, unavailable)
 
     # The agents that messages call.
@@ -212,21 +208,15 @@ class TaskDesk:
             elif free.pop(task.assigned_to, None) is not None:
                 yield task, task.assigned_to
         free = {agent: member for agent, member in free.items() if self._takes(member)}
-        offered: list[Task] = []
-        for task in unassigned:
-            if not free:
-                return
-            agent = self._find_best(task, free)
-            if agent and self._score(task, free[agent]) >= free[agent].profile.response.threshold:
-                del free[agent]
-                yield task, agent
-            else:
-                offered.append(task)
-        for task in offered:
-            agent = self._find_best(task, free, is_offer=True)
-            if agent:
-                del free[agent]
-                yield task, agent
+        for is_offer in (False, True):
+            left: list[Task] = []
+            for task in unassigned:
+                if agent := self._find_best(task, free, is_offer=is_offer):
+                    del free[agent]
+                    yield task, agent
+                else:
+                    left.append(task)
+            unassigned = left
 
     def _find_best(self, task: Task, free: Mapping[str, Member], *, is_offer: bool = False) -> str:
         """Return the agent to which a task fits best, "" if it fits none.
@@ -323,20 +313,11 @@ class TaskDesk:
         unavailable: Mapping[str, str],
     ) -> rules.FinishChain:
         """Return the end of the chain, after the message about tasks that are left."""
-        team = self._room.scene.team
         left = board.list_open(_list_names(work, self._room))
         if not left:
-            ended = [
-                event.action
-                for event in chain.events
-                if isinstance(event, TaskChanged) and event.action in ("complete", "fail")
-            ]
-            if "fail" in ended and "complete" not in ended:
-                return rules.FinishChain("failed", ())
-            return rules.FinishChain(
-                *rules.decide_end(chain, team, is_limited=bool(chain.limits_told))
-            )
-        is_limited = bool(limit) and any(not board.unmet(task) for task in left if _waits(task))
+            return _end_without_tasks(chain, self._room.scene.team)
+        waiting = [task for task in left if task.status == "pending" and not board.unmet(task)]
+        is_limited = bool(limit and waiting)
         if task_changes.find_message(chain, "", LEFT) is None:
             texts = task_texts.describe_left(
                 left, board, unavailable, self._room.language, limit=limit if is_limited else ""
@@ -369,8 +350,12 @@ def _list_names(work: WorkStarted, room: Room) -> Sequence[str]:
     return [*dict.fromkeys((*work.tasks, *task_changes.list_begotten(chain)))]
 
 
-def _waits(task: Task) -> bool:
-    return task.status == "pending"
+def _end_without_tasks(chain: Chain, team: Team) -> rules.FinishChain:
+    """Return the end of a chain that has no open task left."""
+    ended = {event.action for event in chain.events if isinstance(event, TaskChanged)}
+    if "fail" in ended and "complete" not in ended:
+        return rules.FinishChain("failed", ())
+    return rules.FinishChain(*rules.decide_end(chain, team, is_limited=bool(chain.limits_told)))
 
 
 def _is_running(task: Task | None, start: _Started) -> bool:
@@ -396,6 +381,15 @@ def _find_decided(joining: Sequence[Message], chain: Chain, board: TaskBoard) ->
         for event in _list_helped(chain)
         if event.by in told and not event.to and board.tasks[event.task].status == "pending"
     }
+
+
+def _put_decided_first(
+    ready: Sequence[Task], decided: Mapping[str, str], chain: Chain
+) -> list[Task]:
+    """Return the tasks without those that wait for the answer to a question; it comes first."""
+    helped = {event.task for event in _list_helped(chain)}
+    first = [task for task in ready if decided.get(task.assigned_to) == task.id]
+    return [*first, *(task for task in ready if task.id not in helped)]
 
 
 def list_started(chain: Chain) -> list[_Started]:
