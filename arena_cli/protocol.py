@@ -9,14 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
 AuthorType = Literal["human", "agent", "system"]
 Invocation = Literal["must_reply", "may_reply", "supervise"]
@@ -65,6 +58,11 @@ class Shape(BaseModel):
     """A frozen record; its schema is built at first use, so that importing it costs little."""
 
     model_config = ConfigDict(frozen=True, defer_build=True, extra="ignore")
+
+
+def omitted(default: Any) -> Any:
+    """Return a field that is left out where it has its default."""
+    return Field(default=default, exclude_if=lambda value: value == default)
 
 
 class Volatile:

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
-
-from arena_cli.protocol import Attachment, Position, Shape, ToolStatus, Usage, Volatile
+from arena_cli.protocol import Attachment, Position, Shape, ToolStatus, Usage, Volatile, omitted
 from arena_cli.transcript.events import AgentCall, SideEvent
 
 EndMode = Literal["goal", "timeout", "max_turns", "aborted", "error", "error_no_complete_task"]
@@ -43,12 +41,12 @@ class ToolRequested(ActingEvent):
     type: Literal["tool_requested"] = "tool_requested"
     call: str
     step: int
-    of: int = Field(default=1, exclude_if=lambda count: count == 1)
+    of: int = omitted(1)
     tool: str
     arguments: dict[str, Any] = {}
-    problem: str = Field(default="", exclude_if=lambda problem: not problem)
-    approval: str = Field(default="", exclude_if=lambda name: not name)
-    native: Annotated[str, Volatile] = Field(default="", exclude_if=lambda native: not native)
+    problem: str = omitted("")
+    approval: str = omitted("")
+    native: Annotated[str, Volatile] = omitted("")
 
     @property
     def order_in_reply(self) -> str:
@@ -69,10 +67,10 @@ class ToolFinished(ActingEvent):
     tool: str
     status: ToolStatus
     result: str = ""
-    attachments: list[Attachment] = Field(default=[], exclude_if=lambda files: not files)
-    diff: str = Field(default="", exclude_if=lambda diff: not diff)
+    attachments: list[Attachment] = omitted([])
+    diff: str = omitted("")
     ms: Annotated[int, Volatile] = 0
-    usage: Usage | None = Field(default=None, exclude_if=lambda usage: usage is None)
+    usage: Usage | None = omitted(None)
 
     @property
     def order_in_reply(self) -> str:
@@ -92,7 +90,7 @@ class Thought(ActingEvent):
     step: int
     text: str
     kind: Literal["text", "thinking"] = "text"
-    within: str = Field(default="", exclude_if=lambda call: not call)
+    within: str = omitted("")
 
     @property
     def order_in_reply(self) -> str:
@@ -112,12 +110,10 @@ class AgentEnded(ActingEvent):
     type: Literal["agent_ended"] = "agent_ended"
     mode: EndMode
     turns: int
-    output: Any = Field(default=None, exclude_if=lambda output: output is None)
-    within: str = Field(default="", exclude_if=lambda call: not call)
-    usage: Usage | None = Field(default=None, exclude_if=lambda usage: usage is None)
-    metadata: Annotated[dict[str, Any], Volatile] = Field(
-        default={}, exclude_if=lambda notes: not notes
-    )
+    output: Any = omitted(None)
+    within: str = omitted("")
+    usage: Usage | None = omitted(None)
+    metadata: Annotated[dict[str, Any], Volatile] = omitted({})
 
     @property
     def order_in_reply(self) -> str:
@@ -146,7 +142,7 @@ class Goal(Shape):
 
     id: str
     description: str
-    parent: str = Field(default="", exclude_if=lambda parent: not parent)
+    parent: str = omitted("")
 
 
 class GoalChanged(ActingEvent):
@@ -160,4 +156,4 @@ class GoalChanged(ActingEvent):
     goal: Goal
     open: list[Goal] = []
     count: int
-    result: str = Field(default="", exclude_if=lambda result: not result)
+    result: str = omitted("")

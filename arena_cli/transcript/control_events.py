@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from arena_cli.protocol import Derived, MessageRef, Position, Usage, Volatile, parse_seq
+from arena_cli.protocol import Derived, MessageRef, Position, Usage, Volatile, omitted, parse_seq
 from arena_cli.transcript.events import AgentCall, Order, PauseReason, ReplyFinished, SideEvent
 from arena_cli.transcript.revisions import Revisions
 
@@ -69,11 +69,11 @@ class ApprovalRequested(ControlEvent):
     agent: str
     action: str
     detail: str
-    arguments: dict[str, Any] = Field(default={}, exclude_if=lambda arguments: not arguments)
+    arguments: dict[str, Any] = omitted({})
     digest: str
-    in_message: bool = Field(default=False, exclude_if=lambda in_message: not in_message)
-    diff: str = Field(default="", exclude_if=lambda diff: not diff)
-    options: list[str] = Field(default=[], exclude_if=lambda options: not options)
+    in_message: bool = omitted(False)
+    diff: str = omitted("")
+    options: list[str] = omitted([])
     expires: Annotated[str, Volatile]
 
     def change_chain(self, chain: Chain) -> None:
@@ -97,13 +97,11 @@ class ApprovalDecided(ControlEvent):
     decision: ApprovalDecision
     agent: str
     digest: str
-    option: str = Field(default="", exclude_if=lambda option: not option)
+    option: str = omitted("")
     by: str
     because: str = ""
-    always: bool = Field(default=False, exclude_if=lambda always: not always)
-    message: Annotated[str | None, MessageRef] = Field(
-        default=None, exclude_if=lambda message: message is None
-    )
+    always: bool = omitted(False)
+    message: Annotated[str | None, MessageRef] = omitted(None)
 
     def change_chain(self, chain: Chain) -> None:
         """Close the request; its agent is due again if a message tells it."""
@@ -177,14 +175,12 @@ class Supervised(ControlEvent):
     order: Order = "parallel"
     briefs: Annotated[dict[str, str], Derived] = {}
     done: bool = False
-    ignored: Annotated[list[str], Derived] = Field(default=[], exclude_if=lambda parts: not parts)
+    ignored: Annotated[list[str], Derived] = omitted([])
     fallback: Annotated[str, Derived] = ""
-    replan: bool = Field(default=False, exclude_if=lambda replan: not replan)
+    replan: bool = omitted(False)
     attempts: Annotated[int, Volatile] = 1
     usage: Annotated[Usage | None, Derived] = None
-    metadata: Annotated[dict[str, Any], Volatile] = Field(
-        default={}, exclude_if=lambda metadata: not metadata
-    )
+    metadata: Annotated[dict[str, Any], Volatile] = omitted({})
 
     @property
     def agent_call(self) -> AgentCall | None:
@@ -215,12 +211,10 @@ class IntentSorted(ControlEvent):
     intent: IntentKind
     confidence: float
     by: str
-    answered_by: str = Field(default="", exclude_if=lambda agent: not agent)
+    answered_by: str = omitted("")
     usage: Annotated[Usage | None, Derived] = None
-    error: Annotated[str, Derived] = Field(default="", exclude_if=lambda error: not error)
-    metadata: Annotated[dict[str, Any], Volatile] = Field(
-        default={}, exclude_if=lambda metadata: not metadata
-    )
+    error: Annotated[str, Derived] = omitted("")
+    metadata: Annotated[dict[str, Any], Volatile] = omitted({})
 
     @property
     def agent_call(self) -> AgentCall | None:
@@ -254,8 +248,8 @@ class Decision(ControlEvent):
     by: str
     allowed: bool
     rules: list[str] = []
-    reply: Annotated[int, Position] = Field(default=0, exclude_if=lambda reply: not reply)
-    step: str = Field(default="", exclude_if=lambda step: not step)
+    reply: Annotated[int, Position] = omitted(0)
+    step: str = omitted("")
 
     def change_fold(self, fold: Fold) -> None:
         """Count it."""
@@ -275,7 +269,7 @@ class RuleBroken(ControlEvent):
     rule: str
     error: Annotated[str, Derived]
     corrected: bool = False
-    step: str = Field(default="", exclude_if=lambda step: not step)
+    step: str = omitted("")
 
 
 class BreakerChanged(ControlEvent):

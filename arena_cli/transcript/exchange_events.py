@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
-
-from arena_cli.protocol import Position
+from arena_cli.protocol import Position, omitted
 from arena_cli.transcript.events import SideEvent, order_in_exchange
 
 ExchangeMode = Literal["wait", "notify"]
@@ -37,10 +35,8 @@ class ExchangeStarted(ExchangeEvent):
     type: Literal["exchange_started"] = "exchange_started"
     mode: ExchangeMode
     max_turns: int
-    key: str = Field(default="", exclude_if=lambda key: not key)
-    priority: ExchangePriority = Field(
-        default="normal", exclude_if=lambda priority: priority == "normal"
-    )
+    key: str = omitted("")
+    priority: ExchangePriority = omitted("normal")
 
     @property
     def order_in_reply(self) -> str:
@@ -70,7 +66,7 @@ class ExchangeFinished(ExchangeEvent):
     end: ExchangeEnd
     turns: int = 0
     announced: bool = False
-    reason: str = Field(default="", exclude_if=lambda reason: not reason)
+    reason: str = omitted("")
 
     @property
     def order_in_reply(self) -> str:

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
-
-from arena_cli.protocol import Volatile
+from arena_cli.protocol import Volatile, omitted
 from arena_cli.transcript.events import SideEvent
 
 StepStatus = Literal["success", "failed", "skipped", "cancelled"]
@@ -28,11 +26,11 @@ class FlowStarted(SideEvent):
     flow: str
     file: str
     inputs: dict[str, Any] = {}
-    resumed: bool = Field(default=False, exclude_if=lambda resumed: not resumed)
-    by: str = Field(default="", exclude_if=lambda by: not by)
-    caller: Annotated[str, Volatile] = Field(default="", exclude_if=lambda caller: not caller)
-    team: str = Field(default="", exclude_if=lambda team: not team)
-    digest: Annotated[str, Volatile] = Field(default="", exclude_if=lambda digest: not digest)
+    resumed: bool = omitted(False)
+    by: str = omitted("")
+    caller: Annotated[str, Volatile] = omitted("")
+    team: str = omitted("")
+    digest: Annotated[str, Volatile] = omitted("")
 
     @property
     def session_end(self) -> str:
@@ -52,7 +50,7 @@ class StepStarted(SideEvent):
     step: str
     kind: str
     attempt: Annotated[int, Volatile] = 1
-    session: Annotated[str, Volatile] = Field(default="", exclude_if=lambda name: not name)
+    session: Annotated[str, Volatile] = omitted("")
     definition: Annotated[str, Volatile] = ""
 
 
@@ -67,10 +65,10 @@ class StepFinished(SideEvent):
     step: str
     kind: str
     status: StepStatus
-    output: Any = Field(default=None, exclude_if=lambda output: output is None)
-    error: str | None = Field(default=None, exclude_if=lambda error: error is None)
-    error_code: str | None = Field(default=None, exclude_if=lambda code: code is None)
-    retryable: bool | None = Field(default=None, exclude_if=lambda retryable: retryable is None)
+    output: Any = omitted(None)
+    error: str | None = omitted(None)
+    error_code: str | None = omitted(None)
+    retryable: bool | None = omitted(None)
     attempts: Annotated[int, Volatile] = 1
     ms: Annotated[int, Volatile] = 0
     definition: Annotated[str, Volatile] = ""
@@ -86,10 +84,10 @@ class Reflected(SideEvent):
     by: str
     assessment: str = ""
     should_retry: bool = False
-    confidence: float | None = Field(default=None, exclude_if=lambda value: value is None)
+    confidence: float | None = omitted(None)
     recommendations: list[str] = []
     session: Annotated[str, Volatile] = ""
-    error: str | None = Field(default=None, exclude_if=lambda error: error is None)
+    error: str | None = omitted(None)
 
 
 class FlowFinished(SideEvent):
@@ -97,8 +95,8 @@ class FlowFinished(SideEvent):
 
     type: Literal["flow_finished"] = "flow_finished"
     status: FlowStatus
-    failed: list[str] = Field(default=[], exclude_if=lambda steps: not steps)
-    waits: Annotated[list[str], Volatile] = Field(default=[], exclude_if=lambda names: not names)
+    failed: list[str] = omitted([])
+    waits: Annotated[list[str], Volatile] = omitted([])
 
     @property
     def session_end(self) -> str:

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
-
-from arena_cli.protocol import Derived, Position, Shape, Usage, Volatile
+from arena_cli.protocol import Derived, Position, Shape, Usage, Volatile, omitted
 from arena_cli.transcript.control_events import ControlEvent, control_of
 from arena_cli.transcript.events import AgentCall
 
@@ -28,8 +26,8 @@ class PlanStep(Shape):
     id: str
     agent: str
     task: str
-    needs: list[str] = Field(default=[], exclude_if=lambda needs: not needs)
-    lane: str = Field(default="", exclude_if=lambda lane: not lane)
+    needs: list[str] = omitted([])
+    lane: str = omitted("")
 
 
 class PlanPhase(Shape):
@@ -56,26 +54,22 @@ class PlanMade(ControlEvent):
     reasoning: Annotated[str, Derived] = ""
     confidence: float = 0.0
     phases: list[PlanPhase] = []
-    checkpoints: list[str] = Field(default=[], exclude_if=lambda labels: not labels)
-    estimated_steps: int | None = Field(default=None, exclude_if=lambda count: count is None)
-    estimated_duration: Annotated[str, Derived] = Field(
-        default="", exclude_if=lambda text: not text
-    )
-    risks: Annotated[list[str], Derived] = Field(default=[], exclude_if=lambda risks: not risks)
-    ignored: Annotated[list[str], Derived] = Field(default=[], exclude_if=lambda parts: not parts)
-    fallback: Annotated[str, Derived] = Field(default="", exclude_if=lambda reason: not reason)
-    replan: int = Field(default=0, exclude_if=lambda count: not count)
-    failed: Annotated[list[str], Derived] = Field(default=[], exclude_if=lambda parts: not parts)
-    rules: list[str] = Field(default=[], exclude_if=lambda rules: not rules)
-    broken: dict[str, str] = Field(default={}, exclude_if=lambda broken: not broken)
-    refused: Annotated[str, Derived] = Field(default="", exclude_if=lambda reason: not reason)
-    approval: bool = Field(default=False, exclude_if=lambda needed: not needed)
-    call: str = Field(default="", exclude_if=lambda call: not call)
+    checkpoints: list[str] = omitted([])
+    estimated_steps: int | None = omitted(None)
+    estimated_duration: Annotated[str, Derived] = omitted("")
+    risks: Annotated[list[str], Derived] = omitted([])
+    ignored: Annotated[list[str], Derived] = omitted([])
+    fallback: Annotated[str, Derived] = omitted("")
+    replan: int = omitted(0)
+    failed: Annotated[list[str], Derived] = omitted([])
+    rules: list[str] = omitted([])
+    broken: dict[str, str] = omitted({})
+    refused: Annotated[str, Derived] = omitted("")
+    approval: bool = omitted(False)
+    call: str = omitted("")
     attempts: Annotated[int, Volatile] = 1
     usage: Annotated[Usage | None, Derived] = None
-    metadata: Annotated[dict[str, Any], Volatile] = Field(
-        default={}, exclude_if=lambda metadata: not metadata
-    )
+    metadata: Annotated[dict[str, Any], Volatile] = omitted({})
 
     @property
     def agent_call(self) -> AgentCall | None:

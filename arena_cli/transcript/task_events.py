@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from arena_cli.protocol import MessageRef, Position, Shape, Volatile
+from arena_cli.protocol import MessageRef, Position, Shape, Volatile, omitted
 from arena_cli.transcript.control_events import ControlEvent, control_of, session_control_of
 from arena_cli.util.graphs import find_circle
 
@@ -66,13 +66,13 @@ class TaskFacts(Shape):
     """
 
     title: str = Field(min_length=1, max_length=LONGEST_TITLE)
-    description: str = Field(default="", exclude_if=lambda text: not text)
+    description: str = omitted("")
     type: str = Field(default="", max_length=LONGEST_TYPE, exclude_if=lambda name: not name)
-    priority: int = Field(default=0, exclude_if=lambda priority: not priority)
-    needs: list[str] = Field(default=[], exclude_if=lambda needs: not needs)
-    step: str = Field(default="", exclude_if=lambda name: not name)
-    phase: str = Field(default="", exclude_if=lambda name: not name)
-    note: str = Field(default="", exclude_if=lambda name: not name)
+    priority: int = omitted(0)
+    needs: list[str] = omitted([])
+    step: str = omitted("")
+    phase: str = omitted("")
+    note: str = omitted("")
 
 
 class Task(TaskFacts):
@@ -116,17 +116,13 @@ class TaskChanged(ControlEvent):
     task: str
     action: TaskAction
     by: str
-    to: str = Field(default="", exclude_if=lambda agent: not agent)
-    text: str = Field(default="", exclude_if=lambda text: not text)
-    percent: int | None = Field(default=None, exclude_if=lambda percent: percent is None)
-    facts: TaskFacts | None = Field(default=None, exclude_if=lambda facts: facts is None)
-    depth: int = Field(default=0, exclude_if=lambda depth: not depth)
-    reply: Annotated[int | None, Position] = Field(
-        default=None, exclude_if=lambda reply: reply is None
-    )
-    message: Annotated[str | None, MessageRef] = Field(
-        default=None, exclude_if=lambda message: message is None
-    )
+    to: str = omitted("")
+    text: str = omitted("")
+    percent: int | None = omitted(None)
+    facts: TaskFacts | None = omitted(None)
+    depth: int = omitted(0)
+    reply: Annotated[int | None, Position] = omitted(None)
+    message: Annotated[str | None, MessageRef] = omitted(None)
 
     def change_fold(self, fold: Fold) -> None:
         """Change the task on the board of the session."""
@@ -145,11 +141,9 @@ class WorkStarted(ControlEvent):
     type: Literal["work_started"] = "work_started"
     chain: Annotated[int, Position]
     by: str
-    tasks: list[str] = Field(default=[], exclude_if=lambda tasks: not tasks)
-    max_tasks: int | None = Field(default=None, exclude_if=lambda most: most is None)
-    until: Annotated[str | None, Volatile] = Field(
-        default=None, exclude_if=lambda until: until is None
-    )
+    tasks: list[str] = omitted([])
+    max_tasks: int | None = omitted(None)
+    until: Annotated[str | None, Volatile] = omitted(None)
 
     def change_chain(self, chain: Chain) -> None:
         """Let the chain work on tasks; a later event replaces an earlier one."""
