@@ -146,7 +146,7 @@ class Document:
     def explain(self, finding: YamlProblem) -> Fault:
         """Return the error for a problem that was found in the text."""
         hint = finding.hint
-        if finding.fixed is not None and finding.fixed.strip():
+        if finding.fixed.strip():
             hint = self._hint(finding.line - 1, finding.fixed) or hint
         field = nodes.format_loc(finding.loc)
         fault = Fault(self.name, finding.line, field, finding.problem, hint)

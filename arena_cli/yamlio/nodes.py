@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import yaml
@@ -49,23 +48,23 @@ BAD_KEYS = (
 )
 
 
-class LineError(NamedTuple):
-    """An error in a line, its column, and the line as it should be ("" if unknown)."""
+Loc = tuple[str | int, ...]
 
+
+class YamlProblem(NamedTuple):
+    """An error at a line (from 1) and, where it is known, a column (from 0) of a text.
+
+    `fixed` is the line as it should be, "" if that is unknown. `dropped` are the places of values
+    that leave the data: no further error is reported about them.
+    """
+
+    line: int
     problem: str
-    column: int
-    fixed: str
-
-
-@lru_cache(maxsize=1)
-def _split(text: str) -> list[str]:
-    return text.split("\n")
-
-
-def get_line(text: str, number: int) -> str:
-    """Return a line of a text, counted from 0; "" if there is none."""
-    lines = _split(text)
-    return lines[number] if number < len(lines) else ""
+    hint: str = ""
+    column: int | None = None
+    fixed: str = ""
+    loc: Loc = ()
+    dropped: tuple[Loc, ...] = ()
 
 
 def measure_indent(line: str) -> int:
@@ -134,13 +133,14 @@ def find_flow_value(line: str, column: int) -> tuple[int, int]:
     return start, start + len(line[start:end].rstrip())
 
 
-def find_bad_key(line: str) -> LineError | None:
-    """Return the error of `key:value`, `key：value`, `key = value` or `key value`."""
-    for pattern, problem in (*WIDE_KEYS, *BAD_KEYS):
+def find_bad_key(line: str, number: int = 0) -> YamlProblem | None:
+    """Return the error of `key:value`, `key：value`, `key = value` or `key value` in a line."""
+    for pattern, template in (*WIDE_KEYS, *BAD_KEYS):
         match = re.search(pattern, line)
         if match is not None:
             names = {**match.groupdict(), "at": ODD_SPACES.get(match["at"], "")}
-            return LineError(problem.format(**names), match.start("at"), write_key(match))
+            problem, column = template.format(**names), match.start("at")
+            return YamlProblem(number, problem, "", column, write_key(match))
     return None
 
 
@@ -169,7 +169,6 @@ def write_ascii_marks(text: str) -> str:
     )
 
 
-Loc = tuple[str | int, ...]
 Node = yaml.Node
 
 MAX_DEPTH = 100
@@ -212,22 +211,6 @@ CORE_RESOLVERS = _CoreLoader.yaml_implicit_resolvers
 """By first character: (tag, pattern) of the plain scalars that are no strings."""
 
 
-class YamlProblem(NamedTuple):
-    """An error at a line (from 1) and, where it is known, a column (from 0) of a text.
-
-    `fixed` is the line as it should be. `dropped` are the places of values that leave the data: no
-    further error is reported about them.
-    """
-
-    line: int
-    problem: str
-    hint: str = ""
-    column: int | None = None
-    fixed: str | None = None
-    loc: Loc = ()
-    dropped: tuple[Loc, ...] = ()
-
-
 def compose(text: str) -> Node | None:
     """Return the one document of `text` as nodes, None if it is empty; raise `yaml.YAMLError`."""
     loader = _CoreLoader(text)
@@ -261,7 +244,7 @@ def iter_children(
 
 
 def walk_nodes(root: Node) -> Iterator[tuple[Loc, yaml.ScalarNode | None, Node]]:
-    """Return the one document of `text` as nodes, None if it is empty; raise `yaml.YAMLError`."""
+    """Yield each node below `root` with its place and its key, if it has one."""
     seen: set[int] = set()
     waiting: list[tuple[Loc, yaml.ScalarNode | None, Node]] = [((), None, root)]
     while waiting:
@@ -270,16 +253,11 @@ def walk_nodes(root: Node) -> Iterator[tuple[Loc, yaml.ScalarNode | None, Node]]
         if id(node) in seen or len(loc) > MAX_DEPTH:
             continue
         seen.add(id(node))
-        below_node: list[tuple[Loc, yaml.ScalarNode | None, Node]] = []
         if isinstance(node, yaml.SequenceNode):
-            below_node = [((*loc, index), None, item) for index, item in enumerate(node.value)]
+            waiting += [((*loc, i), None, item) for i, item in enumerate(node.value)][::-1]
         elif isinstance(node, yaml.MappingNode):
-            below_node = [
-                ((*loc, name.value), name, value)
-                for name, value in node.value
-                if isinstance(name, yaml.ScalarNode)
-            ]
-        waiting += reversed(below_node)
+            named = [pair for pair in node.value if isinstance(pair[0], yaml.ScalarNode)]
+            waiting += [((*loc, name.value), name, value) for name, value in named[::-1]]
 
 
 def _is_merge(key: Node) -> bool:
@@ -388,10 +366,8 @@ class DataBuilder:
 
     def _unknown_tag(self, node: Node, loc: Loc) -> None:
         start, end = node.start_mark, node.end_mark
-        fixed = None
-        if start.line == end.line:
-            line = get_line(self._text, start.line)
-            fixed = quote_span(line, start.column, end.column)
+        line = self._text.split("\n")[start.line]
+        fixed = quote_span(line, start.column, end.column) if start.line == end.line else ""
         tag = node.tag.replace(_CORE, "!!")
         problem = f"`{tag}` is a YAML tag that is not read here"
         hint = "a value that starts with ! must be quoted"
@@ -410,19 +386,13 @@ def _core_value(tag: str, text: str) -> Any:
     if kind == "null":
         return None
     if kind == "bool":
-        return _flag(text)
+        return {"true": True, "false": False}[text.lower()]
     if kind == "int":
         base = {"0o": 8, "0x": 16}.get(text[:2], 10)
         return int(text if base == 10 else text[2:], base)
     if kind == "float":
         return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
     raise KeyError(tag)
-
-
-def _flag(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError(text)
-    return text.lower() == "true"
 
 
 def find_value(data: Any, loc: Loc) -> Any:

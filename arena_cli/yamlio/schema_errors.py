@@ -7,7 +7,6 @@ yet: a key (`"supervisor"`) or one value of a key (`"on_failure: replan"`).
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -117,6 +116,7 @@ _BOUNDS = {
     "less_than_equal": ("le", "must be at most"),
 }
 _SUBJECT = lazy_pattern(r"^[\w ]+? should")
+_NUMBER = lazy_pattern(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
 _FLAG_WORDS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 _REASONS = (("skip",), ("xfail",))  # their value is a reason, any text
 
@@ -149,14 +149,14 @@ def check(
     wrong value that `is_pending` is no error yet.
     """
     data = {} if data is None else data
+    explainer = _Explainer(shape, origin)
     if not isinstance(data, dict):
-        return None, [_no_mapping(data, shape, origin)]
+        return None, [explainer.refuse(data)]
     try:
         return shape.model_validate_json(json.dumps(data), strict=True), []
     except ValidationError as error:
         errors = [_Error.locate(raw, data) for raw in error.errors(include_url=False)]
     current = [e for e in errors if e.kind == "extra_forbidden" or not is_pending(e.value)]
-    explainer = _Explainer(shape, origin)
     faults: dict[Fault, None] = {}
     for group in _group_by_union(explainer.keep_causes(current)):
         faults.update(dict.fromkeys(explainer.explain(group)))
@@ -256,19 +256,20 @@ def _group_by_union(errors: Sequence[_Error]) -> Iterator[list[_Error]]:
     yield from unions.values()
 
 
-def _no_mapping(data: Any, shape: type[BaseModel], origin: Origin) -> Fault:
-    problem = f"the file must be a mapping of keys, not {_describe(data)}"
-    if isinstance(data, list):
-        return origin.fault((), problem, "write its keys at the left edge, without `- `")
-    return origin.fault((), problem, _as_mapping(data, list_keys(shape, ()), "", origin, ()))
-
-
 class _Explainer:
     """Explains pydantic's errors about the data of one shape."""
 
     def __init__(self, shape: type[BaseModel], origin: Origin) -> None:
         self._shape = shape
         self._origin = origin
+
+    def refuse(self, data: Any) -> Fault:
+        """Return the error of a file that is no mapping."""
+        hint = "write its keys at the left edge, without `- `" if isinstance(data, list) else ""
+        if isinstance(data, str):
+            hint = self._as_mapping((), data, "")
+        problem = f"the file must be a mapping of keys, not {_describe(data)}"
+        return self._origin.fault((), problem, hint)
 
     def keep_causes(self, errors: Sequence[_Error]) -> list[_Error]:
         """Return the errors without those that another one explains.
@@ -281,16 +282,17 @@ class _Explainer:
         new = [e for e in errors if not is_reported(e.path, with_below=e.kind == "value_error")]
         # Of a union one branch was meant; if that is reported, it fits no other either.
         reported = {e.union for e in errors if e not in new and e.union is not None}
-        return [
-            error
-            for error in new
-            if not (error.kind == "missing" and error.path in misspelt)
-            and not (error.value is None and error.path in left_out)
-            and not (error.union in reported and error.path == error.union and error.is_of_type)
-        ]
+
+        def is_explained(error: _Error) -> bool:
+            if error.path == error.union and error.is_of_type and error.union in reported:
+                return True
+            return error.path in (misspelt if error.kind == "missing" else left_out)
+
+        return [error for error in new if not is_explained(error)]
 
     def _find_meant(self, errors: Sequence[_Error]) -> tuple[set[Loc], set[Loc]]:
-        """Return the keys that unknown keys may be meant as, and those they may belong below."""
+        """Return the keys that unknown keys are meant as, and the empty ones they belong below."""
+        empty = {error.path for error in errors if error.value is None}
         misspelt: set[Loc] = set()
         left_out: set[Loc] = set()
         for path in (error.path for error in errors if error.kind == "extra_forbidden"):
@@ -298,7 +300,7 @@ class _Explainer:
             if near := find_nearest(key, self._keys(above)):
                 misspelt.add((*above, near))
             left_out.update((*above, parent) for parent in self._parents(key, above))
-        return misspelt, left_out
+        return misspelt, left_out & empty
 
     def explain(self, group: Sequence[_Error]) -> list[Fault]:
         """Return the errors for one problem, or for a union: those of the branch that was meant."""
@@ -400,15 +402,11 @@ class _Explainer:
 
     def _wrong_word(self, error: _Error) -> Fault:
         path, value = error.path, error.value
-        if path and f"{path[-1]}: {value}" in self._not_built(path[:-1]):
-            return self._origin.fault(path, f"`{value}` is not implemented yet")
         if error.kind == "union_tag_invalid":
             key = str(error.context["discriminator"]).strip("'")
             path, value = (*path, key), error.context["tag"]
         words = _split_words(error.context.get("expected") or error.context["expected_tags"])
         listed = ", ".join(words)
-        if isinstance(value, dict) and path and f"{path[-1]}:{{}}" in self._not_built(path[:-1]):
-            return self._origin.fault(path, "a mapping is not implemented yet", f"write {listed}")
         if not isinstance(value, str):
             return self._wrong_kind(path, f"one of {listed}", value)
         near = find_nearest(value, words)
@@ -420,112 +418,70 @@ class _Explainer:
         empty = f", not `{raw}`" if raw else "; the value is empty"
         actual = empty if value is None else f", not {_describe(value)}"
         problem = f"must be {expected}{actual}"
-        if expected == "a list" and isinstance(value, dict) and value:
-            return self._no_items(path, problem, value)
         if _is_secret(path) and value is not None:
             return self._origin.fault(path, f"must be {expected}")
         is_filled = raw and "${" in raw and not isinstance(value, str)  # the line itself is right
         hint = "" if is_filled else self._kind_hint(path, expected, value, raw)
         return self._origin.fault(path, problem, hint)
 
-    def _no_items(self, path: Loc, problem: str, value: Mapping[str, Any]) -> Fault:
-        """Return the error for a mapping in place of a list, at its first key."""
-        first = next(iter(value))
-        fault = self._origin.fault(path, problem, "write `- ` before the first key of each item")
-        below = self._origin.fault((*path, first), problem, at_key=True)
-        if below.line <= fault.line or not below.source:
-            raw = self._origin.raw(path)
-            hint = self._origin.hint_with(path, f"[{raw}]") if len(value) == 1 else ""
-            return replace(fault, mend=hint or fault.mend)
-        hint = f"write: - {below.source.strip()}"
-        if len(value) > 1 or self._origin.raw((*path, first)) is None:
-            hint = "write `- ` before it, and indent the lines of this item below it by two more"
-        return replace(below, field=fault.field, mend=hint)
-
     def _kind_hint(self, path: Loc, expected: str, value: Any, raw: str | None) -> str:
         if value is None:
-            return self._empty_hint(path, expected)
+            return "write a value, or leave the key out"
         if isinstance(value, bool) and path[-1:] in _REASONS:
             return "write why, as a text" if value else "leave the key out"
+        if isinstance(value, str) and "a mapping" in expected:
+            hint = self._as_mapping(path, value, raw)
+            if hint:
+                return hint
         key = path[-1] if path else ""
-        fix = self._as_check(path, expected, value, raw) or _as_expected(
-            expected, value, raw or "", key
-        )
+        fix = self._as_check(path, value, raw) or _as_expected(expected, value, raw or "", key)
         if fix:
             return self._origin.hint_with(path, fix) or f"write {fix}"
         if expected == _MAPPING and isinstance(value, list):
             return "remove the `- `"
-        return self._text_hint(path, expected, value, raw) if isinstance(value, str) else ""
+        is_item = "a list" in expected and isinstance(value, (str, dict))
+        return "write `- ` before each item" if is_item else ""
 
-    def _text_hint(self, path: Loc, expected: str, value: str, raw: str | None) -> str:
-        if "a list" in expected:
-            return "write `- ` before each item"
-        if "a mapping" in expected:
-            return _as_mapping(value, self._keys(path), raw, self._origin, path)
-        return ""
-
-    def _empty_hint(self, path: Loc, expected: str) -> str:
-        kind = expected.partition(" or ")[0] if expected != "true or false" else expected
-        models = list_models(self._shape, path[:-1])
-        is_required = bool(path) and any(path[-1] in list_required_keys(m) for m in models)
-        return f"write {kind}" + ("" if is_required else ", or leave the key out")
-
-    def _as_check(self, path: Loc, expected: str, value: Any, raw: str | None) -> str:
-        """Return a text in place of checks on a text as the check `contains`."""
-        is_list = "a list" in expected and self._has_checks((*path, 0))
-        if not is_list and not ("a mapping" in expected and self._has_checks(path)):
+    def _as_mapping(self, path: Loc, value: str, raw: str | None) -> str:
+        """Return the hint for `send:hello`, `send "hello"`: a key without its colon, or space."""
+        error = nodes.find_bad_key(value)
+        if error is None or error.fixed.partition(":")[0] not in self._keys(path):
             return ""
+        if raw is None:
+            return error.problem
+        return self._origin.hint_with(path, error.fixed) or f"write `{error.fixed}`"
+
+    def _as_check(self, path: Loc, value: Any, raw: str | None) -> str:
+        """Return a text in place of checks on a text as the check `contains`."""
         if not raw or isinstance(value, bool) or not isinstance(value, str | int | float):
             return ""
-        if not is_list and _as_mapping(value, self._keys(path), raw, self._origin, path):
-            return ""
-        is_bare = value == raw and re.fullmatch(r"[\w ]+", raw)
-        text = raw if is_bare or raw[0] in "'\"" else nodes.quote(raw)
-        return f"[{{contains: {text}}}]" if is_list else f"{{contains: {text}}}"
-
-    def _has_checks(self, path: Loc) -> bool:
-        """Return True if checks on a text belong there, and no row with its agent."""
-        keys = self._keys(path)
-        return "contains" in keys and "agent" not in keys
+        text = raw if raw[0] in "'\"" else nodes.quote(raw)
+        for place, form in (((*path, 0), "[{{contains: {}}}]"), (path, "{{contains: {}}}")):
+            keys = self._keys(place)
+            if "contains" in keys and "agent" not in keys:  # else it is a row with its agent
+                return form.format(text)
+        return ""
 
     def _not_built(self, path: Loc) -> set[str]:
         models = list_models(self._shape, path)
         return {word for model in models for word in getattr(model, "not_built", ())}
 
 
-def _as_mapping(
-    value: Any, known_keys: Sequence[str], raw: str | None, origin: Origin, path: Loc
-) -> str:
-    """Return the hint for `send:hello`, `send "hello"`: a key without its colon, or its space."""
-    if not isinstance(value, str):
-        return ""
-    error = nodes.find_bad_key(value)
-    key = error.fixed.partition(":")[0] if error else ""
-    if error is None or key not in known_keys:
-        return ""
-    if raw is None:
-        return error.problem
-    return origin.hint_with(path, error.fixed) or f"write `{error.fixed}`"
-
-
 def _as_expected(expected: str, value: Any, raw: str, key: str | int) -> str:
     """Return a value as it is written in the kind that is expected, "" if that is unknown."""
-    fix = ""
     if expected.startswith("a text") and raw:
-        fix = nodes.quote(raw)
-    elif expected == "true or false":
-        fix = _FLAG_WORDS.get(str(value).lower(), "")
-    elif "number" in expected and isinstance(value, str):
+        return nodes.quote(raw)
+    if expected == "true or false":
+        return _FLAG_WORDS.get(str(value).lower(), "")
+    if "number" in expected and isinstance(value, str):
         bare = value.rstrip(",;")
-        fix = bare if _is_number(bare) else ""
-    elif "a list" in expected and isinstance(value, str | int | float):
-        fix = _as_command(str(value)) if key == "command" else _as_list(value, raw)
-    return fix
-
-
-def _as_list(value: Any, raw: str) -> str:
+        return bare if _NUMBER.fullmatch(bare) else ""
+    if "a list" not in expected or not raw:
+        return ""
+    if key == "command" and isinstance(value, str):
+        return _as_command(value)
     is_bare = value == raw and any(mark in raw for mark in "[]{}")
-    return f"[{nodes.quote(raw) if is_bare else raw}]" if raw else ""
+    return f"[{nodes.quote(raw) if is_bare else raw}]"
 
 
 def _as_command(line: str) -> str:
@@ -535,14 +491,6 @@ def _as_command(line: str) -> str:
     except ValueError:
         words = line.split()
     return f"[{', '.join(w if w.isalnum() else nodes.quote(w) for w in words)}]"
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _describe(value: Any) -> str:

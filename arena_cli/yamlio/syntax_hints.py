@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from arena_cli.util.text import lazy_pattern
 from arena_cli.yamlio import nodes
 from arena_cli.yamlio.nodes import (
     ODD_SPACES,
@@ -26,9 +25,6 @@ from arena_cli.yamlio.nodes import (
 
 _COMMENT = "a `#` after a space begins a comment: the rest of this line is lost"
 _HASH = r"(?:^|[\s\[{,])(?P<at>#)(?=[^\s#!])"
-_TEXT_HEADER = lazy_pattern(
-    r"(?P<lead> *(?:- +)*)(?:[^\s#'\"{\[|>-][^#'\"]*:[ ]+)?[|>][-+0-9]*\s*$"
-)
 _MUST_BE_QUOTED = "a {kind} that starts with {at} must be quoted"
 
 Lines = Iterator[tuple[int, int | None]]  # lines to look at, and the columns, if known
@@ -74,7 +70,7 @@ class _Mistake(NamedTuple):
     pattern: str
     problem: str
     hint: str = ""
-    fix: Callable[[_Stop, int, re.Match[str]], str | None] | None = None
+    fix: Callable[[_Stop, int, re.Match[str]], str] = lambda _, __, ___: ""
 
     def find(self, stop: _Stop) -> YamlProblem | None:
         """Return the problem if this is its cause."""
@@ -90,15 +86,16 @@ class _Mistake(NamedTuple):
             mistake = match.start("at") if "at" in match.groupdict() else column or 0
             names["at"] = ODD_SPACES.get(names.get("at", ""), names.get("at", ""))
             names["kind"] = "key" if _key_end(text, mistake) else "value"
-            fixed = self.fix(stop, number, match) if self.fix else None
+            fixed = self.fix(stop, number, match)
             problem, hint = self.problem.format(**names), self.hint.format(**names)
-            return YamlProblem(number + 1, problem, hint, mistake, fixed or None)
+            return YamlProblem(number + 1, problem, hint, mistake, fixed)
         return None
 
 
 def _describe_stop(stop: _Stop) -> dict[str, Any]:
     """Return the words that problems and hints may have: lines, counted from 1, and indents."""
     above = stop.above(stop.line)
+    start = above if stop.start_line == stop.line else stop.start_line
     earlier = range(min(stop.line, len(stop.lines)) - 1, -1, -1)
     item = next((n for n in earlier if stop.text(n).lstrip().startswith("- ")), above)
     until = f"not closed before line {stop.line + 1}"
@@ -108,10 +105,10 @@ def _describe_stop(stop: _Stop) -> dict[str, Any]:
         until = f"not closed before the {stop.text(stop.line)[stop.column : stop.column + 1]}"
     return {
         "until": until,
-        "start": stop.start_line + 1,
+        "start": start + 1,
         "above": above + 1,
         "item": item + 1,
-        "indent_start": _indent_like(stop.text(stop.start_line)),
+        "indent_start": _indent_like(stop.text(start)),
         "indent_above": _indent_like(stop.text(above)),
         "indent_item": _indent_like(" " * measure_indent(stop.text(item))),
     }
@@ -141,6 +138,22 @@ def _at_start(stop: _Stop) -> Lines:
     yield stop.start_line, stop.start_column
 
 
+def _before_mark(stop: _Stop) -> Lines:
+    yield stop.line, max(len(stop.text(stop.line)[: stop.column].rstrip()) - 1, 0)
+
+
+def _at_open_quote(stop: _Stop) -> Lines:
+    """Yield the quote on a line above that the one before the mark closes, if that opens none."""
+    line, number = stop.text(stop.line), stop.line
+    column = max(len(line[: stop.column].rstrip()) - 1, 0)
+    quote = line[column : column + 1]
+    if quote in ("'", '"') and not line[:column].count(quote) % 2:
+        for above in range(number - 1, -1, -1):
+            if stop.lines[above].count(quote) % 2:
+                yield above, stop.lines[above].rindex(quote)
+                return
+
+
 def _in_line(stop: _Stop) -> Lines:
     yield stop.line, None
 
@@ -161,21 +174,21 @@ def _in_lines_up(stop: _Stop) -> Lines:
         yield number, None
 
 
-def _quote(stop: _Stop, number: int, match: re.Match[str]) -> str | None:
+def _quote(stop: _Stop, number: int, match: re.Match[str]) -> str:
     """Quote the key or value at the place; in {} and [] up to the next comma."""
     line, column = match.string, match.start("at")
     end = _key_end(line, column)
     if not end and stop.is_continued(number):
-        return None
+        return ""
     return quote_span(line, column, end or find_value_end(line, column))
 
 
-def _quote_value(stop: _Stop, number: int, match: re.Match[str]) -> str | None:
+def _quote_value(stop: _Stop, number: int, match: re.Match[str]) -> str:
     """Quote the whole value of the line."""
     line = match.string
     start = find_value_start(line)
     if stop.is_continued(number) or is_in_flow(line, match.start("at")) > is_in_flow(line, start):
-        return None
+        return ""
     end = find_value_end(line, max(start, match.start("at")), flow=False)
     value = line[start:end]
     quote = value[:1]
@@ -212,67 +225,21 @@ def _remove(_: _Stop, __: int, match: re.Match[str]) -> str:
     return match.string[: match.start("at")] + match.string[match.end("at") :]
 
 
-def _close_quote(stop: _Stop, number: int, match: re.Match[str]) -> str | None:
+def _close_quote(stop: _Stop, number: int, match: re.Match[str]) -> str:
     """Close the quote at the end of its line if the next line begins a key or an item."""
     line, quote = match.string, match["at"]
     if quote in line[match.end("at") :] or is_in_flow(line, match.start("at")):
-        return None
+        return ""
     below = next((text for text in stop.lines[number + 1 :] if text.strip()), "- ")
-    return line.rstrip() + quote if re.match(r"\s*(?:- |[\w.-]+:(?:\s|$))", below) else None
-
-
-def _find_less_indented(stop: _Stop) -> YamlProblem | None:
-    """Find a line of a text below a `|` that is indented less than the text's first line."""
-    for number in dict.fromkeys((stop.start_line, stop.line)):
-        column = measure_indent(stop.text(number))
-        if stop.text(number)[column : column + 1] in ("", "#"):
-            continue
-        lowest = 1_000_000
-        for header in range(min(number, len(stop.lines)) - 1, -1, -1):
-            text = stop.lines[header]
-            match = _TEXT_HEADER.match(text)
-            if match and len(match["lead"]) < lowest and header < number - 1:
-                first = next(below for below in stop.lines[header + 1 :] if below.strip())
-                if not len(match["lead"]) < column < measure_indent(first):
-                    break
-                problem = f"this line is indented less than the text from line {header + 2}"
-                hint = _indent_like(" " * measure_indent(first))
-                return YamlProblem(number + 1, f"{problem}, and ends it", hint, column)
-            if text.strip():
-                lowest = min(lowest, measure_indent(text))
-    return None
-
-
-def _find_text_after_quote(stop: _Stop) -> YamlProblem | None:
-    """Find `say: "no" he said`, `say: 'it's'`, and a quote that one on a later line closes."""
-    line = stop.text(stop.line)
-    column = len(line[: stop.column].rstrip()) - 1
-    quote = line[column : column + 1]
-    if "did not find expected" not in stop.error or quote not in ("'", '"'):
-        return None
-    match = re.compile(f"(?P<at>{quote})").match(line, column)
-    if line[:column].count(quote) % 2:
-        fixed = match and _quote_value(stop, stop.line, match)
-        problem = f"text follows the closing {quote}; quote the whole value"
-        hint = "put single quotes around it" if quote == '"' else "put double quotes around it"
-        return YamlProblem(stop.line + 1, problem, hint, column, fixed)
-    for number in range(stop.line - 1, -1, -1):
-        if stop.lines[number].count(quote) % 2:
-            opening = stop.lines[number].rindex(quote)
-            match = re.compile(f"(?P<at>{quote})").match(stop.lines[number], opening)
-            problem = f"the {quote} that opens here is closed only on line {stop.line + 1}"
-            fixed = match and _close_quote(stop, number, match)
-            return YamlProblem(number + 1, problem, "close it", opening, fixed)
-    return None
+    return line.rstrip() + quote if re.match(r"\s*(?:- |[\w.-]+:(?:\s|$))", below) else ""
 
 
 # In their order: the first that fits explains the error.
-_MISTAKES: tuple[_Mistake | Callable[[_Stop], YamlProblem | None], ...] = (
+_MISTAKES = (
     _Mistake("nesting depth", _at_mark, "", "nested too deep to be read"),
     _Mistake(
         "", _in_line, r"^[ -]*(?P<at>\t)", "a tab cannot indent in YAML", "indent with spaces"
     ),
-    _find_less_indented,
     # Full-width marks and spaces in place of YAML's own.
     *(_Mistake("", _in_lines_near, *row, fix=_write_key) for row in nodes.WIDE_KEYS),
     _Mistake(
@@ -291,14 +258,7 @@ _MISTAKES: tuple[_Mistake | Callable[[_Stop], YamlProblem | None], ...] = (
     ),
     # Quotes.
     _Mistake(
-        "quoted scalar.*Unicode",
-        _in_line,
-        r"(?P<at>\\[uU][0-9a-fA-F]+)",
-        "`{at}` is not a character",
-        "write the character itself, or remove it",
-    ),
-    _Mistake(
-        "quoted scalar.*(?:escape|hexdecimal)",
+        "quoted scalar.*(?:unknown escape|hexdecimal)",
         _at_start,
         r'"(?P<body>(?:[^"\\]|\\["\\/nrt0])*(?P<at>\\[^"\\nrt0/])(?:[^"\\]|\\.)*)"',
         "`{at}` has no meaning between double quotes",
@@ -306,24 +266,9 @@ _MISTAKES: tuple[_Mistake | Callable[[_Stop], YamlProblem | None], ...] = (
         _write_single_quotes,
     ),
     _Mistake(
-        "quoted scalar.*(?:escape|hexdecimal)",
-        _in_line,
-        r"(?P<at>\\[^\\nrt0/])",
-        "`{at}` has no meaning between double quotes",
-        "use single quotes",
-    ),
-    _Mistake(
-        "quoted scalar",
+        "quoted scalar.*unexpected",
         _at_start,
-        r"(?P<at>')",
-        "the {at} that opens here is never closed",
-        "close it; an apostrophe inside single quotes is written twice: 'it''s'",
-        _close_quote,
-    ),
-    _Mistake(
-        "quoted scalar",
-        _at_start,
-        r'(?P<at>")',
+        r"(?P<at>['\"])",
         "the {at} that opens here is never closed",
         "close it",
         _close_quote,
@@ -339,38 +284,20 @@ _MISTAKES: tuple[_Mistake | Callable[[_Stop], YamlProblem | None], ...] = (
         _COMMENT,
         "quote the whole text, or write it below a `|`",
     ),
-    _Mistake("duplicate anchor", _at_mark, "", "the anchor of line {start} appears twice"),
     # A first character that YAML uses itself.
     _Mistake(
-        "cannot start any token|mapping keys are not allowed",
+        "cannot start any token|(?:keys|entries) are not allowed",
         _at_mark,
-        r"(?P<at>\S)",
+        r"(?P<at>[^\s-]|(?<=: )-)",
         _MUST_BE_QUOTED,
         "quote it",
         _quote,
     ),
     _Mistake(
-        "alias|anchor|tag",
+        "undefined alias|ing an? .*(?:alias|anchor|tag|directive|block scalar)",
         _at_start,
-        r"(?P<at>[&*!])",
+        r"(?P<at>[&*!%|>])",
         _MUST_BE_QUOTED,
-        "quote it",
-        _quote,
-    ),
-    _Mistake("directive", _at_start, "", "a line that starts with % must be quoted", "quote it"),
-    _Mistake(
-        "block scalar",
-        _at_start,
-        r"(?P<at>[|>])",
-        _MUST_BE_QUOTED + ", or its text must begin on the next line",
-        "quote it",
-        _quote,
-    ),
-    _Mistake(
-        "block sequence entries are not allowed",
-        _in_line,
-        r"^\s*(?:- +)*[^\s:#]+:\s+(?P<at>-)",
-        _MUST_BE_QUOTED + ", or the list must begin on the next line",
         "quote it",
         _quote,
     ),
@@ -418,7 +345,22 @@ _MISTAKES: tuple[_Mistake | Callable[[_Stop], YamlProblem | None], ...] = (
         "this line has no colon, so it is not a `key: value`",
         "complete it, or indent it if it continues the text above",
     ),
-    _find_text_after_quote,
+    _Mistake(
+        "did not find expected",
+        _at_open_quote,
+        r"(?P<at>['\"])",
+        "the {at} that opens here is {until}",
+        "close it",
+        _close_quote,
+    ),
+    _Mistake(
+        "did not find expected",
+        _before_mark,
+        r"(?P<at>['\"])",
+        "text follows the closing {at}; quote the whole value",
+        "put the other kind of quotes around it",
+        _quote_value,
+    ),
     _Mistake(
         "flow",
         _at_mark,
@@ -441,21 +383,7 @@ _MISTAKES: tuple[_Mistake | Callable[[_Stop], YamlProblem | None], ...] = (
         "the {at} that opens here is {until}",
         "close it, or quote the text if it is one",
     ),
-    _Mistake(
-        "unexpected ':'",
-        _at_mark,
-        "",
-        "a colon inside {{}} or [] is followed by a space and a value",
-        "complete it, or quote the text if it is one",
-    ),
-    # Documents, keys and items at the wrong place.
-    _Mistake(
-        "found another document",
-        _at_mark,
-        "",
-        "a second document starts here (`---`)",
-        "a file holds one",
-    ),
+    # Keys and items at the wrong place.
     _Mistake(
         "did not find expected node content",
         _at_mark,
@@ -486,18 +414,11 @@ _MISTAKES: tuple[_Mistake | Callable[[_Stop], YamlProblem | None], ...] = (
         "start it with `- `, or {indent_above}, to belong to line {above}",
     ),
     _Mistake(
-        "block mapping",
+        "block mapping|document start",
         _in_line,
         r"^\s*(?P<at>)",
         "this line does not fit the keys from line {start}",
         "{indent_start}",
-    ),
-    _Mistake(
-        "document start",
-        _in_line,
-        r"^\s*(?P<at>)",
-        "this line does not fit the keys from line {above}",
-        "{indent_above}",
     ),
 )
 
@@ -512,8 +433,9 @@ def explain(error: yaml.YAMLError, text: str) -> YamlProblem:
     source = text.split("\n")
     line, start_line = (min(number, len(source) - 1) for number in (mark.line, start.line))
     stop = _Stop(source, line, mark.column, start_line, start.column, f"{context}; {problem}")
-    for cause in _MISTAKES:
-        finding = cause.find(stop) if isinstance(cause, _Mistake) else cause(stop)
+    for mistake in _MISTAKES:
+        finding = mistake.find(stop)
         if finding is not None:
             return finding
-    return YamlProblem(line + 1, f"this is not YAML: {problem}", context, mark.column)
+    reason = f"{context} {problem}".strip()
+    return YamlProblem(line + 1, f"this is not YAML: {reason}", "", mark.column)

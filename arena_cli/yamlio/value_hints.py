@@ -12,12 +12,12 @@ import yaml
 
 from arena_cli.util.text import lazy_pattern
 from arena_cli.yamlio import nodes
-from arena_cli.yamlio.nodes import LineError, Loc, Node, YamlProblem
+from arena_cli.yamlio.nodes import Loc, Node, YamlProblem
 
 # The signs that the writer of a text meant something else than YAML reads.
 SUSPECTS = lazy_pattern(
     "[－\u3000\xa0“‘]|:[{\\[\"']"
-    r"|(?:\A|\n) *-\w|[ \t]#[^\s#!]| &\S|\\[bfvae0NLPxuU]"
+    r"|(?:\A|\n) *-\w|[ \t]#[^\s#!]|\\[bfvae0NLPxuU]"
     r"|(?:\A|\n|[{,]|- ) *[A-Za-z_][A-Za-z0-9_.-]*\s?："
 )
 # Keys of prose: a `#3` in their values is the number of an issue, not a comment.
@@ -28,7 +28,7 @@ _PROSE = frozenset(
 )
 _PATTERNS = frozenset({"regex", "redact"})
 _CONTROLS = lazy_pattern("[\x00\x07\x08\x0b\x0c\x1b\x85\u2028\u2029]")
-_DASH = r"^(?P<lead> *)(?P<dash>-|－[ \u3000]*)(?=[^\W\d_][\w.-]*:)"
+_DASH = r"^(?P<lead> *)-(?=[^\W\d_][\w.-]*:)"
 
 
 def find_bad_keys(root: Node, text: str) -> list[YamlProblem]:
@@ -40,26 +40,21 @@ def find_bad_keys(root: Node, text: str) -> list[YamlProblem]:
             number = key.start_mark.line
             error = _explain_key(key, source[number])
             if error is not None:
-                finding = YamlProblem(
-                    number + 1, error.problem, "", error.column, error.fixed or None
-                )
-                findings.setdefault(number, finding)
+                findings.setdefault(number, error)
     return list(findings.values())
 
 
-def _explain_key(key: yaml.ScalarNode, line: str) -> LineError | None:
-    column = key.start_mark.column
+def _explain_key(key: yaml.ScalarNode, line: str) -> YamlProblem | None:
+    column, number = key.start_mark.column, key.start_mark.line + 1
     dash = re.match(_DASH, line)
     if dash and dash.end("lead") == column:
-        problem = f"`{line[column]}` needs a space after it to begin a list item"
-        if line[column] != "-":
-            problem = "the dash of a list item is full-width (－); YAML's is `- `"
-        return LineError(problem, column, f"{dash['lead']}- {line[dash.end() :]}")
+        problem = "`-` needs a space after it to begin a list item"
+        return YamlProblem(number, problem, "", column, f"{dash['lead']}- {line[dash.end() :]}")
     is_odd = any(char in nodes.ODD_SPACES for char in key.value)
     is_first = not line[:column].strip(" -")
     if not is_odd and not (is_first and re.search(r":[\[{\"']|：", key.value)):
         return None
-    return nodes.find_bad_key(line)
+    return nodes.find_bad_key(line, number)
 
 
 def find_slips(root: Node, text: str) -> Iterator[YamlProblem]:
@@ -69,24 +64,18 @@ def find_slips(root: Node, text: str) -> Iterator[YamlProblem]:
         if isinstance(value, yaml.MappingNode) and value.flow_style:
             yield from _find_bare_keys(value, source, loc)
         elif isinstance(value, yaml.ScalarNode):
-            finding = _explain_value(loc, value, source[value.start_mark.line], text)
+            finding = _explain_value(loc, value, source[value.start_mark.line])
             if finding is not None:
                 yield finding
 
 
-def _explain_value(loc: Loc, value: yaml.ScalarNode, line: str, text: str) -> YamlProblem | None:
+def _explain_value(loc: Loc, value: yaml.ScalarNode, line: str) -> YamlProblem | None:
     key = next((step for step in reversed(loc) if isinstance(step, str)), "")
     start, end = value.start_mark, value.end_mark
     if value.style == '"':
         return _find_control(loc, value, line) if key in _PATTERNS else None
     if value.style or start.line != end.line:
         return None
-    anchor = re.compile(r"&(\S+) +\S").match(line, start.column)
-    if anchor and f"*{anchor[1]}" not in text:
-        fixed = nodes.quote_span(line, start.column, nodes.find_value_end(line, start.column))
-        problem = f"`&{anchor[1]}` names a value, but nothing uses the name"
-        hint = "a value that starts with & must be quoted"
-        return YamlProblem(start.line + 1, problem, hint, start.column, fixed)
     if nodes.is_curly(value.value):
         fixed = nodes.quote_span(line, start.column, end.column)
         opening, closing = value.value[0], value.value[-1]
@@ -112,7 +101,7 @@ def _find_control(loc: Loc, value: yaml.ScalarNode, line: str) -> YamlProblem | 
     column = escape.start() if escape else start.column
     problem = f"`{escape[0]}`" if escape else "a backslash"
     problem += " between double quotes is a control character, not part of a regex"
-    fixed = None
+    fixed = ""
     if start.line == end.line:
         body = line[start.column + 1 : end.column - 1].replace('\\"', '"').replace("'", "''")
         fixed = f"{line[: start.column]}'{body}'{line[end.column :]}"
@@ -128,7 +117,7 @@ def _find_bare_keys(node: yaml.MappingNode, source: list[str], loc: Loc) -> Iter
             f"{{}} makes a mapping here, and `{node.value[0][0].value}` is a key without a value"
         )
         hint = "write `key: value` in it, or quote it if it is a text"
-        fixed = None
+        fixed = ""
         if " " not in node.value[0][0].value and start.line == end.line:
             fixed = nodes.quote_span(source[start.line], start.column, end.column)
         yield YamlProblem(start.line + 1, problem, hint, start.column, fixed, loc)
@@ -175,10 +164,10 @@ def _explain_comma(
     hint = "a comma inside {} must be quoted: quote the whole text"
     number, column = keys[0].start_mark.line, keys[0].start_mark.column
     if not index:
-        return YamlProblem(number + 1, problem, hint, column, None, dropped[0], dropped)
+        return YamlProblem(number + 1, problem, hint, column, "", dropped[0], dropped)
     key, value = node.value[index - 1]
     start, end = value.start_mark, keys[-1].end_mark
-    fixed = None
+    fixed = ""
     is_plain = isinstance(value, yaml.ScalarNode) and not value.style
     if is_plain and start.line == number == end.line and " " not in key.value:
         fixed = nodes.quote_span(line, start.column, end.column)
