@@ -733,5 +733,5 @@ def test_what_extends_nothing_is_told_once_and_not_to_extend_itself(tmp_path: Pa
     assert faults(tmp_path, files) == [
         "agents/y.yaml:2: extends: profiles extend each other: y -> y\n  remove this line",
         "agents/y.yaml:3: skills: must be a list, not the text `x`\n  write: skills: [x]",
-        "agents/z.yaml:2: extends: there is no agent `zz`\n  known: base, y",
+        "agents/z.yaml:2: extends: there is no agent `zz`\n  known: base, y, z2",
     ]

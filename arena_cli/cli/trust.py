@@ -17,8 +17,8 @@ from arena_cli.reports.lines import user_words
 from arena_cli.session import trust_store
 from arena_cli.session.trust_store import Contact, find_contacts, list_untrusted, merge_contacts
 from arena_cli.util.text import escape_line
-from arena_cli.workspace.agent_references import add_subagents
 from arena_cli.workspace.agents import read_dotenv
+from arena_cli.workspace.teams import add_subagents
 
 if TYPE_CHECKING:
     from arena_cli.adapters.base import SessionConfig

@@ -46,7 +46,7 @@ from arena_cli.transcript.exchange_events import (
 )
 from arena_cli.util.clock import format_timestamp
 from arena_cli.util.language import Texts, translate_message
-from arena_cli.workspace.exchange import ExchangeRules
+from arena_cli.workspace.control import ExchangeRules
 from arena_cli.workspace.models import Member
 
 

@@ -403,12 +403,14 @@ class _FileChecks:
         if spec.cwd is not None:
             self._check_inside(spec.cwd, (*loc, "cwd"))
 
-    def _check_inside(self, name: str, place: Loc) -> None:
+    def _check_inside(self, name: str, place: Loc) -> bool:
+        """Check that a path is in the workspace; one with placeholders is when it is filled."""
         workspace = self._reading.workspace
-        if list_placeholders(name) or workspace.anywhere:
-            return  # the first is checked when it is filled
-        if not files.is_inside(workspace.root / name, workspace.root):
-            self._add(place, f"`{name}` is not in the workspace", files.OUTSIDE_HINT)
+        is_open = workspace.anywhere or list_placeholders(name)
+        if is_open or files.is_inside(workspace.root / name, workspace.root):
+            return True
+        self._add(place, f"`{name}` is not in the workspace", files.OUTSIDE_HINT)
+        return False
 
     def _check_agent(self, agent: str, place: Loc, spec: StepSpec | None) -> None:
         profiles = self._reading.workspace.profiles
@@ -448,9 +450,9 @@ class _FileChecks:
         name, place = str(spec.flow), (*loc, "flow")
         root = self._reading.workspace.root
         path = root / name
-        if not self._reading.workspace.anywhere and not files.is_inside(path, root):
-            self._add(place, f"`{name}` is not in the workspace", files.OUTSIDE_HINT)
-        elif not path.is_file():
+        if not self._check_inside(name, place):
+            return None
+        if not path.is_file():
             self._add(place, f"there is no file {name}", "paths start from the workspace")
         elif path.resolve() in self._callers:
             shown = [_shown_name(caller, root) for caller in (*self._callers, path.resolve())]

@@ -11,8 +11,8 @@ from pydantic import Field, field_validator, model_validator
 
 from arena_cli.workspace.acting import InputSpec
 from arena_cli.workspace.control import RuleEntry, StepKind
-from arena_cli.workspace.file_shape import FileShape
 from arena_cli.yamlio.nodes import Loc
+from arena_cli.yamlio.shapes import FileShape, omit_default
 
 BlockKind = Literal["group", "each", "repeat", "choose", "flow"]
 LEAF_KINDS: tuple[StepKind, ...] = get_args(StepKind)
@@ -74,7 +74,7 @@ class ContainerCall(FileShape):
 
     image: str
     command: list[str] = []
-    code: str | None = Field(default=None, min_length=1, exclude_if=lambda code: code is None)
+    code: str | None = omit_default(min_length=1)
     env: dict[str, str] = {}
     network: str | None = None
 

@@ -30,13 +30,12 @@ from arena_cli.scenarios.variables import Reader
 from arena_cli.session import outgoing
 from arena_cli.session.outgoing import Outgoing, PastPart, Planted
 from arena_cli.workspace.agents import LoadedProfile
-from arena_cli.workspace.file_shape import FileShape, read_keys
 from arena_cli.workspace.models import Human, Member, Team, TeamConfig
 from arena_cli.workspace.workspace import Workspace
 from arena_cli.yamlio import loader
-from arena_cli.yamlio.imported_shape import refer_to
 from arena_cli.yamlio.loader import Fragment, find_holder
 from arena_cli.yamlio.nodes import Loc
+from arena_cli.yamlio.shapes import FileShape, read_keys, refer_to
 
 if TYPE_CHECKING:
     from arena_cli.scenarios.given import GivenNote

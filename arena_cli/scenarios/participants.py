@@ -22,9 +22,9 @@ from arena_cli.scenarios.model import (
 )
 from arena_cli.session.trust_store import Contact, find_contacts, merge_contacts
 from arena_cli.workspace import models
-from arena_cli.workspace.agent_references import add_subagents
 from arena_cli.workspace.agents import LoadedProfile
 from arena_cli.workspace.models import AgentProfile, Member, Team
+from arena_cli.workspace.teams import add_subagents
 from arena_cli.workspace.workspace import Workspace
 from arena_cli.yamlio import loader
 from arena_cli.yamlio.loader import Fragment, find_holder

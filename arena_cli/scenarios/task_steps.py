@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from arena_cli.scenarios.expect.values import AgentId
 from arena_cli.session.outgoing import USER
-from arena_cli.workspace.file_shape import FileShape
+from arena_cli.yamlio.shapes import FileShape
 
 if TYPE_CHECKING:
     from arena_cli.scenarios.model import Step

@@ -420,6 +420,18 @@ def is_inside(path: Path, root: Path) -> bool:
         return False
 
 
+def find_name_problem(name: str, root: Path, *, anywhere: bool) -> tuple[str, str] | None:
+    """Return why a setting may not name a file so, and a hint; None if it is in the workspace.
+
+    With `anywhere` it may be elsewhere.
+    """
+    is_path = not {"\\", "\0"} & {*name}
+    if is_path and (anywhere or is_inside(root / name, root)):
+        return None
+    hint = OUTSIDE_HINT if is_path else "write `/` between folders"
+    return f"`{name}` is not in the workspace", hint
+
+
 def locate_file(
     name: str, folders: Iterable[Path], *, root: Path, scenario: Path | None, anywhere: bool
 ) -> Path | None:

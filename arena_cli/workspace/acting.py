@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from arena_cli.workspace.file_shape import FileShape
+from arena_cli.yamlio.shapes import FileShape, omit_default
 
 InputType = Literal["string", "number", "integer", "boolean", "string[]", "number[]"]
 
@@ -70,7 +70,7 @@ class RunLimits(FileShape):
     max_minutes: float = Field(default=5, gt=0)
     grace_s: float = Field(default=60, gt=0)
     max_parallel_tools: int = Field(default=8, ge=1)
-    shell: bool = Field(default=False, exclude_if=lambda has_shell: not has_shell)
+    shell: bool = omit_default(False)
 
 
 class InlineTool(FileShape):

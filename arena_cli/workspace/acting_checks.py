@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import jsonschema
 
 from arena_cli import errors
 from arena_cli.errors import Fault
-from arena_cli.util import files, json_schemas
+from arena_cli.util import json_schemas
 from arena_cli.util.text import cut_text, list_placeholders
 from arena_cli.workspace.acting import OutputSpec
 from arena_cli.workspace.inputs import INPUT_NAME, fits_type
@@ -84,9 +85,14 @@ def _read_output(
         return output, []
     fragment: Fragment | None = None
     if isinstance(schema, dict) and schema.keys() == {"file"} and isinstance(schema["file"], str):
-        document, faults = _read_schema_file(schema["file"], source, root, anywhere=anywhere)
-        if document is None or faults:
-            return output, faults
+        document, faults = loader.load_named(
+            schema["file"],
+            root,
+            partial(source.fault, (*loc, "file")),
+            anywhere=anywhere,
+        )
+        if document is None or document.faults:
+            return output, [*faults, *(document.faults if document else ())]
         fragment, schema = Fragment(document), document.data
         output = output.model_copy(update={"schema_": schema})
     problem = _find_schema_problem(schema)
@@ -95,20 +101,6 @@ def _read_output(
     path, text = problem
     fault = fragment.fault(path, text) if fragment else source.fault((*loc, *path), text)
     return output, [fault]
-
-
-def _read_schema_file(
-    name: str, source: ProfileSource, root: Path, *, anywhere: bool
-) -> tuple[loader.Document | None, list[Fault]]:
-    path, loc = root / name, ("output", "schema", "file")
-    is_path = not {"\\", "\0"} & {*name}
-    if not is_path or not (anywhere or files.is_inside(path, root)):
-        hint = files.OUTSIDE_HINT if is_path else "write `/` between folders"
-        return None, [source.fault(loc, f"`{name}` is not in the workspace", hint)]
-    if not path.is_file():
-        return None, [source.fault(loc, f"there is no file `{name}`")]
-    document = loader.load(path, name, is_shown=files.is_inside(path, root))
-    return document, list(document.faults)
 
 
 def _find_schema_problem(schema: Any) -> tuple[Loc, str] | None:

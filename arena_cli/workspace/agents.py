@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from arena_cli import errors
 from arena_cli.errors import AgentUnavailable, Fault
-from arena_cli.util.files import OUTSIDE_HINT, is_inside, read_dotenv_file, read_regular
+from arena_cli.util.files import find_name_problem, read_dotenv_file, read_regular
 from arena_cli.util.text import (
     escape_template,
     explain_unfilled,
@@ -24,7 +24,7 @@ from arena_cli.util.text import (
     map_texts,
 )
 from arena_cli.workspace import models
-from arena_cli.workspace.models import AgentProfile
+from arena_cli.workspace.models import AgentProfile, Member
 from arena_cli.yamlio import loader, schema_errors
 from arena_cli.yamlio.loader import Fragment, find_holder
 from arena_cli.yamlio.nodes import Loc
@@ -295,6 +295,11 @@ class LoadedProfile(NamedTuple):
     role_prompt: str
     source: ProfileSource
 
+    def as_member(self) -> Member:
+        """Return the agent as a member of no team."""
+        name = self.profile.name or self.profile.agent_id
+        return Member(self.profile, name, role_prompt=self.role_prompt)
+
 
 def read_sources(files: Mapping[str, Fragment]) -> tuple[dict[str, ProfileSource], list[Fault]]:
     """Return every profile of `files` (by file stem) merged with those it extends."""
@@ -318,10 +323,8 @@ def read_sources(files: Mapping[str, Fragment]) -> tuple[dict[str, ProfileSource
                 profile = replace(profile, is_whole=False)
             elif base_id not in files:
                 problem = f"there is no agent `{base_id}`"
-                hint = (
-                    errors.suggest_nearest(base_id, _list_bases(agent_id, files))
-                    or "remove this line"
-                )
+                others = [other for other in files if other != agent_id]
+                hint = errors.suggest_nearest(base_id, others) or "remove this line"
                 faults.append(profile.fault(("extends",), problem, hint))
                 profile = replace(profile, is_whole=False)
             else:
@@ -332,24 +335,6 @@ def read_sources(files: Mapping[str, Fragment]) -> tuple[dict[str, ProfileSource
     for agent_id in files:
         source(agent_id, ())
     return {agent_id: resolved[agent_id] for agent_id in files}, faults
-
-
-def _list_bases(agent_id: str, files: Mapping[str, Fragment]) -> list[str]:
-    """Return the profiles that one may extend: none that extends it, nor itself."""
-
-    def extends(agent: str) -> str:
-        data = files[agent].data if agent in files else None
-        base = data.get("extends") if isinstance(data, dict) else None
-        return models.normalize_id(base) if isinstance(base, str) else ""
-
-    bases = []
-    for candidate in files:
-        chain = [candidate]
-        while (base := extends(chain[-1])) and base not in chain:
-            chain.append(base)
-        if agent_id not in chain:
-            bases.append(candidate)
-    return bases
 
 
 def extend_source(profile: ProfileSource, base: ProfileSource) -> ProfileSource:
@@ -416,8 +401,8 @@ def load_profile(
         profile, part_faults = _read_parts(profile, text, source, root, anywhere=anywhere)
         faults += part_faults
     if profile is not None and profile.acts and not faults:
-        ways = import_module("arena_cli.workspace.tool_ways")
-        faults += ways.find_tool_faults(profile, source, kinds)
+        entries = import_module("arena_cli.workspace.tool_entries")
+        faults += entries.find_kind_faults(profile, source, kinds)
     if profile is None or faults or not source.is_whole:
         return None, faults
     return LoadedProfile(profile, text, source), []
@@ -559,11 +544,9 @@ def _read_role_prompt(
     name = value["file"]
     loc = ("role_prompt", "file")
     path = root / name
-    is_path = not {"\\", "\0"} & {*name}
-    if not is_path or not (anywhere or is_inside(path, root)):
-        hint = "name a file in the workspace, with `/` between folders"
-        hint = OUTSIDE_HINT if is_path else hint
-        return "", [source.fault(loc, f"`{name}` is not in the workspace", hint)]
+    problem = find_name_problem(name, root, anywhere=anywhere)
+    if problem is not None:
+        return "", [source.fault(loc, *problem)]
     try:
         return read_regular(path).decode("utf-8-sig"), []
     except UnicodeDecodeError:

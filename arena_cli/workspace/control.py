@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from arena_cli.protocol import RUN_FLOW
-from arena_cli.workspace.file_shape import FileShape
+from arena_cli.yamlio.shapes import FileShape, omit_default
 
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _OPERATORS = frozenset(";|&<>()")
@@ -187,26 +187,22 @@ def _matches(pattern: str, action: str, detail: str) -> bool:
     return matches_command(pattern, detail)
 
 
-def _count() -> Any:
-    return Field(default=None, gt=0)
-
-
 class TokenBounds(FileShape):
     """The most tokens that calls may use, cached ones included."""
 
-    turn: int | None = _count()
-    chain: int | None = _count()
-    session: int | None = _count()
-    day: int | None = _count()
+    turn: int | None = Field(default=None, gt=0)
+    chain: int | None = Field(default=None, gt=0)
+    session: int | None = Field(default=None, gt=0)
+    day: int | None = Field(default=None, gt=0)
 
 
 class UsdBounds(FileShape):
     """The most US dollars that calls may cost."""
 
-    turn: float | None = _count()
-    chain: float | None = _count()
-    session: float | None = _count()
-    day: float | None = _count()
+    turn: float | None = Field(default=None, gt=0)
+    chain: float | None = Field(default=None, gt=0)
+    session: float | None = Field(default=None, gt=0)
+    day: float | None = Field(default=None, gt=0)
 
 
 class AgentBudget(FileShape):
@@ -282,6 +278,17 @@ class SimpleAnswers(FileShape):
     min_confidence: float = Field(default=0.8, ge=0, le=1)
 
 
+class ExchangeRules(FileShape):
+    """The rules by which agents ask each other directly.
+
+    After the first answer there are at most `max_turns` further messages. If they `announce`, the
+    agent that was asked tells the group at the end.
+    """
+
+    max_turns: int = Field(default=5, ge=0, le=50)
+    announce: bool = True
+
+
 RuleKind = Literal["reply", "mention", "tool", "note", "task", "step", "plan"]
 """What a rule looks at: a reply, one call of a colleague, an action, a note of an agent, a task
 that it adds or changes, a step of a flow, a plan."""
@@ -293,11 +300,6 @@ RULES_BY_NAME = ("no_secrets", "no_mass_mention")
 _BUILT_IN = (*RULES_BY_NAME, "calls_only", "step_kinds", "json_schema", "max_chars", "language")
 _OWN = ("require", "forbid", "python", "correct")
 _NOT_OF_FILE = frozenset({"id", "name", "priority", "on", "when", "error", *_BUILT_IN, *_OWN})
-
-
-def _left_out() -> Any:
-    """Return the field of a key that records of a session omit if it is left out."""
-    return Field(default=None, exclude_if=lambda value: value is None)
 
 
 def _as_mapping(rule: Any) -> Any:
@@ -333,14 +335,14 @@ class RuleCondition(FileShape):
     on the text.
     """
 
-    agent: Names | None = _left_out()
-    mentions: Names | None = _left_out()
-    tool: Names | None = _left_out()
-    step: StepKinds | None = _left_out()
-    contains: Names | None = _left_out()
-    not_contains: Names | None = _left_out()
-    regex: str | None = _left_out()
-    ignore_case: bool = Field(default=False, exclude_if=lambda ignores: not ignores)
+    agent: Names | None = omit_default()
+    mentions: Names | None = omit_default()
+    tool: Names | None = omit_default()
+    step: StepKinds | None = omit_default()
+    contains: Names | None = omit_default()
+    not_contains: Names | None = omit_default()
+    regex: str | None = omit_default()
+    ignore_case: bool = omit_default(False)
 
     @property
     def text_checks(self) -> dict[str, Any]:
@@ -359,23 +361,23 @@ class RuleSpec(FileShape):
     """
 
     id: str = ""
-    name: str = Field(default="", exclude_if=lambda name: not name)
-    priority: int = Field(default=10, exclude_if=lambda priority: priority == 10)
-    on: RuleKind | None = _left_out()
-    when: RuleCondition | None = _left_out()
-    require: dict[str, Any] | None = _left_out()
-    forbid: dict[str, Any] | None = _left_out()
-    python: str | None = _left_out()
-    error: str = Field(default="", exclude_if=lambda error: not error)
-    correct: str | None = _left_out()
-    no_secrets: Literal[True] | None = _left_out()
-    no_mass_mention: Literal[True] | None = _left_out()
-    calls_only: dict[str, list[str]] | None = _left_out()
-    step_kinds: StepKinds | None = _left_out()
-    json_schema: str | dict[str, Any] | None = _left_out()
-    max_chars: int | None = Field(default=None, ge=1, exclude_if=lambda most: most is None)
-    language: str | None = _left_out()
-    file: str | None = _left_out()
+    name: str = omit_default("")
+    priority: int = omit_default(10)
+    on: RuleKind | None = omit_default()
+    when: RuleCondition | None = omit_default()
+    require: dict[str, Any] | None = omit_default()
+    forbid: dict[str, Any] | None = omit_default()
+    python: str | None = omit_default()
+    error: str = omit_default("")
+    correct: str | None = omit_default()
+    no_secrets: Literal[True] | None = omit_default()
+    no_mass_mention: Literal[True] | None = omit_default()
+    calls_only: dict[str, list[str]] | None = omit_default()
+    step_kinds: StepKinds | None = omit_default()
+    json_schema: str | dict[str, Any] | None = omit_default()
+    max_chars: int | None = omit_default(ge=1)
+    language: str | None = omit_default()
+    file: str | None = omit_default()
 
     @model_validator(mode="after")
     def _is_one(self) -> RuleSpec:

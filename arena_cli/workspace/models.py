@@ -14,8 +14,7 @@ from arena_cli.protocol import MemberInfo
 from arena_cli.util import language
 from arena_cli.util.text import explain_unfilled
 from arena_cli.util.user_pattern import UserPattern
-from arena_cli.workspace.file_shape import FileShape, read_keys
-from arena_cli.yamlio.imported_shape import ImportedShape
+from arena_cli.yamlio.shapes import FileShape, ImportedShape, omit_default, read_keys
 
 if TYPE_CHECKING:
     from arena_cli.workspace.acting import (
@@ -26,8 +25,14 @@ if TYPE_CHECKING:
         OutputSpec,
         RunLimits,
     )
-    from arena_cli.workspace.control import Approvals, Budget, Intent, RuleEntry, SimpleAnswers
-    from arena_cli.workspace.exchange import ExchangeRules
+    from arena_cli.workspace.control import (
+        Approvals,
+        Budget,
+        ExchangeRules,
+        Intent,
+        RuleEntry,
+        SimpleAnswers,
+    )
 else:  # most teams have none of them
     _CONTROL = "arena_cli.workspace.control"
     Approvals = Annotated[Any, ImportedShape(_CONTROL, "Approvals")]
@@ -35,7 +40,7 @@ else:  # most teams have none of them
     Intent = Annotated[Any, ImportedShape(_CONTROL, "Intent")]
     RuleEntry = Annotated[Any, ImportedShape(_CONTROL, "RuleEntry")]
     SimpleAnswers = Annotated[Any, ImportedShape(_CONTROL, "SimpleAnswers")]
-    ExchangeRules = Annotated[Any, ImportedShape("arena_cli.workspace.exchange", "ExchangeRules")]
+    ExchangeRules = Annotated[Any, ImportedShape(_CONTROL, "ExchangeRules")]
     _ACTING = "arena_cli.workspace.acting"
     Example = Annotated[Any, ImportedShape(_ACTING, "Example")]
     InlineTool = Annotated[Any, ImportedShape(_ACTING, "InlineTool")]
@@ -100,20 +105,16 @@ class ContextSettings(FileShape):
     max_output_tokens: int = Field(default=2_000, ge=1)
 
 
-def _strategy() -> Any:
-    return Field(default=None, exclude_if=lambda strategy: strategy is None)
-
-
 class FailureRules(FileShape):
     """What follows a failure, by its class; `default` is for the classes that are left out."""
 
-    default: FailureStrategy | None = _strategy()
-    timeout: FailureStrategy | None = _strategy()
-    refused: FailureStrategy | None = _strategy()
-    overloaded: FailureStrategy | None = _strategy()
-    unavailable: FailureStrategy | None = _strategy()
-    protocol: FailureStrategy | None = _strategy()
-    rule: FailureStrategy | None = _strategy()
+    default: FailureStrategy | None = omit_default()
+    timeout: FailureStrategy | None = omit_default()
+    refused: FailureStrategy | None = omit_default()
+    overloaded: FailureStrategy | None = omit_default()
+    unavailable: FailureStrategy | None = omit_default()
+    protocol: FailureStrategy | None = omit_default()
+    rule: FailureStrategy | None = omit_default()
 
     def choose(self, error_code: str) -> FailureStrategy | None:
         """Return the strategy for a class of error; None if no key names it."""
@@ -254,17 +255,13 @@ class MemoryRules(FileShape):
     heed: Literal["rules", "judge"] = "rules"
     warn_at: float = Field(default=0.8, gt=0, le=1)
     saturated_at: float = Field(default=0.92, gt=0, le=1)
-    keep: float = Field(default=0.5, ge=0.1, le=0.9, exclude_if=lambda share: share == 0.5)
-    decisions_covered: float = Field(default=0.8, ge=0, le=1, exclude_if=lambda share: share == 0.8)
-    messages_covered: float = Field(default=0.2, ge=0, le=1, exclude_if=lambda share: share == 0.2)
+    keep: float = omit_default(0.5, ge=0.1, le=0.9)
+    decisions_covered: float = omit_default(0.8, ge=0, le=1)
+    messages_covered: float = omit_default(0.2, ge=0, le=1)
 
 
 SILENCE = ("NO_REPLY", "[NO_REPLY]", "[SILENT]", "(no reply)", "（无需回复）")
 """The default markers of silence."""
-
-
-def _breaker() -> Any:
-    return Field(default=None, gt=0, exclude_if=lambda bound: bound is None)
 
 
 class TeamConfig(FileShape):
@@ -297,36 +294,32 @@ class TeamConfig(FileShape):
     agents_may_mention_all: bool = False
     on_failure: OnFailure = "skip"
     retries: int = Field(default=3, ge=0)
-    retry_delay_s: float = Field(default=1, gt=0, exclude_if=lambda delay: delay == 1)
-    silence: list[Annotated[str, Field(pattern=r"\S")]] = Field(
-        default=[*SILENCE], exclude_if=lambda markers: markers == [*SILENCE]
-    )
-    auto_summary_interval: int | None = Field(
-        default=None, ge=2, exclude_if=lambda interval: interval is None
-    )
+    retry_delay_s: float = omit_default(1, gt=0)
+    silence: list[Annotated[str, Field(pattern=r"\S")]] = omit_default([*SILENCE])
+    auto_summary_interval: int | None = omit_default(ge=2)
     memory: MemoryRules = Field(
         default_factory=MemoryRules, exclude_if=lambda rules: rules == MemoryRules()
     )
-    approvals: Approvals | None = Field(default=None, exclude_if=lambda rules: rules is None)
-    budget: Budget | None = Field(default=None, exclude_if=lambda budget: budget is None)
-    mode: Mode = Field(default="free", exclude_if=lambda mode: mode == "free")
-    supervisor: str | None = Field(default=None, exclude_if=lambda agent: agent is None)
-    replans: int = Field(default=2, ge=0, exclude_if=lambda count: count == 2)
-    rules: list[RuleEntry] = Field(default=[], exclude_if=lambda rules: not rules)
-    corrections: int = Field(default=1, ge=0, le=5, exclude_if=lambda count: count == 1)
-    rejection_rate: Annotated[float, Field(lt=1)] | None = _breaker()
-    failures: Annotated[int, Field(le=10)] | None = _breaker()
-    pause_s: float | None = _breaker()
-    intent: Intent | None = Field(default=None, exclude_if=lambda intent: intent is None)
-    simple: SimpleAnswers | None = Field(default=None, exclude_if=lambda simple: simple is None)
-    exchange: ExchangeRules | None = Field(default=None, exclude_if=lambda rules: rules is None)
-    planner: str | None = Field(default=None, exclude_if=lambda agent: agent is None)
-    fallback_agent: str | None = Field(default=None, exclude_if=lambda agent: agent is None)
-    min_confidence: float = Field(default=0.5, ge=0, le=1, exclude_if=lambda least: least == 0.5)
-    approve_plan: bool = Field(default=False, exclude_if=lambda approves: not approves)
-    plan_timeout_s: float | None = _breaker()
-    task_depth_limit: int = Field(default=3, ge=0, exclude_if=lambda limit: limit == 3)
-    task_retries: int = Field(default=3, ge=0, exclude_if=lambda count: count == 3)
+    approvals: Approvals | None = omit_default()
+    budget: Budget | None = omit_default()
+    mode: Mode = omit_default("free")
+    supervisor: str | None = omit_default()
+    replans: int = omit_default(2, ge=0)
+    rules: list[RuleEntry] = omit_default([])
+    corrections: int = omit_default(1, ge=0, le=5)
+    rejection_rate: Annotated[float, Field(lt=1)] | None = omit_default(gt=0)
+    failures: Annotated[int, Field(le=10)] | None = omit_default(gt=0)
+    pause_s: float | None = omit_default(gt=0)
+    intent: Intent | None = omit_default()
+    simple: SimpleAnswers | None = omit_default()
+    exchange: ExchangeRules | None = omit_default()
+    planner: str | None = omit_default()
+    fallback_agent: str | None = omit_default()
+    min_confidence: float = omit_default(0.5, ge=0, le=1)
+    approve_plan: bool = omit_default(False)
+    plan_timeout_s: float | None = omit_default(gt=0)
+    task_depth_limit: int = omit_default(3, ge=0)
+    task_retries: int = omit_default(3, ge=0)
 
     @property
     def has_breaker(self) -> bool:
@@ -436,18 +429,14 @@ class Retention(FileShape):
 LaneName = Literal["main", "nested", "parallel", "subagent", "planner"]
 
 
-def _bound() -> Any:
-    return Field(default=None, ge=1)
-
-
 class Lanes(FileShape):
     """The number of replies that run at once in the workspace, by cause; None: no bound."""
 
-    main: int | None = _bound()
-    nested: int | None = _bound()
-    parallel: int | None = _bound()
-    subagent: int | None = _bound()
-    planner: int | None = _bound()
+    main: int | None = Field(default=None, ge=1)
+    nested: int | None = Field(default=None, ge=1)
+    parallel: int | None = Field(default=None, ge=1)
+    subagent: int | None = Field(default=None, ge=1)
+    planner: int | None = Field(default=None, ge=1)
 
     def find_bound(self, lane: LaneName) -> int | None:
         """Return the bound of a lane; None if it has none."""

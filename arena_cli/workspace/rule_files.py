@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
 from arena_cli.errors import Fault, suggest_nearest
-from arena_cli.util import files
 from arena_cli.workspace import control
 from arena_cli.workspace.control import RulesFile, RuleSpec
 from arena_cli.workspace.models import normalize_id
@@ -65,7 +65,10 @@ def _list_rules(
         if rule.file is None:
             yield rule, place
             continue
-        document = _read(rule.file, place, root, faults, anywhere=anywhere)
+        document, read_faults = loader.load_named(
+            rule.file, root, partial(place.fault, ("file",)), anywhere=anywhere
+        )
+        faults += read_faults
         if document is None:
             continue
         inner, inner_faults = loader.validate(document, RulesFile)
@@ -77,21 +80,6 @@ def _list_rules(
             else:
                 problem = "a file of rules names no other file"
                 faults.append(inner_place.fault(("file",), problem))
-
-
-def _read(
-    name: str, place: Fragment, root: Path, faults: list[Fault], *, anywhere: bool
-) -> loader.Document | None:
-    path = root / name
-    is_path = not {"\\", "\0"} & {*name}
-    if not is_path or not (anywhere or files.is_inside(path, root)):
-        hint = files.OUTSIDE_HINT if is_path else "write `/` between folders"
-        faults.append(place.fault(("file",), f"`{name}` is not in the workspace", hint))
-        return None
-    if not path.is_file():
-        faults.append(place.fault(("file",), f"there is no file `{name}`"))
-        return None
-    return loader.load(path, name, is_shown=files.is_inside(path, root))
 
 
 def _find_faults(rule: RuleSpec, place: Fragment, root: Path) -> Iterator[Fault]:

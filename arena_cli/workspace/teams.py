@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any
 
 from arena_cli.errors import Fault, UsageError, suggest_nearest
 from arena_cli.workspace import mentions, models
-from arena_cli.workspace.agent_references import add_subagents
 from arena_cli.workspace.agents import LoadedProfile
 from arena_cli.workspace.mentions import NameClash
 from arena_cli.workspace.models import (
     AGENT_TOOL,
+    AgentProfile,
     Human,
     Member,
     MemberRef,
@@ -76,6 +76,41 @@ def read_team_file(stem: str, fragment: Fragment) -> tuple[TeamFile | None, list
     if not file.members:
         return None, [fragment.fault(("members",), "a team needs a member")]
     return file.model_copy(update={"team": name}), []
+
+
+def add_subagents(
+    profiles: Iterable[AgentProfile], loaded: Mapping[str, LoadedProfile]
+) -> list[AgentProfile]:
+    """Return these profiles, and those of the agents that they may call as tools."""
+    by_id = {profile.agent_id: profile for profile in profiles}
+    waiting = list(by_id.values())
+    while waiting:
+        for _, agent in waiting.pop().list_subagents():
+            if agent in loaded and agent not in by_id:
+                by_id[agent] = loaded[agent].profile
+                waiting.append(by_id[agent])
+    return list(by_id.values())
+
+
+def find_reference_faults(
+    loaded: Mapping[str, LoadedProfile], broken: Collection[str] = ()
+) -> list[Fault]:
+    """Return the errors of profiles that name an agent that neither is loaded nor `broken`."""
+    return [
+        agent.source.fault(loc, f"there is no agent `{name}`", suggest_nearest(name, loaded))
+        for agent in loaded.values()
+        for loc, name in _list_references(agent.profile)
+        if models.normalize_id(name) not in (*loaded, *broken)
+    ]
+
+
+def _list_references(profile: AgentProfile) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield the agents that a profile names, with their places."""
+    for key, names in (("may_mention", profile.may_mention), ("may_ask", profile.may_ask)):
+        for index, name in enumerate(names or ()):
+            yield (key, index), name
+    for index, name in profile.list_subagents():
+        yield ("tools", index), name
 
 
 _ABOUT_MEMBERS = ("default_responders", "supervisor", "mode", "planner", "fallback_agent")
@@ -220,14 +255,8 @@ def _build_members(
         if agent_id in broken:
             continue
         if agent is None:
-            same_name = [
-                other_id for other_id in loaded if loaded[other_id].profile.name == agent_id
-            ]
-            hint = (
-                f"write the id: `{same_name[0]}`"
-                if same_name
-                else suggest_nearest(agent_id, loaded)
-            )
+            ids = [other for other in loaded if loaded[other].profile.name == agent_id]
+            hint = f"write the id: `{ids[0]}`" if ids else suggest_nearest(agent_id, loaded)
             findings.faults.append(draft.fault((index,), f"there is no agent `{agent_id}`", hint))
         elif agent_id in members:
             findings.faults.append(draft.fault((index,), f"`{agent_id}` appears twice"))
@@ -287,8 +316,21 @@ class _TeamRules:
         if agent_id in self._members:
             return
         problem = "is not a member of this team" if agent_id in self._loaded else "is not an agent"
-        hint = suggest_nearest(name, list(self._members))
-        self._faults.append(self._setters[str(loc[0])].fault(loc, f"`{name}` {problem}", hint))
+        self._add(loc, f"`{name}` {problem}", suggest_nearest(name, list(self._members)))
+
+    def _add(self, loc: tuple[str | int, ...], problem: str, hint: str) -> None:
+        """Add an error of the value at `loc` of a rule, in the file that set it last."""
+        self._faults.append(self._setters[str(loc[0])].fault(loc, problem, hint))
+
+    def _find_agent(self, name: str, broken: Collection[str], *loc: str) -> Member | None:
+        """Return the agent at `loc` of a rule, as a member if it is one; add an error if none."""
+        agent = models.normalize_id(name)
+        if agent in self._loaded:
+            return self._members.get(agent) or self._loaded[agent].as_member()
+        if agent not in broken:
+            hint = suggest_nearest(agent, self._loaded)
+            self._add(loc, f"there is no agent `{agent}`", hint)
+        return None
 
     def find_supervisor(self, broken: Collection[str]) -> Member | None:
         """Return the agent that supervises the team, if its rules name one."""
@@ -296,20 +338,14 @@ class _TeamRules:
         if agent is None:
             if mode in ("supervisor", "mixed"):
                 hint = "name it with `supervisor: AGENT`, or remove `mode`"
-                problem = f"`{mode}` needs an agent that supervises"
-                self._faults.append(self._setters["mode"].fault(("mode",), problem, hint))
+                self._add(("mode",), f"`{mode}` needs an agent that supervises", hint)
             return None
         agent = self.values["supervisor"] = models.normalize_id(agent)
-        fault = partial(self._setters["supervisor"].fault, ("supervisor",))
         if mode in ("free", "planner"):
             hint = "write `mode: supervisor` or `mode: mixed`, or remove it"
-            self._faults.append(fault(f"`{agent}` is never asked: the mode is {mode}", hint))
-        elif agent in self._loaded:
-            return self._find_agent(agent)
-        elif agent not in broken:
-            hint = suggest_nearest(agent, self._loaded)
-            self._faults.append(fault(f"there is no agent `{agent}`", hint))
-        return None
+            self._add(("supervisor",), f"`{agent}` is never asked: the mode is {mode}", hint)
+            return None
+        return self._find_agent(agent, broken, "supervisor")
 
     def find_planner(self, broken: Collection[str]) -> Member | None:
         """Return the agent that plans work, if the rules name one; check what belongs to it."""
@@ -317,23 +353,14 @@ class _TeamRules:
         if agent is None:
             if self.values.get("mode") == "planner":
                 hint = "name it with `planner: AGENT`, or remove `mode`"
-                problem = "`planner` needs an agent that plans"
-                self._faults.append(self._setters["mode"].fault(("mode",), problem, hint))
+                self._add(("mode",), "`planner` needs an agent that plans", hint)
             return None
         if fallback is not None:
             fallback = self.values["fallback_agent"] = models.normalize_id(fallback)
             if fallback not in broken:
                 self._check_member(fallback, ("fallback_agent",))
         agent = self.values["planner"] = models.normalize_id(agent)
-        if agent in self._loaded:
-            return self._find_agent(agent)
-        if agent not in broken:
-            hint = suggest_nearest(agent, self._loaded)
-            fault = self._setters["planner"].fault(
-                ("planner",), f"there is no agent `{agent}`", hint
-            )
-            self._faults.append(fault)
-        return None
+        return self._find_agent(agent, broken, "planner")
 
     def find_sorter(self, broken: Collection[str]) -> Member | None:
         """Return the agent that sorts messages by their intent, if any; check `simple`."""
@@ -343,27 +370,12 @@ class _TeamRules:
             self.values["simple"] = simple.model_copy(update={"agent": agent})
             if intent is None:
                 hint = "write `intent: {enabled: true}` next to it"
-                problem = "no message is sorted, so it is never used"
-                self._faults.append(self._setters["simple"].fault(("simple",), problem, hint))
+                self._add(("simple",), "no message is sorted, so it is never used", hint)
             elif agent not in broken:
                 self._check_member(agent, ("simple", "agent"))
         if intent is None or intent.agent is None:
             return None
-        agent = models.normalize_id(intent.agent)
-        if agent in self._loaded:
-            return self._find_agent(agent)
-        if agent not in broken:
-            problem, hint = f"there is no agent `{agent}`", suggest_nearest(agent, self._loaded)
-            fault = self._setters["intent"].fault(("intent", "agent"), problem, hint)
-            self._faults.append(fault)
-        return None
-
-    def _find_agent(self, agent: str) -> Member:
-        """Return a member of that id, else the agent of the workspace, as a member of no team."""
-        found = self._loaded[agent]
-        name = found.profile.name or agent
-        member = Member(found.profile, name, role_prompt=found.role_prompt)
-        return self._members.get(agent, member)
+        return self._find_agent(intent.agent, broken, "intent", "agent")
 
 
 def _check_humans(draft: TeamDraft, members: Collection[str], findings: TeamFindings) -> None:

@@ -6,7 +6,7 @@ Profiles without `tools` and `mcp` never import this module.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -26,7 +26,13 @@ from arena_cli.protocol import (
 from arena_cli.util import files
 from arena_cli.workspace import control, models
 from arena_cli.workspace.acting import InlineTool, McpServer
-from arena_cli.workspace.agents import LoadedProfile, ProfileSource
+from arena_cli.workspace.agents import (
+    FALLBACK,
+    AdapterKinds,
+    LoadedProfile,
+    ProfileSource,
+    list_adapters,
+)
 from arena_cli.workspace.models import AGENT_TOOL, AgentProfile
 from arena_cli.workspace.workspace import WORK_FOLDER
 from arena_cli.yamlio.loader import Fragment
@@ -55,6 +61,14 @@ OWN_TOOLS = (*FILE_TOOLS, RUN_COMMAND, *ARENA_TOOLS)
 
 _SERVER_NAME = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _NAME_HINT = "use letters, digits, `-` and `_`, at most 32 characters"
+
+
+OWN_SERVER = "arena"
+_KEYS = ("tools", "mcp", "output")
+_NO_TOOLS = (
+    "kinds that can: anthropic, openai, claude_code, codex, gemini, opencode, acp, python, "
+    "scripted, and cli with `prompt: json` and `output: json`"
+)
 
 
 def is_server_entry(entry: str | InlineTool) -> bool:
@@ -218,11 +232,39 @@ def find_faults(
 
 
 def _find_folder_problem(name: str, root: Path, *, anywhere: bool) -> tuple[str, str] | None:
-    path = root / name
-    if not anywhere and not files.is_inside(path, root):
-        return f"`{name}` is not in the workspace", files.OUTSIDE_HINT
-    components = PurePosixPath(name).parts
+    problem = files.find_name_problem(name, root, anywhere=anywhere)
+    if problem is not None:
+        return problem
+    path, components = root / name, PurePosixPath(name).parts
     is_made = len(components) > 1 and components[0] == WORK_FOLDER and not path.exists()
     if not path.is_dir() and not is_made:
         return f"there is no folder `{name}`", f"create it, or name one below {WORK_FOLDER}/"
     return None
+
+
+def find_kind_faults(
+    profile: AgentProfile, source: ProfileSource, kinds: AdapterKinds
+) -> list[Fault]:
+    """Return the errors of a profile with tools: of its kind, its fallbacks and its servers."""
+    ways = [_find_way(adapter, kinds) for adapter in list_adapters(profile.adapter)]
+    kind = str(profile.adapter["type"])
+    faults = []
+    if not ways[0]:
+        used = (key for key in _KEYS if getattr(profile, key))
+        problem = f"an agent of the kind {kind} cannot be given tools"
+        faults += [source.fault((key,), problem, _NO_TOOLS) for key in used]
+    for index, way in enumerate(ways[1:]):
+        if way != ways[0] and ways[0]:
+            problem = "takes tools in another way than the adapter that it replaces"
+            hint = "name one that does, or leave it out"
+            faults.append(source.fault(("adapter", FALLBACK, index, "type"), problem, hint))
+    if ways[0] == "mcp" and OWN_SERVER in profile.mcp:
+        problem = f"`{OWN_SERVER}` is the name of arena's own server"
+        faults.append(source.fault(("mcp", OWN_SERVER), problem, "choose another name"))
+    return faults
+
+
+def _find_way(adapter: Mapping[str, Any], kinds: AdapterKinds) -> str:
+    shape = kinds.settings_type(str(adapter["type"]))
+    takes_tools: Callable[[Mapping[str, Any]], str] | None = getattr(shape, "takes_tools", None)
+    return "loop" if takes_tools is None else takes_tools(adapter)

@@ -16,7 +16,6 @@ from arena_cli import errors
 from arena_cli.errors import Fault, FileFaults, UsageError
 from arena_cli.util import files
 from arena_cli.workspace import models
-from arena_cli.workspace.agent_references import find_reference_faults
 from arena_cli.workspace.agents import (
     AdapterKinds,
     LoadedProfile,
@@ -32,6 +31,7 @@ from arena_cli.workspace.teams import (
     TeamFindings,
     build_team,
     draft_alone,
+    find_reference_faults,
     read_team_file,
 )
 from arena_cli.yamlio import loader
@@ -332,11 +332,7 @@ class Workspace:
 
     def _alone(self, agent: str | None) -> Member | None:
         """Return an agent as a member of no team."""
-        if agent is None:
-            return None
-        loaded = self.loaded[models.normalize_id(agent)]
-        name = loaded.profile.name or loaded.profile.agent_id
-        return Member(loaded.profile, name, role_prompt=loaded.role_prompt)
+        return None if agent is None else self.loaded[models.normalize_id(agent)].as_member()
 
     def team(
         self,

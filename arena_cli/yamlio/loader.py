@@ -300,6 +300,22 @@ def load(path: Path, name: str, *, is_shown: bool = True) -> Document:
     return _document(name, None, _normalize(text), [finding], is_shown=is_shown)
 
 
+def load_named(
+    name: str, root: Path, make_fault: Callable[..., Fault], *, anywhere: bool
+) -> tuple[Document | None, list[Fault]]:
+    """Read a file that a setting names; None with an error if there is none in the workspace.
+
+    `make_fault` makes errors of the setting, `anywhere` as in `files.find_name_problem`.
+    """
+    problem = files.find_name_problem(name, root, anywhere=anywhere)
+    path = root / name
+    if problem is None and not path.is_file():
+        problem = f"there is no file `{name}`", ""
+    if problem is not None:
+        return None, [make_fault(*problem)]
+    return load(path, name, is_shown=files.is_inside(path, root)), []
+
+
 def guess_encoding(raw: bytes) -> tuple[str, str]:
     """Return the name of an encoding that is not UTF-8, "" if none fits, and the decoded text."""
     guess = next((row[1:] for row in _BYTE_ORDER_MARKS if raw.startswith(row[0])), None)

@@ -19,8 +19,8 @@ from arena_cli.errors import Fault, find_nearest, suggest_nearest
 from arena_cli.util.redaction import is_secret_key
 from arena_cli.util.text import lazy_pattern
 from arena_cli.yamlio import nodes
-from arena_cli.yamlio.imported_shape import ImportedShape
 from arena_cli.yamlio.nodes import Loc
+from arena_cli.yamlio.shapes import ImportedShape
 
 
 def is_model(annotation: Any) -> bool:

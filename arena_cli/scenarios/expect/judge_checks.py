@@ -13,7 +13,7 @@ from arena_cli.scenarios.expect import text_checks
 from arena_cli.scenarios.expect.context import Call, Subject
 from arena_cli.scenarios.expect.text_checks import NoVerdict, Verdict
 from arena_cli.workspace import models
-from arena_cli.workspace.file_shape import FileShape
+from arena_cli.yamlio.shapes import FileShape
 
 
 class JudgeQuestion(NamedTuple):

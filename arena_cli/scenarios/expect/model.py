@@ -41,8 +41,8 @@ from arena_cli.scenarios.expect.values import (
     refuse_repeated,
 )
 from arena_cli.transcript.events import Phase, ReplyStatus, Severity
-from arena_cli.workspace.file_shape import FileShape, read_keys
 from arena_cli.yamlio.nodes import Loc
+from arena_cli.yamlio.shapes import FileShape, read_keys
 
 
 def _without_defaults(schema: dict[str, Any]) -> None:

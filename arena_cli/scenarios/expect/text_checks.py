@@ -23,8 +23,8 @@ from arena_cli.util import process_signals
 from arena_cli.util.text import cut_text
 from arena_cli.util.user_pattern import PatternTimeout, UserPattern
 from arena_cli.workspace import visible_text
-from arena_cli.workspace.file_shape import FileShape
 from arena_cli.yamlio.nodes import Loc
+from arena_cli.yamlio.shapes import FileShape
 
 # An escape, or a character outside ASCII: what NFKC makes of it must not become an operator.
 _PIECE = re.compile(r"\\.|[^\x00-\x7f]", re.DOTALL)

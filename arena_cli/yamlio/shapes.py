@@ -1,14 +1,45 @@
-"""Shapes of keys that few files have: a shape is imported when a file has its key."""
+"""The base of the shapes of YAML files, and shapes that are imported when a file has their key."""
 
 from __future__ import annotations
 
 from functools import cached_property
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    TypeAdapter,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
+
+
+def read_keys(text: str) -> frozenset[str]:
+    """Return the keys that a text lists, with spaces between them."""
+    return frozenset(text.split())
+
+
+class FileShape(BaseModel):
+    """A mapping of a YAML file: unknown keys are errors, but for `x-...`, which the loader drops.
+
+    `not_built` names keys that the format has and arena has not yet, `checked_as` the shapes of
+    mappings that are checked when they are put together.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, defer_build=True, extra="forbid", strict=True, allow_inf_nan=False
+    )
+
+    not_built: ClassVar[frozenset[str]] = frozenset()
+
+
+def omit_default(default: Any = None, **bounds: Any) -> Any:
+    """Return a field that records of a session leave out if it has its default."""
+    return Field(default=default, exclude_if=lambda value: value == default, **bounds)
 
 
 def refer_to(schema: CoreSchema) -> CoreSchema:
