@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
+import re
 import sqlite3
 import sys
 import time
@@ -17,7 +19,9 @@ import yaml
 from product import Embedding, Folder, Index, Note, db, ingest, markdown
 from product import index as index_module
 from product import notes_store as store
+from product import outgoing_outgoing as outgoing
 from program import ROOT, Program
+from support import Puppets, Talk, puppet, team
 
 QUESTIONS = yaml.safe_load((ROOT / "tests/data/questions.yaml").read_text(encoding="utf-8"))
 
@@ -391,15 +395,56 @@ def test_a_quick_look_misses_only_edits_in_place(shelf: Shelf) -> None:
     shelf.write("decision-a", body="apples")
     shelf.write("pits/deep/b", body="bananas", kind="pit")
     index = shelf.open()
-    index.sync(is_edited=False)
+    index.sync(most_looks=0)
     shelf.write("decision-c", body="cherries")
     shelf.write("pits/deep/d", body="dates", kind="pit")
     shelf.path("pits/deep/b").unlink()
     for folder in (shelf.path("decision-c").parent, shelf.path("pits/deep/d").parent):
         os.utime(folder, ns=(1, 1))  # a disk's clock may not have ticked meanwhile
-    index.sync(is_edited=False)
+    index.sync(most_looks=0)
     words = ("apples", "bananas", "cherries", "dates")
     assert [len(index.search(word)) for word in words] == [1, 0, 1, 1]
+
+
+def test_a_quick_look_returns_no_note_as_it_was_before_an_edit_in_place(shelf: Shelf) -> None:
+    path = shelf.path(shelf.write("decision-a", body="apples", source="m1").id)
+    index = shelf.open(now_ns=lambda: time.time_ns() + 10**10)
+    index.sync(most_looks=0)
+    for old, new in (("apples", "apples, cherries"), ("cherries", "dates")):
+        path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+        index.sync(most_looks=0)
+        assert [hit.note.body for hit in index.search("apples")] == [f"apples, {new.split()[-1]}\n"]
+    path.write_text(path.read_text(encoding="utf-8").replace("draft", "archived"), encoding="utf-8")
+    index.sync(most_looks=0)
+    assert index.pinning("s") == []
+
+
+def test_a_quick_look_finds_each_edit_in_place_in_its_turn(shelf: Shelf) -> None:
+    for number in range(5):
+        shelf.write(f"decision-{number}", body="apples")
+    index = shelf.open(now_ns=lambda: time.time_ns() + 10**10)
+    for number in range(5):
+        path = shelf.path(f"decision-{number}")
+        path.write_text(f"cherries{number}", encoding="utf-8")
+        for _ in range(3):
+            index.sync(most_looks=2)
+        assert index.search(f"cherries{number}")
+
+
+def test_an_agent_is_never_shown_a_note_as_it_was_before_an_edit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingest, "TICK_NS", 0)  # else a new file is read at every look
+    shelf = Shelf(tmp_path)
+    path = shelf.path(shelf.write("decision-port", body="The proxy has port 4001").id)
+    puppets = Puppets({"dev": lambda _: "Understood."})
+    talk = Talk(tmp_path, team(puppet("dev")), name="s", adapter_type=puppets)
+    with talk.open() as session:
+        for number in range(4002, 4005):
+            path.write_text(f"The proxy has port {number}", encoding="utf-8")
+            asyncio.run(session.send(outgoing(talk.team, "@dev which port has the proxy?")))
+            shown = puppets.inputs["dev"][-1].memory_context or ""
+            assert re.findall(r"port (\d+)", shown) == [str(number)]
 
 
 def test_a_note_that_could_not_be_read_is_read_once_it_can(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
 # Of what is found, some may stand in what the agent is shown already.
 _MOST_BESIDE = 12
 
-# Questions whose notes are remembered while no note changes: an agent's call asks as the look at
-# how full its window is does afterwards.
-_MOST_QUESTIONS = 64
+# A look at each of 10,000 files would take longer than all else about a call.
+_LOOK_EVERY_S = 1.0
+_MOST_LOOKS = 1_000
 
 
 def recall_summary(fold: Fold) -> Memory:
@@ -77,6 +78,7 @@ class Recollection:
         self._told: set[Fault] = set()
         self._index: Index | None = None
         self._is_followed = False
+        self._looked = 0.0
         self._hits: dict[str, Sequence[RecalledNote]] = {}
         self._hits_of: tuple[int, ...] = ()
         self._replaced: tuple[Replaced, ...] | None = None
@@ -87,16 +89,21 @@ class Recollection:
         """Read the current files of the notes; later calls use this state.
 
         Without `is_edited`, files that were edited in place since the last call may be missed.
+        With it, they are only missed for a second, or some calls if there are thousands of notes,
+        and never among the notes that are shown.
         """
         self._is_followed = True
         self._replaced = None
         if self._index is None and any(map(os.path.isdir, self._paths)):
             self._index = self._make_index()
         if self._index is not None:
-            for problem in self._index.sync(is_edited=is_edited):
+            now = time.monotonic()
+            is_due = is_edited and now - self._looked >= _LOOK_EVERY_S
+            self._looked = now if is_due else self._looked
+            for problem in self._index.sync(most_looks=_MOST_LOOKS if is_due else 0):
                 self.tell(problem)
             version = self._index.version()
-            if self._hits_of != version or len(self._hits) > _MOST_QUESTIONS:
+            if is_edited or self._hits_of != version:
                 self._hits_of = version
                 self._hits.clear()
 

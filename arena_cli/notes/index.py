@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sqlite3
 import threading
 import time
@@ -21,7 +22,7 @@ from arena_cli.notes import search as search_module
 from arena_cli.notes import text as text_module
 from arena_cli.notes.embeddings import EmbeddingFailed
 from arena_cli.notes.ingest import Known, OnProgress, place_of_note
-from arena_cli.notes.listing import FolderEntry, stamps_of
+from arena_cli.notes.listing import FolderEntry, stamps_of, was_edited
 from arena_cli.notes.model import KINDS, MOST_SHOWN, Kind, Note
 from arena_cli.notes.search import FoundNotes, Hit, Scope
 from arena_cli.notes.staging import Approvals, ReadTrail
@@ -96,14 +97,15 @@ class Index:
         self._found = FoundNotes()
         self._turn = threading.RLock()
 
-    def sync(self, *, is_full: bool = False, is_edited: bool = True) -> list[Fault]:
+    def sync(self, *, is_full: bool = False, most_looks: int | None = None) -> list[Fault]:
         """Update the index by the files; return the errors of those that cannot be read.
 
-        With `is_full`, the content of each file is compared, regardless of its time. Without
-        `is_edited`, files that were edited in place since the last look may be missed.
+        With `is_full`, the content of each file is compared, regardless of its time. With
+        `most_looks`, only so many files of a folder are looked at, in turn, and others that were
+        edited in place are missed; but `search` and `pinning` always look at what they return.
         """
         with self._turn:
-            listed = [(folder, folder.entries(is_edited=is_edited)) for folder in self._folders]
+            listed = [(folder, folder.entries(most_looks)) for folder in self._folders]
             faults = [fault for folder in self._folders for fault in folder.problems]
             self._is_synced = True
             self._current_trails.clear()
@@ -155,7 +157,9 @@ class Index:
 
     def pinning(self, session: str) -> list[Note]:
         """Return the session's own notes whose source messages are always shown."""
-        return self._notes("AND pins ORDER BY file", self._own(session))
+        condition, places = "AND pins ORDER BY file", self._own(session)
+        notes = self._notes(condition, places)
+        return self._notes(condition, places) if self._catch_up(notes) else notes
 
     def archived(self, session: str) -> list[Note]:
         """Return the session's own notes that are archived, superseded ones included."""
@@ -228,7 +232,8 @@ class Index:
             )
             return [hit._replace(note=self._judged(connection, hit.note)) for hit in hits]
 
-        return self._asked(find) or []
+        hits = self._asked(find) or []
+        return (self._asked(find) or []) if self._catch_up(hit.note for hit in hits) else hits
 
     def alike_in_meaning(self, notes: Sequence[Note], least: float) -> list[AlikeNotes]:
         """Return the pairs of notes whose titles have that cosine or more; none without vectors.
@@ -320,6 +325,23 @@ class Index:
                 self._connection.close()
             self._connection = None
 
+    def _catch_up(self, notes: Iterable[Note]) -> bool:
+        """Return True, after a look at each file, if the file of one of these notes was edited."""
+        with self._turn:
+            is_edited = any(map(self._was_edited, notes))
+            if is_edited:
+                self.sync()
+        return is_edited
+
+    def _was_edited(self, note: Note) -> bool:
+        """Return True if the file of a note is no longer as the index knows it."""
+        folder = self._folder_of(note)
+        known = self._known.get(place_of_note(folder), {}).get(note.id)
+        return known is not None and was_edited(f"{folder.workspace}{os.sep}{note.file}", known)
+
+    def _folder_of(self, note: Note) -> Folder:
+        return next(folder for folder in self._folders if _holds(folder, note))
+
     def _scope(
         self, connection: sqlite3.Connection, where: str, values: Mapping[str, str]
     ) -> Scope:
@@ -406,8 +428,7 @@ class Index:
         """Return a note with the status that counts; `sha` is the hash of its approved parts."""
         if note.status != "approved" or self._follow_trail is None:
             return note
-        folder = next(candidate for candidate in self._folders if _holds(candidate, note))
-        return staging.judge(note, self._approvals_of(connection, folder), sha)
+        return staging.judge(note, self._approvals_of(connection, self._folder_of(note)), sha)
 
     def _approved_in(self, connection: sqlite3.Connection, places: str) -> str:
         """Return the numbers of the approved notes in these places, as JSON."""
@@ -459,7 +480,7 @@ class Index:
                 with contextlib.suppress(sqlite3.OperationalError):  # somebody else writes it
                     connection.execute("REPLACE INTO fact VALUES (?, ?)", (name, value))
                     self._recorded_ends[place] = current.end
-            if current.approved != known.approved:
+            if current is not known and current.approved != known.approved:
                 self._approvals += 1
                 self._approved.clear()
                 self._selections.clear()

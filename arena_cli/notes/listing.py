@@ -9,7 +9,6 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -40,11 +39,8 @@ class FolderEntry(NamedTuple):
         return Path(self.place)
 
 
-NoteFiles = list[str | int]
-"""The files of notes in a folder: the name of each, then the stamps of its state.
-
-One list, as 10,000 tuples would take longer to make and to compare, at each call of an agent.
-"""
+NoteFiles = dict[str, tuple[int, ...]]
+"""The files of notes in a folder: the stamps of each by its name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,66 +52,26 @@ class Listing:
     entries: list[FolderEntry] = field(default_factory=list)
     problems: Sequence[Fault] = ()
 
-    @cached_property
-    def _stamps(self) -> dict[Path, dict[str, tuple[int, ...]]]:
-        return {folder: _read_by_name(listed) for (_, folder), listed in self.files.items()}
-
-    def is_current(self) -> bool:
-        """Return True if each of its files and folders is there unchanged, and nothing else is.
-
-        It looks at each file, in less time than listing them again takes; links are not trusted.
-        """
-        try:
-            return all(self._holds(folder) for folder, mtime in self.folders.items() if mtime >= 0)
-        except OSError:
-            return False
-
-    def _holds(self, folder: Path) -> bool:
-        known = self._stamps.get(folder, {})
-        count = 0
-        with scan_folder(folder) as scan:
-            # Each call here, too, is made for each file before each call of an agent.
-            for file in scan:
-                stamps = known.get(file.name)
-                if stamps is None:
-                    if self._is_new(folder, file):
-                        return False
-                    continue
-                count += 1
-                if read_stamps(file.stat()) != stamps or file.is_symlink():
-                    return False
-        return count == len(known)
-
-    def _is_new(self, folder: Path, file: os.DirEntry[str]) -> bool:
-        """Return True if what is not listed may be a note, or a folder with notes."""
-        if file.name[0] == "." or not (file.name.endswith(SUFFIX) or file.is_dir()):
-            return False
-        return folder / file.name not in self.folders
+    def has_same_names(self) -> bool:
+        """Return True if no file was added, replaced or deleted since; this looks at no file."""
+        times = self.folders.items()
+        return bool(times) and all(mtime_of(folder) == time for folder, time in times)
 
 
-def _read_by_name(listed: NoteFiles) -> dict[str, tuple[int, ...]]:
-    """Return the stamps of each file."""
-    stamps: dict[str, list[int]] = {}
-    fields: list[int] = []
-    for value in listed:
-        if isinstance(value, str):
-            fields = stamps[value] = []
-        else:
-            fields.append(value)
-    return {name: tuple(fields) for name, fields in stamps.items()}
-
-
-def read_mtimes(folders: Iterable[Path]) -> dict[Path, int]:
-    """Return the time of each folder, which changes when files are added, replaced or deleted."""
-    return {folder: mtime_of(folder) for folder in folders}
+def was_edited(place: str | Path, stamps: tuple[object, ...]) -> bool:
+    """Return True if a file no longer has these stamps, which are the end of its `FolderEntry`."""
+    try:
+        state = os.stat(place)  # noqa: PTH116 - of thousands
+    except OSError:
+        return True
+    return FolderEntry("", "", *stamps_of(state))[2:] != stamps
 
 
 def make_entries(files: Mapping[tuple[str, Path], NoteFiles]) -> Iterable[FolderEntry]:
     """Return the entry of each file; of two with the same id when composed, the composed one."""
     by_id: dict[str, FolderEntry] = {}
-    for (prefix, folder), listed in files.items():
+    for (prefix, folder), stamps in files.items():
         path = f"{folder}{os.sep}"
-        stamps = _read_by_name(listed)
         for name in sorted(stamps):
             spelt = prefix + name[: -len(SUFFIX)]
             note = spelt if spelt.isascii() else unicodedata.normalize("NFC", spelt)

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
-from operator import eq
+from operator import eq, itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from arena_cli.notes import text, vectors
@@ -198,30 +198,6 @@ def together(by_words: float, by_meaning: float | None) -> float:
     return by_words if by_meaning is None else 0.4 * by_words + 0.6 * by_meaning
 
 
-class Ranked(NamedTuple):
-    """A note that matches the question, and the fields that decide between equals."""
-
-    relevance: float
-    note: int
-    kind: Kind
-    importance: float
-    updated: str
-    id: str
-    file: str
-
-    @property
-    def score(self) -> float:
-        """The relevance times the weight of the kind."""
-        return self.relevance * KIND_WEIGHTS.get(self.kind, 1)
-
-
-def ranked(hits: Iterable[Ranked]) -> list[Ranked]:
-    """Sort by score; among equals by importance, then the newest first, then by id and file."""
-    by_name = sorted(hits, key=lambda one: (one.id, one.file))
-    newest_first = sorted(by_name, key=lambda one: one.updated, reverse=True)
-    return sorted(newest_first, key=lambda one: (-round(one.score, 4), -one.importance))
-
-
 _NEAR_WORD = 70.0  # of 100, by rapidfuzz
 _NEAR_PAIR = 50.0  # one of the two characters into which text without spaces is cut
 _MOST_NEAR_WORDS = 5
@@ -282,21 +258,25 @@ def hits(
         for note in {*word_hits, *nearest(near)}
     }
     rows = connection.execute(
-        f"SELECT note, kind, importance, updated, id, file FROM note WHERE note {_AMONG}",
+        f"SELECT note, kind, importance FROM note WHERE note {_AMONG} "
+        "ORDER BY updated DESC, id, file",
         (json.dumps(list(relevance)),),
     )
-    # A copy may stand beside each.
-    best = ranked(Ranked(relevance[row[0]], *row) for row in rows)[: 2 * limit]
-    notes = found.records_of(connection, [hit.note for hit in best])
+    scored = [
+        (-round(relevance[note] * KIND_WEIGHTS.get(kind, 1), 4), -importance, note)
+        for note, kind, importance in rows
+    ]
+    best = sorted(scored, key=itemgetter(0, 1))[: 2 * limit]  # a copy may stand beside each
+    notes = found.records_of(connection, [note for _, _, note in best])
     copies = _copies(notes)
     result = []
-    for hit in best:
+    for score, _, note in best:
         # Another process may have taken it out meanwhile.
-        if hit.note not in notes or hit.note in copies:
+        if note not in notes or note in copies:
             continue
-        reason = [*word_hits.get(hit.note, _Candidates()).words]
-        reason += ["meaning"] if near.get(hit.note) else []
-        result.append(Hit(notes[hit.note], round(hit.score, 4), ", ".join(reason)))
+        reason = [*word_hits.get(note, _Candidates()).words]
+        reason += ["meaning"] if near.get(note) else []
+        result.append(Hit(notes[note], -score, ", ".join(reason)))
     return result[:limit]
 
 

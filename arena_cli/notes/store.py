@@ -31,9 +31,9 @@ from arena_cli.notes.listing import (
     is_folder,
     make_entries,
     mtime_of,
-    read_mtimes,
     read_stamps,
     scan_folder,
+    was_edited,
 )
 from arena_cli.notes.markdown import NoteFault
 from arena_cli.notes.model import CATEGORIES, Draft, Note
@@ -130,16 +130,16 @@ class Folder:
         self._swept: set[Path] = set()
         self._names = Names()
         self._listing = Listing()
+        self._next_look = 0
 
-    def entries(self, *, is_edited: bool = True) -> list[FolderEntry]:
+    def entries(self, most_looks: int | None = None) -> list[FolderEntry]:
         """Return its notes, sorted by id; none if the folder is missing.
 
-        Without `is_edited`, files that were edited in place since the last call may be missed, but
-        not those that were added, replaced or deleted: that takes no look at each file.
+        With `most_looks`, a call looks for edits in place at so many files only, at the next ones
+        each time. Files that were added, replaced or deleted are always found.
         """
         last = self._listing
-        is_same = bool(last.folders) and last.folders == read_mtimes(last.folders)
-        if is_same and (not is_edited or last.is_current()):
+        if most_looks is not None and last.has_same_names() and not self._was_edited(most_looks):
             return last.entries
         self.problems = []
         folders: dict[Path, int] = {}
@@ -296,6 +296,12 @@ class Folder:
         """Raise UsageError if a link leads there: nothing is written through a link."""
         self._check(self.path)
 
+    def _was_edited(self, most_looks: int) -> bool:
+        """Return True if one of the next files was edited in place."""
+        first, end = self._next_look, self._next_look + most_looks
+        self._next_look = end if end < len(self._listing.entries) else 0
+        return any(was_edited(entry.place, entry[2:]) for entry in self._listing.entries[first:end])
+
     def _folders(self) -> Iterator[tuple[str, Path]]:
         """Yield each folder of notes, and the prefix of the ids of its notes."""
         if not self.shared:
@@ -389,11 +395,9 @@ class Folder:
 
     def _files(self, folder: Path) -> NoteFiles:
         """Return the files of notes, in the order in which the disk has them."""
-        files: NoteFiles = []
-        add, extend = files.append, files.extend
+        files: NoteFiles = {}
         try:
             with scan_folder(folder) as scan:
-                # Each call here, too, is made for each file before each call of an agent.
                 for file in scan:
                     name = file.name
                     if name.endswith(SUFFIX) and name[0] != ".":
@@ -406,8 +410,7 @@ class Folder:
                             continue
                         is_plain = state.st_mode & TYPE == stat.S_IFREG and not file.is_symlink()
                         if is_plain or self._can_be_read(folder / name, state):
-                            add(name)
-                            extend(read_stamps(state))
+                            files[name] = read_stamps(state)
         except (FileNotFoundError, NotADirectoryError):
             pass
         except OSError as error:
