@@ -135,10 +135,10 @@ class Others:
     others: list[Other]
 
 
-Told = Naming | Called | Chosen | Others
+Explanation = Naming | Called | Chosen | Others
 
 
-def explain_step(step: StepResult, team: Team) -> list[Told]:
+def explain_step(step: StepResult, team: Team) -> list[Explanation]:
     """Return the step's messages and turns, in the order of the transcript."""
     return list(_explain_events(step.events, team, step.before))
 
@@ -151,7 +151,9 @@ def document(result: ScenarioResult) -> list[list[dict[str, Any]]]:
     ]
 
 
-def _explain_events(events: Iterable[Event], team: Team, before: Iterable[Event]) -> Iterator[Told]:
+def _explain_events(
+    events: Iterable[Event], team: Team, before: Iterable[Event]
+) -> Iterator[Explanation]:
     """Explain each event, with the chain as the fold (and so the engine) has it.
 
     `before` are earlier events of the chain.

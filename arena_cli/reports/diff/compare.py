@@ -19,6 +19,7 @@ from arena_cli.reports.diff.model import (
     Compared,
     ComparedConversation,
     ConversationDiff,
+    ConversationSize,
     Difference,
     Entry,
     EntryDiff,
@@ -26,7 +27,6 @@ from arena_cli.reports.diff.model import (
     Parted,
     ReplyDiff,
     Side,
-    Told,
     TurnDiff,
 )
 from arena_cli.reports.diff.text import GONE, NEW, NEW_STYLE, OLD_STYLE, draw_text_diff, marked
@@ -81,8 +81,10 @@ def _conversations(
     )
 
 
-def _measure_size(conversation: ComparedConversation) -> Told:
-    return Told(**{name: getattr(conversation, name) for name in Told.model_fields})
+def _measure_size(conversation: ComparedConversation) -> ConversationSize:
+    return ConversationSize(
+        **{name: getattr(conversation, name) for name in ConversationSize.model_fields}
+    )
 
 
 def _settings(a: Fields, b: Fields, *, mixed: bool) -> Iterator[Changed]:
@@ -282,7 +284,9 @@ def draw_difference(difference: Difference, say: Words) -> Iterator[Line]:
         yield line(Span(say("no difference"), "strong"))
 
 
-def compared(compared_side: Compared, side: Side, say: Words, size: Told | None = None) -> Line:
+def compared(
+    compared_side: Compared, side: Side, say: Words, size: ConversationSize | None = None
+) -> Line:
     """Return `A  session login` and the size of that side."""
     kinds = {
         "session": "session {name}",
@@ -317,7 +321,7 @@ def _side(side: Side) -> Span:
     return Span(f"{side.upper()}  ", STYLES[side])
 
 
-def _draw_size(size: Told, say: Words) -> Span:
+def _draw_size(size: ConversationSize, say: Words) -> Span:
     counts = [
         lines.count_of(say, size.chains, "1 chain", "{count} chains"),
         lines.count_of(say, size.turns, "1 turn", "{count} turns"),
@@ -346,7 +350,10 @@ class _Drawing:
         shown = [say(text, name=escape_line(name)) for text, name in names.items() if name]
         if shown:
             yield line(Span(say(", ").join(shown), "strong"))
-        sizes: dict[Side, Told | None] = {"a": conversation_diff.a, "b": conversation_diff.b}
+        sizes: dict[Side, ConversationSize | None] = {
+            "a": conversation_diff.a,
+            "b": conversation_diff.b,
+        }
         for side, size in sizes.items():
             if size:
                 note = only(conversation_diff.only, say)

@@ -363,7 +363,7 @@ class Parted(Shape):
     fields: list[Changed]
 
 
-class Told(Shape):
+class ConversationSize(Shape):
     """The size of a conversation."""
 
     chains: int
@@ -378,8 +378,8 @@ class ConversationDiff(Shape):
     case: str | None = None
     session: str | None = None
     only: Side | None = None
-    a: Told | None = None
-    b: Told | None = None
+    a: ConversationSize | None = None
+    b: ConversationSize | None = None
     settings: list[Changed] = []
     parted: Parted | None = None
     entries: list[EntryDiff] = []

@@ -21,8 +21,8 @@ from arena_cli.scenarios.expect.context import Folders, Subject
 from arena_cli.scenarios.expect.text_checks import NoVerdict, Verdict
 from arena_cli.util import files
 from arena_cli.util.text import cut_text
-from arena_cli.workspace.file_shape import FileShape
 from arena_cli.yamlio.nodes import Loc
+from arena_cli.yamlio.shapes import FileShape
 
 FOLDER = "recordings"
 SUFFIX = ".snapshots.json"

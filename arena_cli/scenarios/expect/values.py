@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from arena_cli.scenarios.expect import text_checks
 from arena_cli.transcript.events import End, PauseReason
 from arena_cli.workspace import models
-from arena_cli.workspace.file_shape import FileShape
+from arena_cli.yamlio.shapes import FileShape
 
 
 def _refuse_empty(text: str) -> str:
