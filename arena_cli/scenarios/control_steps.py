@@ -17,7 +17,7 @@ from arena_cli.protocol import Message
 from arena_cli.scenarios.expect import text_checks
 from arena_cli.scenarios.expect.context import CheckContext
 from arena_cli.scenarios.expect.text_checks import Verdict
-from arena_cli.scenarios.model import CONTINUING, OPENING, AfterReply, Saved, Scenario, Step
+from arena_cli.scenarios.model import CONTINUING, OPENING, Saved, Scenario, Step
 from arena_cli.scenarios.result import CheckResult
 from arena_cli.session.outgoing import USER, Outgoing
 from arena_cli.session.session import Session
@@ -110,26 +110,19 @@ class SteppingIn:
 
     def verdict(self, conversation: CheckContext) -> Verdict | None:
         """Return the failed verdict if the reply never came; None if all of it was done."""
-        if not self._requests or self._after is None:
+        after, count = self._after, self._replies
+        if not self._requests or after is None:
             return None
-        outcome = conversation.outcome(self._after.agent)
-        actual = f"{_count_replies(self._replies)}: {outcome}"
-        return Verdict(False, _describe_reply(self._after), actual)
+        number = "a reply" if after.reply == 1 else f"reply {after.reply}"
+        actual = f"{count} replies" if count != 1 else "1 reply"
+        outcome = conversation.outcome(after.agent)
+        return Verdict(False, f"{number} of {after.agent} in this step", f"{actual}: {outcome}")
 
 
 def _is_end_of(event: Event, agent: str) -> bool:
     if not isinstance(event, ReplyFinished) or event.agent != agent:
         return False
     return event.status != "cancelled" or bool(event.cancelled_by)
-
-
-def _describe_reply(after: AfterReply) -> str:
-    number = "a reply" if after.reply == 1 else f"reply {after.reply}"
-    return f"{number} of {after.agent} in this step"
-
-
-def _count_replies(count: int) -> str:
-    return f"{count} replies" if count != 1 else "1 reply"
 
 
 async def continue_chain(step: Step, session: Session) -> Verdict | None:

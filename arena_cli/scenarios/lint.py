@@ -109,7 +109,7 @@ def _lax_checks(file: ScenarioFile, folders: Folders) -> Iterator[Wrong]:
     """Report patterns that may match every text, and unknown keywords of JSON schemas."""
     for loc, expect in expects(file):
         for check in model.iter_checks(expect):
-            if check.kind == "regex" and _may_match_anything(check.value):
+            if check.kind == "regex" and _may_be_empty(check.value):
                 problem = "it matches the empty text too, so it may match every text"
                 yield (*loc, *check.loc), problem, "write the text that must be there"
             elif check.kind == "as_json":
@@ -117,8 +117,7 @@ def _lax_checks(file: ScenarioFile, folders: Folders) -> Iterator[Wrong]:
                     yield (*loc, *check.loc, *below), problem, hint
 
 
-def _may_match_anything(pattern: str) -> bool:
-    """Return whether a pattern may match the empty text, and has no lookaround condition."""
+def _may_be_empty(pattern: str) -> bool:
     return text_checks.matches_empty(pattern) and not text_checks.looks_around(pattern)
 
 
@@ -224,7 +223,10 @@ def _unknown_actors(
         for index, row in enumerate(expected.tool):
             named = profiles.get(row.agent)
             row_entries = entries if named is None else named.tools
-            if row.name and "*" not in row.name and not _is_tool(row.name, row_entries):
+            is_known = row.name in ALWAYS_KNOWN or any(
+                is_named(row.name, entry) for entry in row_entries
+            )
+            if row.name and "*" not in row.name and not is_known:
                 known = [*map(name_tools, row_entries), COMPLETE_TASK]
                 problem = f"no agent of this scenario has a tool `{row.name}`"
                 if named is not None:
@@ -240,10 +242,6 @@ def _named_actors(expect: Expect) -> Iterator[tuple[Loc, str]]:
     for key in ("ended", "output"):
         for agent in getattr(expect, key):
             yield (key, agent), agent
-
-
-def _is_tool(name: str, entries: Sequence[str | InlineTool]) -> bool:
-    return name in ALWAYS_KNOWN or any(is_named(name, entry) for entry in entries)
 
 
 def _no_session(file: ScenarioFile) -> Iterator[Wrong]:
@@ -313,10 +311,7 @@ def _never_saved(file: ScenarioFile, waiting: Sequence[tuple[Loc, str]]) -> Iter
             yield loc, problem, f"it can be used in {', '.join(_WAIT)}"
             continue
         index = int(loc[1]) + (key == "expect") if loc[0] == "steps" else len(file.steps)
-        if name not in saved_so_far[index]:
-            yield _wrong_name(loc, name, saved_so_far[index])
-
-
-def _wrong_name(loc: Loc, name: str, saved: Collection[str]) -> Wrong:
-    mend = suggest_nearest(name, saved) if saved else "a step's `save:` keeps a part of a reply"
-    return loc, f"nothing is saved as `{name}` before this", mend
+        if name not in (saved := saved_so_far[index]):
+            hint = "a step's `save:` keeps a part of a reply"
+            problem = f"nothing is saved as `{name}` before this"
+            yield loc, problem, suggest_nearest(name, saved) if saved else hint

@@ -75,12 +75,7 @@ def _name(name: str) -> str:
     return name
 
 
-def _no_expect() -> Expect:
-    return _NO_EXPECT
-
-
-def _no_past() -> Given:
-    return _NO_PAST
+_NO_EXPECT = Expect()
 
 
 def _reason(text: str) -> str:
@@ -227,7 +222,7 @@ class Step(FileShape):
     author: str | None = Field(default=None, alias="from")
     save: dict[Name, Saved] = Field(default_factory=dict)
     on_fail: Literal["stop", "continue"] = "stop"
-    expect: Expect = Field(default_factory=_no_expect)
+    expect: Expect = Field(default_factory=lambda: _NO_EXPECT)
 
     @property
     def played_flow(self) -> PlayedFlow | None:
@@ -384,13 +379,12 @@ class ScenarioFile(TeamPart, Frame):
     ignore: list[Ignored] = []
     strict_context: bool = False
     tools: dict[str, ScriptedTool] = {}
-    given: Given = Field(default_factory=_no_past)
+    given: Given = Field(default_factory=lambda: _NO_PAST)
     steps: list[Step] = Field(min_length=1)
-    expect: Expect = Field(default_factory=_no_expect)
+    expect: Expect = Field(default_factory=lambda: _NO_EXPECT)
 
 
-_NO_EXPECT = Expect()
-_NO_PAST = Given()
+_NO_PAST: Given = Given()
 
 T = TypeVar("T")
 

@@ -166,11 +166,11 @@ def list_contacts(
     """
     live, checked = list(live), list(checked)
     functions = dict.fromkeys(target for scenario in checked for target in _functions(scenario))
-    rules = dict.fromkeys(
-        target
-        for scenario in checked
-        for target in (*scenario.team.list_rule_functions(), *_list_flow_rules(scenario))
-    )
+    rules: dict[str, None] = {}
+    for scenario in checked:
+        rules |= dict.fromkeys(scenario.team.list_rule_functions())
+        for flow in scenario.flows.values():
+            rules |= dict.fromkeys(_import_contacts().list_rule_functions(flow))
     return merge_contacts(
         find_contacts((), functions=functions, rules=rules),
         # A scenario may have an agent of that id with another adapter.
@@ -184,21 +184,20 @@ def list_contacts(
     )
 
 
-def _list_flow_rules(scenario: Scenario) -> Iterator[str]:
-    """Yield the functions of the user that rules of a scenario's flows call."""
-    for flow in scenario.flows.values():
-        yield from import_module("arena_cli.flows.contacts").list_rule_functions(flow)
-
-
 def _find_flow_contacts(
     scenarios: Iterable[Scenario], dotenv: Mapping[str, str]
 ) -> Iterator[list[Contact]]:
     """Yield what the flows of scenarios would contact."""
     for scenario in scenarios:
         for flow in scenario.flows.values():
-            contacts = import_module("arena_cli.flows.contacts")
-            yield contacts.find_contacts(flow)
-            yield find_contacts(contacts.list_profiles(flow, scenario.workspace), dotenv=dotenv)
+            yield _import_contacts().find_contacts(flow)
+            profiles = _import_contacts().list_profiles(flow, scenario.workspace)
+            yield find_contacts(profiles, dotenv=dotenv)
+
+
+def _import_contacts() -> Any:
+    """Return the module for what flows contact, which few scenarios need."""
+    return import_module("arena_cli.flows.contacts")
 
 
 def _profiles(scenario: Scenario, workspace: Workspace) -> Iterator[AgentProfile]:

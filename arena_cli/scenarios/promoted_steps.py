@@ -134,7 +134,9 @@ class _Splitter:
             case ApprovalDecided(by=by) if by == POLICY:
                 self._requests.pop(event.request, None)
             case ChainPaused():
-                self._take_pause(event)
+                self._step.pause = event.reason
+                if event.reason == "asked":
+                    self._step_in(event.by, pause=True)
             case _:
                 pass
 
@@ -205,11 +207,6 @@ class _Splitter:
         if self._step.pause:
             self._begin(event.message.author_id, {"resume": True})
         self._step_in(event.message.author_id, steer=escape_template(event.message.content))
-
-    def _take_pause(self, event: ChainPaused) -> None:
-        self._step.pause = event.reason
-        if event.reason == "asked":
-            self._step_in(event.by, pause=True)
 
     def _step_in(self, person: str, **keys: Any) -> None:
         """Add what a person did to the step, after the last reply in it."""
@@ -297,16 +294,15 @@ def _expected_acts(talk: CheckContext) -> Iterator[tuple[str, Any]]:
     if reactions := list_reactions(talk):
         yield "reactions", reactions
     if requests := list_approvals(talk):
-        yield "approvals", [_drop_empty(row) for row in requests]
+        yield (
+            "approvals",
+            [{key: escape_template(text) for key, text in row.items() if text} for row in requests],
+        )
     calls = [call for call in talk.used_tools if call.status == "ok"]
     if calls:
         yield "tool", [{"agent": call.asked.agent, "name": call.asked.tool} for call in calls]
     if talk.acting_ends:
         yield "ended", {agent: end.mode for agent, end in talk.acting_ends.items()}
-
-
-def _drop_empty(row: dict[str, str]) -> dict[str, str]:
-    return {key: escape_template(value) for key, value in row.items() if value}
 
 
 def _expected_failures(talk: CheckContext) -> Iterator[tuple[str, Any]]:

@@ -55,9 +55,8 @@ class Runner:
         If cancelled, it reports the results of the interrupted scenarios, and raises. Raises
         UsageError if no session can be made.
         """
-        waiting = iter(range(len(self._scenarios)))
         try:
-            await self._play(waiting)
+            await self._play()
         except asyncio.CancelledError:
             for index in sorted(self._begun):
                 if index >= self._told and not self._stopped:
@@ -67,14 +66,9 @@ class Runner:
             if self._shelf is not None:
                 self._shelf.close(self._scenarios)
 
-    async def _play(self, waiting: Iterator[int]) -> None:
+    async def _play(self) -> None:
         """Play them, one after the other or several at a time."""
-        if self._jobs == 1:
-            await self._work(waiting)
-        else:
-            await self._share(waiting)
-
-    async def _share(self, waiting: Iterator[int]) -> None:
+        waiting = iter(range(len(self._scenarios)))
         count = min(self._jobs, len(self._scenarios))
         workers = [asyncio.create_task(self._work(waiting)) for _ in range(count)]
         try:

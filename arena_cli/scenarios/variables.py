@@ -308,10 +308,12 @@ class Reader:
                 faults.append(document.fault(loc, error.what, error.mend))
                 continue
             if target in (*above, path):
-                circle = " → ".join(
+                chain = (*above, path)
+                names_in_circle = [
                     self.document(included).name
-                    for included in (*_from(target, (*above, path)), target)
-                )
+                    for included in (*chain[chain.index(target) :], target)
+                ]
+                circle = " → ".join(names_in_circle)
                 faults.append(document.fault(loc, f"includes itself: {circle}", "remove one"))
             elif target not in documents:
                 self.included.add(target)
@@ -335,10 +337,6 @@ class Reader:
         return files.locate_file(
             name, folders, root=self.root, scenario=played, anywhere=self.anywhere
         )
-
-
-def _from(start: Path, paths: Sequence[Path]) -> Sequence[Path]:
-    return paths[paths.index(start) :]
 
 
 def is_part(document: Document) -> bool:

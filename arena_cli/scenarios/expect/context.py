@@ -111,12 +111,6 @@ class Call(NamedTuple):
         return 0.0 if self.is_free else None
 
 
-def list_calls(turn: Turn, number: int) -> list[Call]:
-    """Return the calls of a turn that ended, in order of call; the turn counts as `number`."""
-    replies = [turn.replies[agent] for agent in turn.called if agent in turn.replies]
-    return [Call(number, reply.ends[-1], reply.adapter) for reply in replies if reply.ends]
-
-
 @dataclass
 class CheckContext:
     """The conversation that checks are about, and all other data that they may use.
@@ -259,7 +253,10 @@ class CheckContext:
     def calls(self) -> list[Call]:
         """Return every call that ended, in order of call."""
         return [
-            call for number, turn in enumerate(self.turns, 1) for call in list_calls(turn, number)
+            Call(number, reply.ends[-1], reply.adapter)
+            for number, turn in enumerate(self.turns, 1)
+            for reply in (turn.replies[agent] for agent in turn.called if agent in turn.replies)
+            if reply.ends
         ]
 
     def messages(self) -> list[Message]:

@@ -83,13 +83,8 @@ def _verdict(
 ) -> Verdict:
     expected = "\n".join(_describe_row(row) for row in rows) or "no call"
     actual = "\n".join(_describe_call(call) for call in calls) or "no call"
-    return Verdict(
-        not reason, expected, f"{actual}\n({reason})" if reason else actual, _row_place(index)
-    )
-
-
-def _row_place(index: int | None) -> tuple[int, ...]:
-    return () if index is None else (index,)
+    place = () if index is None else (index,)
+    return Verdict(not reason, expected, f"{actual}\n({reason})" if reason else actual, place)
 
 
 def _against(row: ReplyRow, call: Call, conversation: CheckContext) -> str:
@@ -403,11 +398,11 @@ _KEYS: dict[str, Callable[[Any], Checks]] = {
     "deviations": note_checks.deviations,
     "supervised": event_checks.check_supervised,
     "rules": _whole(event_checks.broke),
-    "approvals": event_checks.check_approvals,
+    "approvals": functools.partial(event_checks.check_in_order, event_checks.APPROVALS),
     "reactions": event_checks.check_reactions,
     "unread": _each(event_checks.has_unread),
     "tool": functools.partial(acting.check_tools, check_kinds.all_of),
-    "exchanges": event_checks.check_exchanges,
+    "exchanges": functools.partial(event_checks.check_in_order, event_checks.EXCHANGES),
     "plan": event_checks.check_plan,
     "ended": _each(acting.has_ended),
     "output": acting.check_outputs,

@@ -17,8 +17,6 @@ from arena_cli.util.text import cut_text
 
 if TYPE_CHECKING:
     from arena_cli.scenarios.expect.model import (
-        ApprovalRow,
-        ExchangeRow,
         FlowStepRow,
         PlanExpectation,
         ReactionRow,
@@ -88,15 +86,11 @@ def _is_at(kind: _Kind, row: Row, index: int, conversation: CheckContext) -> Ver
     return Verdict(holds, _describe(_read_row(row)), kind.describe(actual))
 
 
-def _check_in_order(kind: _Kind, expected: Sequence[Row]) -> Iterator[Check]:
+def check_in_order(kind: _Kind, expected: Sequence[Row]) -> Iterator[Check]:
+    """Yield the checks on events of a kind: their number, and a row each, in order."""
     yield Check((), functools.partial(_are_as_many, kind, len(expected)))
     for index, row in enumerate(expected):
         yield Check((index,), functools.partial(_is_at, kind, row, index))
-
-
-def check_approvals(expected: Sequence[ApprovalRow]) -> Iterator[Check]:
-    """Yield the checks on the requests to people: their number, and a row each, in order."""
-    yield from _check_in_order(_APPROVALS, expected)
 
 
 def list_approvals(conversation: CheckContext) -> list[Facts]:
@@ -117,12 +111,7 @@ def list_approvals(conversation: CheckContext) -> list[Facts]:
     return rows
 
 
-_APPROVALS = _Kind("request", list_approvals)
-
-
-def check_exchanges(expected: Sequence[ExchangeRow]) -> Iterator[Check]:
-    """Yield the checks on the exchanges: their number, and a row each, in order."""
-    yield from _check_in_order(_EXCHANGES, expected)
+APPROVALS = _Kind("request", list_approvals)
 
 
 def _list_exchanges(conversation: CheckContext) -> list[Facts]:
@@ -142,7 +131,7 @@ def _list_exchanges(conversation: CheckContext) -> list[Facts]:
     ]
 
 
-_EXCHANGES = _Kind("exchange", _list_exchanges, {"priority": "normal", "timed_out": False})
+EXCHANGES = _Kind("exchange", _list_exchanges, {"priority": "normal", "timed_out": False})
 
 
 def check_reactions(expected: Sequence[ReactionRow]) -> Iterator[Check]:

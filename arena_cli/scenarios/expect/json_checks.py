@@ -225,7 +225,10 @@ def validate_schema(value: Any, validator: Validator) -> str:
     json_schemas = _import_schemas()
     try:
         json_schemas.check_names(validator.schema, value)
-        errors = sorted(validator.iter_errors(value), key=lambda one: _order(one.absolute_path))
+        errors = sorted(
+            validator.iter_errors(value),
+            key=lambda error: [(isinstance(step, int), step) for step in error.absolute_path],
+        )
     except RecursionError as error:
         raise CannotTell("the schema leads back to itself, or both are nested too deep") from error
     except PatternTimeout as error:
@@ -234,10 +237,6 @@ def validate_schema(value: Any, validator: Validator) -> str:
         raise CannotTell(f"a number in it is too large: {error}") from error
     first = best_match(errors[:1])
     return "" if first is None else _with_path(dotted(first.absolute_path), first.message)
-
-
-def _order(steps: Iterable[str | int]) -> list[tuple[bool, str | int]]:
-    return [(isinstance(step, int), step) for step in steps]
 
 
 def _with_path(path: str, message: str) -> str:

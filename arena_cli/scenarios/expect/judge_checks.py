@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -201,11 +201,8 @@ def _matter(subject: Subject, over: Over) -> str:
         return _said(subject.call, subject.text, subject.part)
     if over == "scenario" and talk.whole is not None:
         talk = talk.whole
-    return _all_said(talk.replies())
-
-
-def _all_said(replies: Iterable[Call]) -> str:
-    return "\n\n".join(_said(reply, reply.text) for reply in replies) or render.NOBODY
+    replies = (_said(reply, reply.text) for reply in talk.replies())
+    return "\n\n".join(replies) or render.NOBODY
 
 
 def _said(call: Call | None, text: str, path: tuple[str | int, ...] = ()) -> str:

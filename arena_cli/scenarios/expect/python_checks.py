@@ -266,7 +266,8 @@ def _faults(path: Path, function: str, label: str, *_stamp: int) -> tuple[tuple[
         return tuple(_wrong_form(functions[function], label))
     instructions = dis.get_instructions(code)
     bound = {found.argval for found in instructions if found.opname == "STORE_NAME"}
-    if function in bound or any(_is_star_import(node) for node in ast.walk(tree)):
+    imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    if function in bound or any(node.names[0].name == "*" for node in imports):
         return ()
     return (
         (
@@ -279,10 +280,6 @@ def _faults(path: Path, function: str, label: str, *_stamp: int) -> tuple[tuple[
 def _split(target: str) -> tuple[str, str]:
     name, _, function = target.rpartition(":")
     return name, function
-
-
-def _is_star_import(node: ast.AST) -> bool:
-    return isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
 
 
 def _wrong_form(

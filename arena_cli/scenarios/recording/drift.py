@@ -419,7 +419,12 @@ def _remembered(compared: Iterable[_Both]) -> Iterator[Drift]:
 def _said_otherwise(compared: Iterable[_Both], roots: Sequence[Drift]) -> Iterator[Drift]:
     """Yield messages that changed, or moved to another step, if no cause explains it."""
     for both in compared:
-        for recorded, current in _changed_messages(*map(_list_messages, both)):
+        old, new = (
+            [fact for fact in facts if fact.field == MESSAGE and fact.step != 0] for facts in both
+        )
+        texts = ([(fact.agent, fact.value) for fact in facts] for facts in (old, new))
+        for old_range, new_range in _changed_ranges(*texts):
+            recorded, current = old[old_range], new[new_range]
             if not any(_tells(root, recorded, current) for root in roots):
                 yield Drift(
                     kind="input",
@@ -428,19 +433,6 @@ def _said_otherwise(compared: Iterable[_Both], roots: Sequence[Drift]) -> Iterat
                     after=_join_messages(current),
                     step=(current or recorded)[0].step,
                 )
-
-
-def _list_messages(facts: Iterable[Fact]) -> list[Fact]:
-    return [fact for fact in facts if fact.field == MESSAGE and fact.step != 0]
-
-
-def _changed_messages(
-    recorded: Sequence[Fact], current: Sequence[Fact]
-) -> Iterator[tuple[Sequence[Fact], Sequence[Fact]]]:
-    """Yield the messages that differ, those of the recording and those in their place."""
-    texts = [[(fact.agent, fact.value) for fact in facts] for facts in (recorded, current)]
-    for old, new in _changed_ranges(*texts):
-        yield recorded[old], current[new]
 
 
 def _join_messages(facts: Iterable[Fact]) -> str:

@@ -40,6 +40,7 @@ from arena_cli.scenarios.recording.model import (
     CallKey,
     CaseRecord,
     Recorded,
+    RecordedStep,
     RecordedTool,
     Recording,
 )
@@ -291,7 +292,9 @@ class _RecordingReader:
             tool = (self._step, asked["agent"], asked["tool"], asked["arguments"], record)
             case.tools.append(RecordedTool(*tool))
         elif inner_calls.WORK in record and kind in ("step_finished", inner_calls.REFLECTED):
-            case.flow_steps.append(inner_calls.read_step(self._step, record))
+            name = str(record.get("step", inner_calls.REFLECTED))
+            work = record[inner_calls.WORK]
+            case.flow_steps.append(RecordedStep(self._step, name, work, record))
         elif kind in ASIDE:
             self._add_call(record, number, case)
         elif kind == "reply_started" and "input" in record:
@@ -382,7 +385,8 @@ def _events(
     for event in inner_calls.order_lines(list(compare.ordered(stretch.events))):
         yield from _memory_calls(stretch, event, tape, ids)
         line = record(event, ids)
-        if stretch.step == 0 and _is_unseen(event, shown_ids):
+        is_past = stretch.step == 0
+        if is_past and isinstance(event, MessageEvent) and event.message.id not in shown_ids:
             continue
         if isinstance(event, ReplyStarted):
             calls = by_reply.get((stretch.session, event.reply), [])
@@ -423,10 +427,6 @@ def _order_asides(stretch: Stretch) -> Iterator[tuple[TapedCall, Event | None]]:
 def _is_nested(event: Event | None) -> bool:
     """Return True for the end of an agent that was called as a tool."""
     return getattr(event, "type", "") == "agent_ended" and bool(getattr(event, "within", ""))
-
-
-def _is_unseen(event: Event, shown_ids: Container[str]) -> bool:
-    return isinstance(event, MessageEvent) and event.message.id not in shown_ids
 
 
 def _attempts(

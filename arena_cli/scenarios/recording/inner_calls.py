@@ -344,11 +344,6 @@ class TapedSteps:
         return fields
 
 
-def read_step(step: int | None, line: Mapping[str, Any]) -> RecordedStep:
-    """Return the record in the line of the end of a step."""
-    return RecordedStep(step, str(line.get("step", REFLECTED)), line[WORK], line)
-
-
 def order_lines(events: list[Event]) -> list[Event]:
     """Return the events of a step of a scenario with those of each step of its flow together.
 
