@@ -597,8 +597,8 @@ def test_words_that_cannot_be_read_are_wrong_use(words: str) -> None:
 @given(st.text(max_size=30).filter(lambda text: "${vars." not in text))
 def test_any_text_survives_as_a_var(text: str) -> None:
     document = wrap_data({"a": "<${vars.x}>", "profiles": {"b": "<${vars.x}>"}}, "x.yaml")
-    filled, wrong, *_ = variables.with_vars(document, {"x": text})
-    assert not wrong
+    filled = variables.FilledFiles([document], {"x": text})
+    assert not filled.faults
     assert filled.data["a"] == f"<{text}>"
     assert filled.data["profiles"]["b"] == f"<{text.replace('${', '$${')}>"
 
@@ -606,6 +606,6 @@ def test_any_text_survives_as_a_var(text: str) -> None:
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_any_text_survives_as_a_saved_value(var: str, saved: str) -> None:
     document = wrap_data({"steps": [{"send": "$${ ${vars.v}|${saved.s}"}]}, "x.yaml")
-    filled, *_ = variables.with_vars(document, {"v": var})
+    filled = variables.FilledFiles([document], {"v": var})
     (step,) = variables.with_saved(filled.data["steps"], {"s": saved})
     assert step["send"] == f"${{ {var}|{saved}"

@@ -9,6 +9,7 @@ import functools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from arena_cli.engine.inbox import ControlRequest
@@ -41,28 +42,23 @@ class PlayedStep(NamedTuple):
     events: Sequence[Event]
 
 
+@dataclass
 class PlayedChain:
     """The chain of a session so far, from its first step: its events.
 
     `before` are those of its earlier steps. `turns_before` is the number of turns of the scenario
-    before it.
+    before it, `turns` that of its own that are counted.
     """
 
-    def __init__(self, turns_before: int) -> None:
-        self.events: list[Event] = []
-        self.before: list[Event] = []
-        self.turns_before = turns_before
-        self._turns = 0
+    turns_before: int
+    events: list[Event] = field(default_factory=list)
+    before: list[Event] = field(default_factory=list)
+    turns: int = 0
 
     def add(self, events: Sequence[Event]) -> None:
         """Add the events of a step."""
         self.before = self.events
         self.events = [*self.before, *events]
-
-    def count_new_turns(self, turns: int) -> int:
-        """Return the number of turns since the last count."""
-        before, self._turns = self._turns, turns
-        return turns - before
 
 
 def group_chains(steps: Iterable[PlayedStep]) -> list[Event]:

@@ -17,7 +17,7 @@ from arena_cli.scenarios.expect import (
 )
 from arena_cli.scenarios.expect.context import Folders
 from arena_cli.scenarios.expect.model import Expect
-from arena_cli.scenarios.model import CONTINUING, OPENING, RUNNING, ScenarioFile
+from arena_cli.scenarios.model import CONTINUING, OPENING, RUNNING, ScenarioFile, Step
 from arena_cli.scenarios.tools import ALWAYS_KNOWN, is_named, name_tools
 from arena_cli.session.outgoing import USER
 from arena_cli.workspace import mentions
@@ -171,28 +171,29 @@ def unknown(
     """
     people = {"", USER.id, *(human.id for human in team.humans)}
     for index, step in enumerate(file.steps):
-        loc: Loc = ("steps", index)
-        yield from _in_expect(step.expect, (*loc, "expect"), team)
-        if step.check is not None:
-            yield from _in_expect(step.check, (*loc, "check"), team)
-        if step.say is not None:
-            yield from _agent(step.say.agent, (*loc, "say", "agent"), team)
-        for key in ("approve", "reject", "choose", "after"):
-            if (named := getattr(step, key)) is not None:
-                yield from _agent(named.agent, (*loc, key, "agent"), team)
-        if step.task is not None and step.task.agent:
-            yield from _agent(step.task.agent, (*loc, "task", *step.task.agent_loc), team)
-        if step.react is not None and step.react.agent not in people:
-            yield from _agent(step.react.agent, (*loc, "react", "agent"), team)
-        for name, saved in step.save.items():
-            yield from _agent(saved.agent, (*loc, "save", name, "from"), team)
-    yield from _in_expect(file.expect, ("expect",), team)
+        for below, agent in _list_named(step, people):
+            yield from _agent(agent, ("steps", index, *below), team)
+    for loc, expect in expects(file):
+        yield from _in_expect(expect, loc, team)
     entries = [entry for profile in profiles.values() for entry in profile.tools]
     yield from _unknown_scripted_tools(file, entries)
     yield from _unknown_actors(file, profiles, entries)
     yield from _no_session(file)
     yield from _no_chain(file)
     yield from _never_saved(file, waiting)
+
+
+def _list_named(step: Step, people: Collection[str]) -> Iterator[tuple[Loc, str]]:
+    """Yield every agent that the keys of a step name, with its place; `people` may be named too."""
+    for key in ("say", "approve", "reject", "choose", "after"):
+        if (named := getattr(step, key)) is not None:
+            yield (key, "agent"), named.agent
+    if step.task is not None and step.task.agent:
+        yield ("task", *step.task.agent_loc), step.task.agent
+    if step.react is not None and step.react.agent not in people:
+        yield ("react", "agent"), step.react.agent
+    for name, saved in step.save.items():
+        yield ("save", name, "from"), saved.agent
 
 
 def _unknown_scripted_tools(

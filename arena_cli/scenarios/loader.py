@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,14 +29,13 @@ from arena_cli.scenarios.model import (
 from arena_cli.scenarios.participants import choose_judges, choose_team
 from arena_cli.scenarios.select import Selected
 from arena_cli.scenarios.tools import list_profiles
-from arena_cli.scenarios.variables import Reader
+from arena_cli.scenarios.variables import FilledFiles, Reader
 from arena_cli.session import outgoing
 from arena_cli.workspace.models import Team
 from arena_cli.workspace.schema import build_schema
 from arena_cli.workspace.workspace import Workspace
 from arena_cli.yamlio import loader, nodes
 from arena_cli.yamlio.loader import Document, Fragment, find_holder
-from arena_cli.yamlio.nodes import Loc
 
 _VAR = {"type": "string", "pattern": r"^\$\{vars\.[^{}]*\}$"}
 _JUDGED = frozenset({"expect", "check"})
@@ -115,8 +113,8 @@ def shape_faults(selected: Selected, root: Path, *, anywhere: bool = False) -> l
         cases, wrong = _cases(documents)
         faults.update(dict.fromkeys(wrong))
         for index, case in enumerate(cases):
-            filled = _FilledFile.of(documents, case, index)
-            faults.update(dict.fromkeys([*filled.faults, *filled.checked()[1]]))
+            filled = _fill(documents, case, index)
+            faults.update(dict.fromkeys([*filled.faults, *_check(filled)[1]]))
     return list(faults)
 
 
@@ -209,71 +207,28 @@ def _cases(documents: Sequence[Document]) -> tuple[list[Case | None], list[Fault
     return list(frame.cases) or [None], faults
 
 
-@dataclass
-class _FilledFile:
-    """A scenario's parts and keys, or those of one case, with its vars filled in.
+def _check(filled: FilledFiles) -> tuple[ScenarioFile | None, list[Fault]]:
+    """Validate files as a scenario; errors that an unknown var causes are left out."""
 
-    It also has the errors in these vars; `unknown` and `typed` as in `variables.Filled`.
-    """
+    def is_unknown(value: Any) -> bool:
+        return isinstance(value, str) and value in filled.unknown
 
-    parts: list[Fragment]
-    data: Any
-    faults: list[Fault]
-    unknown: frozenset[str]
-    typed: Mapping[Loc, str]
-
-    @classmethod
-    def of(cls, documents: Sequence[Document], case: Case | None, index: int) -> _FilledFile:
-        """Merge the parts and fill in the vars."""
-        own_vars = nodes.find_value(variables.merged(documents), ("vars",))
-        case_vars = case.vars if case else {}
-        values = {**(own_vars if isinstance(own_vars, dict) else {}), **case_vars}
-
-        def find_number(var: Loc) -> str | None:
-            is_of_case = var[0] in case_vars
-            place = ("cases", index, "vars", *var) if is_of_case else ("vars", *var)
-            return variables.find_number(documents, place)
-
-        filled = [variables.with_vars(document, values, find_number) for document in documents]
-        data = variables.merged([fragment.document for fragment in filled])
-        if isinstance(data, dict):
-            data = {key: value for key, value in data.items() if key != "cases"}
-        parts = [Fragment(fragment.document) for fragment in filled]
-        typed: dict[Loc, str] = {}
-        for fragment in filled:
-            typed |= {
-                loc: text
-                for loc, text in fragment.typed.items()
-                if find_holder(parts, loc).document is fragment.document
-            }
-        return cls(
-            parts=parts,
-            data=data,
-            faults=list(chain.from_iterable(fragment.faults for fragment in filled)),
-            unknown=frozenset().union(*(fragment.unknown for fragment in filled)),
-            typed=typed,
+    def check() -> tuple[ScenarioFile | None, list[Fault]]:
+        return loader.validate_merged(
+            filled.data, ScenarioFile, filled.parts, is_pending=is_unknown
         )
 
-    def checked(self) -> tuple[ScenarioFile | None, list[Fault]]:
-        """Validate the data as a scenario file; errors that an unknown var causes are left out."""
-
-        def is_unknown(value: Any) -> bool:
-            return isinstance(value, str) and value in self.unknown
-
-        def check() -> tuple[ScenarioFile | None, list[Fault]]:
-            return loader.validate_merged(
-                self.data, ScenarioFile, self.parts, is_pending=is_unknown
-            )
-
+    file, faults = check()
+    if file is None and (typed := filled.typed):
+        wrong = {fault.field for fault in faults}
+        texts = {loc: text for loc, text in typed.items() if nodes.format_loc(loc) in wrong}
+        filled.data = variables.as_texts(filled.data, texts)
         file, faults = check()
-        if file is None and self.typed:
-            wrong = {fault.field for fault in faults}
-            texts = {
-                loc: text for loc, text in self.typed.items() if nodes.format_loc(loc) in wrong
-            }
-            self.data = variables.as_texts(self.data, texts)
-            file, faults = check()
-        return file, faults
+    return file, faults
+
+
+def _fill(documents: Sequence[Document], case: Case | None, index: int) -> FilledFiles:
+    return FilledFiles(documents, case.vars if case else {}, index)
 
 
 _Teams = dict[str, tuple[Team | None, Workspace, list[Fault]]]
@@ -322,8 +277,8 @@ class _Loader:
     def _one(
         self, case: Case | None, index: int, cases: tuple[str | None, ...]
     ) -> tuple[Scenario | None, list[Fault]]:
-        filled = _FilledFile.of(self._documents, case, index)
-        file, wrong = filled.checked()
+        filled = _fill(self._documents, case, index)
+        file, wrong = _check(filled)
         fragments, data, faults = filled.parts, filled.data, [*filled.faults, *wrong]
         team, workspace, wrong = self._team(data, fragments)
         faults += wrong

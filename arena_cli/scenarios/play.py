@@ -460,7 +460,8 @@ class Playing:
             chain.turns_before,
             since=events[0].seq if events else 0,
         )
-        self._turns += chain.count_new_turns(len(talk.turns))
+        self._turns += len(talk.turns) - chain.turns
+        chain.turns = len(talk.turns)
         error = None
         if not (step.pause and talk.pause == "asked"):
             error = evaluate.find_unnamed_pause(talk, step.expect, expectation) or None

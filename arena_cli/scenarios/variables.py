@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from arena_cli import errors
 from arena_cli.errors import Fault, UsageError
@@ -24,8 +24,8 @@ from arena_cli.util.text import (
     list_placeholders,
     map_texts,
 )
-from arena_cli.yamlio import loader
-from arena_cli.yamlio.loader import Document, Fragment
+from arena_cli.yamlio import loader, nodes
+from arena_cli.yamlio.loader import Document, Fragment, find_holder
 from arena_cli.yamlio.nodes import Loc
 
 PROFILES = "profiles"
@@ -47,39 +47,6 @@ class Template(str):
     """A text with placeholders for saved texts."""
 
 
-class Filled(NamedTuple):
-    """A document with its vars filled in, and what is wrong with them.
-
-    `unknown` are the texts in which one is wrong. `typed` are the places where a var that is no
-    text stands alone, so that it kept its type, with its text: that may be meant there.
-    """
-
-    document: Document
-    faults: Sequence[Fault] = ()
-    unknown: frozenset[str] = frozenset()
-    typed: Mapping[Loc, str] = MappingProxyType({})
-
-
-def with_vars(
-    document: Document,
-    values: Mapping[str, Any],
-    find_number: Callable[[Loc], str | None] = lambda _: None,
-) -> Filled:
-    """Return the document with its vars filled in.
-
-    `find_number` returns the number at a place below `vars` as its file writes it: `01234`, `1.10`.
-    """
-    if not isinstance(document.data, dict) or not document.has_placeholders:
-        return Filled(document)
-    filler = _Vars(values, document, find_number)
-    data = {
-        key: value if key in _AS_THEY_ARE else filler.value(value, (key,))
-        for key, value in document.data.items()
-    }
-    filled = document.with_data(data)
-    return Filled(filled, filler.faults, frozenset(filler.unknown), filler.typed)
-
-
 def as_texts(data: Any, texts: Mapping[Loc, str], loc: Loc = ()) -> Any:
     """Return the data with these texts at their places."""
     if loc in texts:
@@ -91,35 +58,71 @@ def as_texts(data: Any, texts: Mapping[Loc, str], loc: Loc = ()) -> Any:
     return data
 
 
-def find_number(documents: Sequence[Document], loc: Loc) -> str | None:
-    """Return the number at `loc` of the nearest file that has one there, as the file writes it."""
-    for document in documents:
-        if isinstance(Fragment(document, loc).data, int | float):
-            return document.scalar(loc)
-    return None
+class FilledFiles:
+    """The files of a scenario, or of one case of it, the nearest first, with their vars filled in.
 
+    `data` are the keys of all `parts` together. `faults` are the errors in vars, `unknown` the
+    texts in which one is wrong.
+    """
 
-class _Vars:
     def __init__(
         self,
-        values: Mapping[str, Any],
-        document: Document,
-        find_number: Callable[[Loc], str | None],
+        documents: Sequence[Document],
+        case_vars: Mapping[str, Any] = MappingProxyType({}),
+        case: int = 0,
     ) -> None:
+        """Fill in the vars; `case` is the index of the case with `case_vars`."""
+        own_vars = nodes.find_value(merged(documents), ("vars",))
         self.faults: list[Fault] = []
         self.unknown: set[str] = set()
-        self.typed: dict[Loc, str] = {}
-        self._values = values
-        self._document = document
-        self._find_number = find_number
+        self._values = {**(own_vars if isinstance(own_vars, dict) else {}), **case_vars}
+        self._documents = documents
+        self._case_vars, self._case = case_vars, case
+        self._typed: list[dict[Loc, str]] = []
+        self.parts = [Fragment(self._fill(document)) for document in documents]
+        data = merged([part.document for part in self.parts])
+        if isinstance(data, dict):
+            data = {key: value for key, value in data.items() if key != "cases"}
+        self.data: Any = data
 
-    def value(self, value: Any, loc: Loc) -> Any:
+    def _fill(self, document: Document) -> Document:
+        self._typed.append({})
+        if not isinstance(document.data, dict) or not document.has_placeholders:
+            return document
+        self._document = document
+        return document.with_data(
+            {
+                key: value if key in _AS_THEY_ARE else self._value(value, (key,))
+                for key, value in document.data.items()
+            }
+        )
+
+    @property
+    def typed(self) -> dict[Loc, str]:
+        """The places where a var that is no text is alone, so that it kept its type; its texts."""
+        return {
+            loc: text
+            for part, texts in zip(self.parts, self._typed, strict=True)
+            for loc, text in texts.items()
+            if find_holder(self.parts, loc) is part
+        }
+
+    def _find_number(self, var: Loc) -> str | None:
+        """Return the number below `vars` as the nearest file with one writes it: `01234`."""
+        is_of_case = var[0] in self._case_vars
+        loc = ("cases", self._case, "vars", *var) if is_of_case else ("vars", *var)
+        for document in self._documents:
+            if isinstance(Fragment(document, loc).data, int | float):
+                return document.scalar(loc)
+        return None
+
+    def _value(self, value: Any, loc: Loc) -> Any:
         if isinstance(value, str):
             return self._text(value, loc) if "${" in value else value
         if isinstance(value, dict):
-            return {self._key(key, loc): self.value(value[key], (*loc, key)) for key in value}
+            return {self._key(key, loc): self._value(value[key], (*loc, key)) for key in value}
         if isinstance(value, list):
-            return [self.value(item, (*loc, index)) for index, item in enumerate(value)]
+            return [self._value(item, (*loc, index)) for index, item in enumerate(value)]
         return value
 
     def _key(self, key: str, loc: Loc) -> str:
@@ -165,7 +168,7 @@ class _Vars:
         elif isinstance(value, list):
             items = enumerate(value)
         elif not isinstance(value, str):
-            self.typed[loc] = self._as_text(value, var)
+            self._typed[-1][loc] = self._as_text(value, var)
         for step, item in items:
             self._keep_texts(item, (*loc, step), (*var, step))
 

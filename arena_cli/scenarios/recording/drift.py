@@ -7,6 +7,7 @@ routing. A changed note is reported by its name, once for all agents that are sh
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
@@ -299,11 +300,12 @@ def _differences(
             differing.append(_InputDifference(name, *texts, name not in _FOLLOWING))
     if call.is_judge:
         differing += _rubric(recorded["messages"], current["messages"])
-    roots = [one for one in differing if one.is_root]
-    if not roots:
-        differing = [*_messages(recorded["messages"], current["messages"], tape), *differing]
-    difference = _InputDifference("input", record.input_hash, call.input_hash)
-    yield from roots or differing[:1] or [difference]
+    if roots := [difference for difference in differing if difference.is_root]:
+        yield from roots
+        return
+    messages = _messages(recorded["messages"], current["messages"], tape)
+    whole = _InputDifference("input", record.input_hash, call.input_hash)
+    yield next(itertools.chain(messages, differing, [whole]))
 
 
 def _rubric(
@@ -350,8 +352,8 @@ def _changed_ranges(old: Sequence[Any], new: Sequence[Any]) -> Iterator[tuple[sl
     Equal items at both ends are matched first, so that one changed item is one range, even if
     another item equals it.
     """
-    start = _count_equal(old, new)
-    end = _count_equal(old[start:][::-1], new[start:][::-1])
+    start = steps.count_equal(old, new)
+    end = steps.count_equal(old[start:][::-1], new[start:][::-1])
     old_middle, new_middle = old[start : len(old) - end], new[start : len(new) - end]
     matcher = SequenceMatcher(None, old_middle, new_middle, autojunk=False)
     for kind, old_start, old_end, new_start, new_end in matcher.get_opcodes():
@@ -360,12 +362,6 @@ def _changed_ranges(old: Sequence[Any], new: Sequence[Any]) -> Iterator[tuple[sl
                 slice(start + old_start, start + old_end),
                 slice(start + new_start, start + new_end),
             )
-
-
-def _count_equal(old: Sequence[Any], new: Sequence[Any]) -> int:
-    """Return the number of equal items at the beginning of two sequences."""
-    pairs = enumerate(zip(old, new, strict=False))
-    return next((index for index, pair in pairs if pair[0] != pair[1]), min(len(old), len(new)))
 
 
 def _setting_text(name: str, value: Any) -> str:

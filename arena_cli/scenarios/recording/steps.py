@@ -101,13 +101,9 @@ def match(recorded: Sequence[StepMessage], played: Sequence[StepMessage]) -> dic
     Both keep their order. Of all such pairings it is the one with the most equal messages, then
     with the most similar texts.
     """
-    same = 0
-    while same < min(len(recorded), len(played)) and recorded[same] == played[same]:
-        same += 1
-    last = 0  # steps at the end, so that a long scenario with one new step costs next to nothing
-    most = min(len(recorded), len(played)) - same
-    while last < most and recorded[-1 - last] == played[-1 - last]:
-        last += 1
+    same = count_equal(recorded, played)
+    # Steps at the end too, so that a long scenario with one new step costs next to nothing.
+    last = count_equal(recorded[same:][::-1], played[same:][::-1])
     ends = len(recorded) - last, len(played) - last
     matched = _match_rest(recorded[same : ends[0]], played[same : ends[1]])
     return {
@@ -115,6 +111,12 @@ def match(recorded: Sequence[StepMessage], played: Sequence[StepMessage]) -> dic
         **{same + a: same + b for a, b in matched.items()},
         **{ends[0] + index: ends[1] + index for index in range(last)},
     }
+
+
+def count_equal(old: Sequence[Any], new: Sequence[Any]) -> int:
+    """Return the number of equal items at the beginning of two sequences."""
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((index for index, pair in pairs if pair[0] != pair[1]), min(len(old), len(new)))
 
 
 def _match_rest(recorded: Sequence[StepMessage], played: Sequence[StepMessage]) -> dict[int, int]:
@@ -173,17 +175,24 @@ def _recorded_steps(case: CaseRecord, ignoring: Ignoring) -> dict[int, StepMessa
             number = line["step"]
             if number is not None:
                 steps[number] = StepMessage(line["session"], None, None)
-        elif number and line["type"] == "flow_started":
-            steps[number] = steps[number]._replace(text=f"flow {line['file']}")
-        elif number and _is_sent(line) and steps[number].text in (None, _RESUMED):
-            message = line["message"]
-            text = ignoring.text(message["content"])
-            if message.get("kind") == "task" and not line.get("planted"):
-                text = task_steps.WORK
-            steps[number] = steps[number]._replace(author=message["author_id"], text=text)
-        elif number and steps[number].text is None and (text := _describe_decision(line)):
-            steps[number] = steps[number]._replace(text=text)
+        elif number:
+            steps[number] = _read_line(steps[number], line, ignoring)
     return steps
+
+
+def _read_line(step: StepMessage, line: Mapping[str, Any], ignoring: Ignoring) -> StepMessage:
+    """Return the message of a step after a line of it."""
+    if line["type"] == "flow_started":
+        return step._replace(text=f"flow {line['file']}")
+    if _is_sent(line) and step.text in (None, _RESUMED):
+        message = line["message"]
+        text = ignoring.text(message["content"])
+        if message.get("kind") == "task" and not line.get("planted"):
+            text = task_steps.WORK
+        return step._replace(author=message["author_id"], text=text)
+    if step.text is None and (text := _describe_decision(line)):
+        return step._replace(text=text)
+    return step
 
 
 def _describe_decision(line: Mapping[str, Any]) -> str:

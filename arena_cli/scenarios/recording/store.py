@@ -87,7 +87,7 @@ class RecordingStore:
         for path, file_scenarios in _by_file(scenarios).items():
             recording = file_module.path_of(path)
             volume = self._volumes[path] = _Volume(
-                recording, _relative_name(recording, file_scenarios[0])
+                recording, Reader(file_scenarios[0].root).shown(recording)
             )
             volume.left = sum(scenario.skip is None for scenario in file_scenarios)
             volume.content = file_module.content_of(recording)
@@ -319,11 +319,6 @@ def _ignored(scenario: Scenario) -> list[UserPattern]:
 
 def _case(scenario: Scenario) -> str | None:
     return scenario.case.id if scenario.case else None
-
-
-def _relative_name(path: Path, scenario: Scenario) -> str:
-    inside = path.is_relative_to(scenario.root)
-    return (path.relative_to(scenario.root) if inside else path).as_posix()
 
 
 def _is_scripted(scenario: Scenario) -> bool:
