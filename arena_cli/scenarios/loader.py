@@ -119,25 +119,18 @@ def shape_faults(selected: Selected, root: Path, *, anywhere: bool = False) -> l
 
 
 def _broken(path: Path, faults: tuple[Fault, ...], reader: Reader) -> Broken:
-    name = reader.shown(path)
     data = variables.merged(reader.chain(path)[0])
-    if not isinstance(data, dict):
-        return Broken(path, name, path.stem, None, faults)
-    title, tags = data.get("scenario"), data.get("tags", [])
-    tag_names = tuple(map(str, tags)) if isinstance(tags, list) else None
-    cases = data.get("cases")
-    ids = (
-        [case.get("id") for case in cases if isinstance(case, dict)]
-        if isinstance(cases, list)
-        else []
-    )
+    keys = data if isinstance(data, dict) else {}
+    title, tags, cases = keys.get("scenario"), keys.get("tags", []), keys.get("cases")
+    has_tags = isinstance(data, dict) and isinstance(tags, list)
+    listed = cases if isinstance(cases, list) else []
     return Broken(
         path,
-        name,
+        reader.shown(path),
         title if isinstance(title, str) else path.stem,
-        tag_names,
+        tuple(map(str, tags)) if has_tags else None,
         faults,
-        tuple(map(str, ids)),
+        tuple(str(case.get("id")) for case in listed if isinstance(case, dict)),
     )
 
 
@@ -403,6 +396,5 @@ def _in_cases(fault: Fault, cases: Sequence[str], of: int) -> Fault:
     """Return the error, with the names of its cases if not all cases have it."""
     if of == 1 or len(cases) == of:
         return fault
-    suffix = f" and {len(cases) - 3} more" if len(cases) > 3 else ""
-    names = ", ".join(f"`{case}`" for case in cases[:3])
-    return replace(fault, what=f"{fault.what} (in case {names}{suffix})")
+    names = select.shorten_list([f"`{case}`" for case in cases])
+    return replace(fault, what=f"{fault.what} (in case {names})")

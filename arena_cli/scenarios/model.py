@@ -24,8 +24,8 @@ from arena_cli.protocol import MessageKind
 from arena_cli.scenarios import variables
 from arena_cli.scenarios.expect import text_checks
 from arena_cli.scenarios.expect.model import Expect
-from arena_cli.scenarios.expect.values import AgentId, ByAgent, Pattern
-from arena_cli.scenarios.task_steps import TaskId, TaskStep, WorkStep
+from arena_cli.scenarios.expect.values import AgentId, ByAgent, Pattern, Reaction, TaskId
+from arena_cli.scenarios.task_steps import TaskStep, WorkStep
 from arena_cli.scenarios.variables import Reader
 from arena_cli.session import outgoing
 from arena_cli.session.outgoing import Outgoing, PastPart, Planted
@@ -151,7 +151,7 @@ class Reacted(FileShape):
 
     message: str = ""
     agent: str = ""
-    emoji: Literal["👍", "👎", "✅", "❓", "🎉"]
+    emoji: Reaction
 
     @model_validator(mode="after")
     def _is_to_one(self) -> Reacted:

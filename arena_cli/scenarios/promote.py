@@ -21,7 +21,6 @@ from arena_cli.scenarios.promoted_file import (
     Piece,
     SessionPart,
     Writer,
-    WrittenFiles,
     select_part,
 )
 from arena_cli.scenarios.promoted_recording import Taper
@@ -138,8 +137,7 @@ class Promotion:
         self._taken = select_part(stored, until)
         playing, self._team = _who_plays(self._taken, workspace)
         _refuse_gone(self._taken, self._team, stored.name)
-        writer = Writer(stored, self._taken, self._team, playing, path, workspace.root)
-        self._written: WrittenFiles = writer.written()
+        self._written = Writer(stored, self._taken, self._team, playing, path, workspace.root)
         self.notes = [*self._taken.notes, *self._written.notes]
         self._refuse_taken(force=force)
 

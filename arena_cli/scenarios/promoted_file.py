@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from arena_cli.errors import UsageError
 from arena_cli.protocol import Attachment, Message
-from arena_cli.scenarios import given
+from arena_cli.scenarios import given, select
 from arena_cli.scenarios.control_steps import find_answered, list_messages
 from arena_cli.scenarios.given import messages, summary, with_content
 from arena_cli.scenarios.promoted_steps import (
@@ -48,23 +48,12 @@ _MOST_MESSAGES = 12
 """A longer past stands in a file of its own."""
 
 
-@dataclass
-class WrittenFiles:
-    """A scenario before it is written.
-
-    It has a title and a text, the contents of the files that it uses by path, and the pieces that
-    its steps play, each as it is played.
-    """
-
-    title: str
-    text: str
-    files: dict[Path, bytes]
-    pieces: list[Piece]
-    notes: list[str] = field(default_factory=list)
-
-
 class Writer:
-    """Writes a part of a session as the scenario in the file `path`."""
+    """Writes a part of a session as the scenario in the file `path`.
+
+    It has a `title` and a `text`, the contents of the `files` that it uses by path, and the
+    `pieces` that its steps play, each as it is played. `notes` are remarks on them.
+    """
 
     def __init__(
         self,
@@ -75,29 +64,27 @@ class Writer:
         path: Path,
         root: Path,
     ) -> None:
-        """Take the session and its team; `name` holds the keys of the file that make `team`."""
+        """Write the session; `name` holds the keys of the file that make `team`.
+
+        Raises UsageError if a part of it is gone.
+        """
         self._stored = stored
         self._taken = selection
         self._team = team
-        self._who = name
         self._path = path
         self._root = root
         self._roster = mentions.build_roster(team)
-        self._files: dict[Path, bytes] = {}
-        self._notes: list[str] = []
-
-    def written(self) -> WrittenFiles:
-        """Return the scenario's text and files. Raises UsageError if a part of it is gone."""
-        title, past_keys = self._title(), self._given()
-        pieces = [self._routed(piece, n) for n, piece in enumerate(self._taken.pieces, 1)]
+        self.files: dict[Path, bytes] = {}
+        self.notes: list[str] = []
+        self.title, past_keys = self._title(), self._given()
+        self.pieces = [self._routed(piece, n) for n, piece in enumerate(selection.pieces, 1)]
         data: dict[str, Any] = {
-            "scenario": escape_template(title),
-            **self._who,
+            "scenario": escape_template(self.title),
+            **name,
             **({"given": past_keys} if past_keys else {}),
-            "steps": [self._step(piece) for piece in pieces],
+            "steps": [self._step(piece) for piece in self.pieces],
         }
-        text = self._head() + loader.dump_yaml(data)
-        return WrittenFiles(title, text, self._files, pieces, self._notes)
+        self.text = self._head() + loader.dump_yaml(data)
 
     def _head(self) -> str:
         """Return the lines above it: the schema for an editor, if there is one, and a comment."""
@@ -177,7 +164,7 @@ class Writer:
                 "these",
                 "promote a part of the session without it: `--until SEQ`",
             )
-        self._notes.append(f"step {number} begins with {called}, who got it by `--to`")
+        self.notes.append(f"step {number} begins with {called}, who got it by `--to`")
         replaced = opening.model_copy(
             update={"message": message.model_copy(update={"content": content})}
         )
@@ -251,7 +238,7 @@ class Writer:
         name = make_safe_name(attachment.name)
         content = self._content(attachment, message_id)
         folder, count = Path(), 1
-        while self._files.get(self._beside(folder / name), content) != content:
+        while self.files.get(self._beside(folder / name), content) != content:
             folder, count = Path(message_id if count == 1 else f"{message_id}-{count}"), count + 1
         return self._named(self._add(folder / name, content))
 
@@ -273,7 +260,7 @@ class Writer:
 
     def _add(self, name: Path, content: bytes) -> Path:
         path = self._beside(name)
-        self._files[path] = content
+        self.files[path] = content
         return path
 
     def _named(self, path: Path) -> str:
@@ -382,7 +369,7 @@ def select_part(stored: Stored, until: int | None) -> SessionPart:
         notes.append(f"what was said up to event {cut} is the scenario's past: {reason}")
     if elsewhere := _notes_from_elsewhere(pieces):
         notes.append(
-            f"notes that were there before are left out ({shorten_list(elsewhere)}): "
+            f"notes that were there before are left out ({select.shorten_list(elsewhere)}): "
             "`given: {notes: [FILE]}` gives them to the scenario"
         )
     if session.scenario is not None:
@@ -418,12 +405,6 @@ def _read_events(stored: Stored, until: int | None, notes: list[str]) -> list[Ev
     except UsageError as error:
         raise UsageError(f"session {escape_line(stored.name)}: {error.what}", error.mend) from error
     return [event for event in read.events if event.seq <= end]
-
-
-def shorten_list(names: Sequence[str]) -> str:
-    """Return the first three names, and the number of the others."""
-    suffix = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"{', '.join(names[:3])}{suffix}"
 
 
 def _end(events: Sequence[Event], until: int | None, name: str, notes: list[str]) -> int:

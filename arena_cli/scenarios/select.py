@@ -115,12 +115,17 @@ def _nothing_in(scope: str, outside: Sequence[Path]) -> UsageError:
 
 def only_parts(selected: Selected, root: Path) -> UsageError:
     """Return the error for a selection that has only files that others include."""
-    names = [Reader(root).shown(path) for path in selected.paths]
-    suffix = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    names = shorten_list([Reader(root).shown(path) for path in selected.paths])
     return UsageError(
-        f"no scenario is selected: only what others include, {', '.join(names[:3])}{suffix}",
+        f"no scenario is selected: only what others include, {names}",
         "name one that includes it; `arena run --list` shows all that can be played",
     )
+
+
+def shorten_list(names: Sequence[str]) -> str:
+    """Return the first three names, and the number of the others."""
+    suffix = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{suffix}"
 
 
 def of_workspace(root: Path) -> list[Path]:

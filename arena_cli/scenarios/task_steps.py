@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import ConfigDict, Field, model_validator
 
-from arena_cli.scenarios.expect.values import AgentId
+from arena_cli.scenarios.expect.values import AgentId, TaskId
 from arena_cli.session.outgoing import USER
 from arena_cli.yamlio.shapes import FileShape
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from arena_cli.session.session import Session
     from arena_cli.transcript.task_events import TaskBoard
 
-TaskId = Annotated[str, Field(pattern=r"^t[1-9]\d*$")]
 Text = Annotated[str, Field(pattern=r"\S")]
 
 

@@ -35,6 +35,8 @@ from arena_cli.scenarios.expect.values import (
     Ends,
     LanguageCode,
     Pauses,
+    Reaction,
+    TaskId,
     Wanted,
     WantedTexts,
     as_list,
@@ -402,7 +404,7 @@ class ReactionRow(Row):
     """A reaction: who reacted, how, and the author of the message."""
 
     by: str = ""
-    reaction: Literal["👍", "👎", "✅", "❓", "🎉"] = "👍"
+    reaction: Reaction = "👍"
     to: str = ""
 
 
@@ -457,7 +459,6 @@ class FlowStepRow(Sparse):
 
 
 TaskStatus = Literal["pending", "running", "blocked", "completed", "failed", "cancelled", "none"]
-TaskId = Annotated[str, Field(pattern=r"^t[1-9]\d*$")]
 
 
 class TaskRow(Row):

@@ -90,6 +90,8 @@ def refuse_repeated(names: list[T]) -> list[T]:
 
 
 AgentId = Annotated[str, AfterValidator(models.normalize_id)]
+TaskId = Annotated[str, Field(pattern=r"^t[1-9]\d*$")]
+Reaction = Literal["👍", "👎", "✅", "❓", "🎉"]
 Agents = Annotated[list[AgentId], AfterValidator(refuse_repeated)]
 """Agents of which each can be there once."""
 

@@ -391,14 +391,9 @@ def _name_place(fragments: Sequence[Fragment], loc: Loc) -> str:
 
 def _rubric(drift: Drift, scenario: Scenario) -> str:
     """Return the place of a judge's rubric that was not asked before."""
-    for loc in _new_rubrics(drift, scenario):
-        return "{}:{}".format(*scenario.place(loc))
-    return ""
-
-
-def _new_rubrics(drift: Drift, scenario: Scenario) -> Iterator[Loc]:
     old_text, new_text = (" ".join(text.split()) for text in (drift.before, drift.after))
     for loc, text in iter_texts(scenario.data):
         plain = " ".join(text.split())
         if {"judge", "rubric"} & {*loc} and plain in new_text and plain not in old_text:
-            yield loc
+            return "{}:{}".format(*scenario.place(loc))
+    return ""
