@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Any
 
 from arena_cli.adapters.base import SessionConfig
@@ -111,7 +110,7 @@ _DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_folded)
 class Judges:
     """The judges of one scenario while it is played; `usage` is their usage so far.
 
-    `middlewares` are those of their calls.
+    `aside` calls them, with these `middlewares`; it is stopped after the last step.
     """
 
     def __init__(
@@ -123,7 +122,7 @@ class Judges:
     ) -> None:
         self.usage: Usage | None = None
         self._judges = scenario.judges
-        self._aside = Aside(config, scenario.team.config, middlewares=middlewares)
+        self.aside = Aside(config, scenario.team.config, middlewares=middlewares)
 
     async def heard(
         self,
@@ -144,22 +143,6 @@ class Judges:
             answers |= await self._answers(pending)
         return conversation
 
-    @property
-    def used(self) -> dict[str, set[int]]:
-        """The entries (from 0) of scripted judges that were used up, by judge."""
-        return self._aside.used
-
-    async def __aenter__(self) -> Judges:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._aside.__aexit__(kind, error, trace)
-
     async def _answers(self, questions: Sequence[JudgeQuestion]) -> dict[Hashable, Answered]:
         """Collect all votes on all questions; the calls run concurrently, started in order."""
         calls = [
@@ -177,7 +160,7 @@ class Judges:
         }
 
     async def _vote(self, member: Member, message: str) -> Vote:
-        done = (await self._aside.ask(member, message)).finished
+        done = (await self.aside.ask(member, message)).finished
         if done.usage is not None:
             self.usage = Usage.total([*([self.usage] if self.usage else []), done.usage])
         if done.status == "success" and done.message is not None:

@@ -35,27 +35,24 @@ def report_problem(file: ScenarioFile, folders: Folders) -> Iterator[Wrong]:
     reported: set[str] = set()
     for loc, expect in expects(file):
         for check in model.iter_checks(expect):
-            for below, problem, mend in _of_check(check, folders):
+            wrong: Iterator[Wrong] = iter(())
+            if check.kind == model.AS_JSON:
+                wrong = json_checks.wrong(check.value, folders)
+            elif check.kind == "python":
+                wrong = python_checks.wrong(check.value, folders)
+            elif check.kind == "snapshot":
+                wrong = snapshots.wrong(check.loc, folders)
+            for below, problem, mend in wrong:
                 if check.kind == "snapshot" and problem in reported:
                     continue  # all of them lie in one file
                 reported.add(problem)
                 yield (*loc, *check.loc, *below), problem, mend
-    yield from _outputs(file, folders)
     for name, tool in file.tools.items():
         try:
             if tool.schema_:
                 json_checks.load_validator(tool.schema_, folders)
         except json_checks.NotASchema as error:
             yield ("tools", name, "schema"), str(error), ""
-
-
-def _outputs(file: ScenarioFile, folders: Folders) -> Iterator[Wrong]:
-    """Yield each schema of `output` that is missing or invalid."""
-    for loc, expected in expects(file):
-        for agent, checks in expected.output.items():
-            for index, check in json_checks.number(checks):
-                for below, problem, mend in json_checks.wrong(check, folders):
-                    yield (*loc, "output", agent, *index, *below), problem, mend
 
 
 def expects(file: ScenarioFile) -> Iterator[tuple[Loc, Expect]]:
@@ -65,15 +62,6 @@ def expects(file: ScenarioFile) -> Iterator[tuple[Loc, Expect]]:
         if step.check is not None:
             yield ("steps", index, "check"), step.check
     yield ("expect",), file.expect
-
-
-def _of_check(check: model.GivenCheck, folders: Folders) -> Iterator[Wrong]:
-    if check.kind == "as_json":
-        yield from json_checks.wrong(check.value, folders)
-    elif check.kind == "python":
-        yield from python_checks.wrong(check.value, folders)
-    elif check.kind == "snapshot":
-        yield from snapshots.wrong(check.loc, folders)
 
 
 def errors(file: ScenarioFile) -> Iterator[Wrong]:
@@ -112,7 +100,7 @@ def _lax_checks(file: ScenarioFile, folders: Folders) -> Iterator[Wrong]:
             if check.kind == "regex" and _may_be_empty(check.value):
                 problem = "it matches the empty text too, so it may match every text"
                 yield (*loc, *check.loc), problem, "write the text that must be there"
-            elif check.kind == "as_json":
+            elif check.kind == model.AS_JSON:
                 for below, problem, hint in json_checks.unknown_keywords(check.value, folders):
                     yield (*loc, *check.loc, *below), problem, hint
 

@@ -152,7 +152,7 @@ class Playing:
         try:
             async with AsyncExitStack() as opened:
                 heard: dict[str | None, list[Event]] = {}
-                await opened.enter_async_context(self._judges)
+                opened.push_async_exit(self._judges.aside)
                 self._session(None, opened, heard)
                 await self._play(opened, heard)
         except ArenaError as error:
@@ -511,7 +511,7 @@ class Playing:
     async def _judge_whole(self) -> None:
         scenario = self._scenario
         used = [session.journal.fold.scripted_used for session in self._sessions.values()]
-        used.append(self._judges.used)
+        used.append(self._judges.aside.used)
         talk = self._told(group_chains(self._played))
         self._checks = find_unused_replies(scenario, used)
         try:

@@ -177,7 +177,6 @@ def check_outputs(expected: Mapping[str, JsonCheck | list[JsonCheck]]) -> Iterat
 
 def _fits_output(agent: str, check: JsonCheck, conversation: CheckContext) -> Verdict:
     end = conversation.acting_ends.get(agent)
-    if end is None or end.output is None:
-        actual = f"{agent} handed in nothing: {_describe_end(agent, conversation)}"
-        return Verdict(False, json_checks.asks(check), actual)
-    return json_checks.judge_value(end.output, check, conversation.folders)
+    why_none = f"{agent} handed in nothing: {_describe_end(agent, conversation)}"
+    output = end.output if end else None
+    return json_checks.judge_output(output, check, conversation.folders, why_none)

@@ -348,10 +348,9 @@ def _has_class(step: str, code: str, conversation: CheckContext) -> Verdict:
 
 def _fits_output(step: str, check: JsonCheck, conversation: CheckContext) -> Verdict:
     end = conversation.flow_steps.get(step)
-    if end is None or end.output is None:
-        actual = f"{step} has no output: {_describe_step(step, conversation)}"
-        return Verdict(False, json_checks.asks(check), actual)
-    return json_checks.judge_value(end.output, check, conversation.folders)
+    why_none = f"{step} has no output: {_describe_step(step, conversation)}"
+    output = end.output if end else None
+    return json_checks.judge_output(output, check, conversation.folders, why_none)
 
 
 def _describe_step(step: str, conversation: CheckContext) -> str:

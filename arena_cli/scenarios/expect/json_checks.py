@@ -18,6 +18,7 @@ from arena_cli.scenarios.expect.context import Folders, Subject
 from arena_cli.scenarios.expect.text_checks import NoVerdict, Verdict
 from arena_cli.util import files
 from arena_cli.util.user_pattern import PatternTimeout
+from arena_cli.workspace.schema import DIALECT
 from arena_cli.yamlio.nodes import Loc
 from arena_cli.yamlio.shapes import FileShape
 
@@ -106,8 +107,6 @@ def equal_values(value: Any, expected: Any, ignore_case: bool) -> bool:
         return text_checks.form(value, ignore_case) == text_checks.form(expected, ignore_case)
     return bool(value == expected) and isinstance(value, bool) == isinstance(expected, bool)
 
-
-_DIALECT = "https://json-schema.org/draft/2020-12/schema"  # of a schema that names none
 
 # Keywords that no validator of `jsonschema` stands for: what others read, or what only describes.
 _OTHERS = frozenset(
@@ -212,7 +211,7 @@ def list_unknown_keywords(validator: Validator) -> list[tuple[str, str]]:
 
 
 def _dialect(schema: Mapping[str, Any]) -> str:
-    return str(schema.get("$schema", _DIALECT))
+    return str(schema.get("$schema", DIALECT))
 
 
 def validate_schema(value: Any, validator: Validator) -> str:
@@ -322,6 +321,13 @@ def judge_value(
     description = f"{json_check.path or 'it'} is {show_value(actual)}"
     holds = not json_check.compares or equal_values(actual, json_check.equals, ignore_case)
     return Verdict(holds, expected, description)
+
+
+def judge_output(output: Any, json_check: JsonCheck, folders: Folders, why_none: str) -> Verdict:
+    """Check an output; None is no output."""
+    if output is None:
+        return Verdict(False, asks(json_check), why_none)
+    return judge_value(output, json_check, folders)
 
 
 def asks(json_check: JsonCheck, *, ignore_case: bool = False) -> str:

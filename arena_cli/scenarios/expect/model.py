@@ -522,6 +522,9 @@ class Expect(Sparse):
     tasks: dict[TaskId, TaskStatus | TaskRow] = Field(default_factory=dict, min_length=1)
 
 
+AS_JSON = "as_json"
+
+
 class GivenCheck(NamedTuple):
     """A check: its place below `expect`, its field, and its value."""
 
@@ -531,7 +534,7 @@ class GivenCheck(NamedTuple):
 
 
 def iter_checks(expect: Expect) -> Iterator[GivenCheck]:
-    """Yield every check, including those within `not` and `any_of`."""
+    """Yield every check, including those within `not` and `any_of`, and those of outputs."""
     yield from _in(expect, ())
 
 
@@ -540,7 +543,10 @@ def _in(value: Any, loc: Loc) -> Iterator[GivenCheck]:
         for kind in value.kinds:
             here, options = (*loc, key_of(kind)), value.given(kind)
             yield GivenCheck(here, kind, options)
-            yield from _in(options, here)
+            if kind != AS_JSON:
+                yield from _in(options, here)
+    elif isinstance(value, JsonCheck):
+        yield GivenCheck(loc, AS_JSON, value)
     elif isinstance(value, FileShape):
         given = value.model_fields_set
         for name in type(value).model_fields:
