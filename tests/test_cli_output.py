@@ -17,7 +17,7 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.li
 def read(
     data: bytes, *, cuts: tuple[int, ...] = (), err: bytes = b"", **keys: Any
 ) -> ProgramOutput:
-    output = ProgramOutput(AnswerFormat(**keys))
+    output = ProgramOutput(AnswerFormat(**keys), emit=lambda _: None)
     edges = [0, *sorted(cuts), len(data)]
     for start, end in itertools.pairwise(edges):
         output.feed("stdout", data[start:end])
@@ -160,7 +160,7 @@ def test_a_repeated_opening_costs_no_more_than_its_length() -> None:
 
 
 def test_a_result_is_there_when_it_is_whole() -> None:
-    output = ProgramOutput(AnswerFormat(kind="json"))
+    output = ProgramOutput(AnswerFormat(kind="json"), emit=lambda _: None)
     seen = []
     for piece in ['{"content"', ':"a}', '"}', "\n[", '{"content":"b"},', '{"content":"c"}', "]"]:
         output.feed("stdout", piece.encode())
@@ -171,19 +171,23 @@ def test_a_result_is_there_when_it_is_whole() -> None:
 
 
 def test_a_result_is_there_when_where_matches_and_not_before() -> None:
-    output = ProgramOutput(AnswerFormat(kind="jsonl", where={"type": "result"}))
+    output = ProgramOutput(
+        AnswerFormat(kind="jsonl", where={"type": "result"}), emit=lambda _: None
+    )
     output.feed("stdout", b'{"type":"start","content":"x"}\n')
     assert not output.has_result()
     output.feed("stdout", b'{"type":"result","content":"y"}')
     assert output.has_result()
     output.feed("stdout", b"\nbye\n")
     assert output.has_result()
-    output = ProgramOutput(AnswerFormat(kind="text"))
+    output = ProgramOutput(AnswerFormat(kind="text"), emit=lambda _: None)
     output.feed("stdout", b'{"content":"x"}\n')
     assert not output.has_result()
 
 
 def test_a_result_is_noticed_behind_prose_that_looks_like_the_beginning_of_one() -> None:
-    output = ProgramOutput(AnswerFormat(kind="jsonl", where={"type": "result"}))
+    output = ProgramOutput(
+        AnswerFormat(kind="jsonl", where={"type": "result"}), emit=lambda _: None
+    )
     output.feed("stdout", b'{\n  it says "hi\n{"type":"result","content":"x"}\n')
     assert output.has_result()

@@ -176,6 +176,8 @@ class Health(NamedTuple):
 class Adapter(Protocol):
     """An agent in a session. `invoke` raises only AgentError and CancelledError.
 
+    A kind that has nothing to prepare or to end between calls leaves out `start` or `stop`.
+
     If `invoke` is cancelled, it ends the work itself (process tree, request) before it returns.
     """
 
@@ -185,7 +187,7 @@ class Adapter(Protocol):
 
     async def start(self) -> None:
         """Prepare for the first call; `stop` follows in any case."""
-        ...
+        return
 
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
         """Answer a call; `emit` reports status, text and notes before the answer."""
@@ -197,7 +199,7 @@ class Adapter(Protocol):
 
     async def stop(self) -> None:
         """End within seconds all that runs between calls; no call follows."""
-        ...
+        return
 
 
 GROUP = "arena.adapters"  # entry points: a kind's name -> "module:Class"

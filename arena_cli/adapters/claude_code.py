@@ -7,7 +7,6 @@ Each call is a line of JSON on its stdin and ends with a `result` object on stdo
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import importlib.util
 import json
@@ -21,7 +20,8 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, model_validator
 
 from arena_cli.adapters import http
-from arena_cli.adapters.base import HandedServer, Health, Settings, Setup, ToolWay
+from arena_cli.adapters.anthropic.request import make_file_block
+from arena_cli.adapters.base import Adapter, HandedServer, Health, Settings, Setup, ToolWay
 from arena_cli.adapters.claude_turn import (
     EDITING_TOOLS,
     LOGIN_HINT,
@@ -117,23 +117,6 @@ def _allow(rules: Sequence[str]) -> list[str]:
     return ["--allowedTools", *rules] if rules else []
 
 
-def describe_tools(tools: Sequence[str], mode: str | None, args: Sequence[str], cwd: str) -> str:
-    """Return what it may do: the tools that it may use, and how far."""
-    if not tools:
-        return "may use no tools"
-    text = f"may use {', '.join(tools)}"
-    if mode == ASK:
-        return f"{text}; it asks arena first"
-    if mode:
-        return f"{text}, as far as `permission_mode: {mode}` allows"
-    if _decides_permissions(args):
-        return f"{text}, as far as `args` allow"
-    files = (_READING_TOOLS | EDITING_TOOLS) & set(tools)
-    limits = [f"files in {cwd}"] if files else []
-    limits += ["any command"] if "Bash" in tools else []
-    return "; ".join([text, ", ".join(limits)]) if limits else text
-
-
 def _decides_permissions(args: Sequence[str]) -> bool:
     return any(word.partition("=")[0] in _PERMISSION_OPTIONS for word in args)
 
@@ -199,8 +182,20 @@ class ClaudeCodeSettings(ProgramSettings):
     @classmethod
     def describe_powers(cls, keys: Mapping[str, Any]) -> str:
         """Return the tools that it may use, and how far."""
-        tools, args = list_or_empty(keys.get("tools")), list_or_empty(keys.get("args"))
-        return describe_tools(tools, keys.get("permission_mode"), args, keys.get("cwd") or ".")
+        tools, mode = list_or_empty(keys.get("tools")), keys.get("permission_mode")
+        if not tools:
+            return "may use no tools"
+        text = f"may use {', '.join(tools)}"
+        if mode == ASK:
+            return f"{text}; it asks arena first"
+        if mode:
+            return f"{text}, as far as `permission_mode: {mode}` allows"
+        if _decides_permissions(list_or_empty(keys.get("args"))):
+            return f"{text}, as far as `args` allow"
+        files = (_READING_TOOLS | EDITING_TOOLS) & set(tools)
+        limits = [f"files in {keys.get('cwd') or '.'}"] if files else []
+        limits += ["any command"] if "Bash" in tools else []
+        return "; ".join([text, ", ".join(limits)]) if limits else text
 
     @classmethod
     def suggested(cls, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -210,7 +205,7 @@ class ClaudeCodeSettings(ProgramSettings):
         return adapter.suggest_env(_KEYS, environ, addresses=("ANTHROPIC_BASE_URL",))
 
 
-class ClaudeCodeAdapter:
+class ClaudeCodeAdapter(Adapter):
     """Exchange messages with Claude Code, one call at a time."""
 
     settings_type: ClassVar[type[Settings]] = ClaudeCodeSettings
@@ -228,9 +223,6 @@ class ClaudeCodeAdapter:
         self._process = KeptProgram(setup.agent_id, asked=command, name="Claude Code")
         self._session = ClaudeSession.begin()
         self._lock = asyncio.Lock()
-
-    async def start(self) -> None:
-        """Do nothing: the process starts with the first call."""
 
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
         """Run one turn, in the session of `own_session`, or in a new one if that is lost."""
@@ -374,27 +366,16 @@ class ClaudeCodeAdapter:
 def _content(prompt: str, files: Sequence[AttachedFile], emit: Emit) -> list[dict[str, Any]]:
     """Return a message's blocks: the files, then the prompt, which must not begin with a slash."""
     blocks: list[dict[str, Any]] = []
+    hidden: list[AttachedFile] = []
     for file in files:
-        if block := _file_block(file):
+        if block := make_file_block(file.content):
             blocks += [{"type": "text", "text": file.label}, block]
-    if hidden := describe_paths([file for file in files if not _file_block(file)], emit):
-        blocks.append({"type": "text", "text": hidden})
+        else:
+            hidden.append(file)
+    if paths := describe_paths(hidden, emit):
+        blocks.append({"type": "text", "text": paths})
     text = f" {prompt}" if prompt.startswith("/") else prompt
     return [*blocks, {"type": "text", "text": text}]
-
-
-def _file_block(file: AttachedFile) -> dict[str, Any] | None:
-    """Return an image, a PDF or a text as the block that Claude Code takes; None for others."""
-    if file.content is None:
-        return None
-    if file.is_image or file.is_pdf:
-        data = base64.b64encode(file.content.data).decode("ascii")
-        source = {"type": "base64", "media_type": file.content.media_type, "data": data}
-        return {"type": "image" if file.is_image else "document", "source": source}
-    if file.text is None:
-        return None
-    source = {"type": "text", "media_type": "text/plain", "data": file.text}
-    return {"type": "document", "title": file.name, "source": source}
 
 
 def _message_line(content: Sequence[Any], message_id: str) -> str:

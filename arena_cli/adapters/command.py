@@ -14,19 +14,18 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from arena_cli.adapters import http
-from arena_cli.adapters.base import Health, Settings, Setup, ToolWay
+from arena_cli.adapters.base import Adapter, Health, Settings, Setup, ToolWay
 from arena_cli.adapters.process import diagnosis, run
 from arena_cli.adapters.process.output import (
     AnswerFormat,
     NotAnAnswerError,
     OutputKind,
     ProgramOutput,
-    Source,
 )
 from arena_cli.adapters.process.run import KeptProgram, ProgramSettings
 from arena_cli.adapters.process.spawn import Program
 from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused, AgentUnavailable
-from arena_cli.protocol import AgentInput, AgentOutput, CallNote, Emit, TextDelta
+from arena_cli.protocol import AgentInput, AgentOutput, CallNote, Emit
 from arena_cli.util.text import clean_value
 
 PROMPT_FILE = "{prompt_file}"
@@ -75,7 +74,7 @@ class CliSettings(ProgramSettings):
         return self
 
 
-class CliAdapter:
+class CliAdapter(Adapter):
     """An agent behind a program, started for each call unless it is kept alive."""
 
     settings_type: ClassVar[type[Settings]] = CliSettings
@@ -94,22 +93,17 @@ class CliAdapter:
             setup.agent_id, asked=self._asked, max_output_mb=self._settings.max_output_mb
         )
 
-    async def start(self) -> None:
-        """Do nothing: the program starts with the first call, or with each."""
-
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
         """Return an answer; emit its text as it arrives, also if the call is cancelled."""
         if self._settings.keep_alive:
             return await self._exchanged(input, emit)
-        output = _AnswerReader(
-            ProgramOutput(self._format), emit, is_text=self._format.kind == "text"
-        )
+        output = ProgramOutput(self._format, emit)
         with self._command(input) as command:
             try:
                 code = await run.run_program(*command, output, asked=self._asked)
-                return _answer(output.read, code)
+                return _answer(output, code)
             except NotAnAnswerError as error:
-                raise self._error(error, output.read) from error
+                raise self._error(error, output) from error
 
     async def health(self) -> Health:
         """Check that the program is installed, without running it."""
@@ -247,33 +241,3 @@ def _answer(read: ProgramOutput, code: int | None) -> AgentOutput:
     if code is not None:
         return answer
     return answer.model_copy(update={"metadata": {**answer.metadata, "ended_after_result": True}})
-
-
-class _AnswerReader:
-    """A reader of the program's output that emits the text of its answer."""
-
-    def __init__(self, read: ProgramOutput, emit: Emit, *, is_text: bool) -> None:
-        self.read = read
-        self._emit = emit
-        self._is_text = is_text
-
-    def feed(self, source: Source, data: bytes) -> None:
-        self._tell(self.read.feed(source, data))
-
-    def finish(self) -> None:
-        self._tell(self.read.finish())
-
-    def has_result(self) -> bool:
-        return self.read.has_result()
-
-    def cut_off(self) -> None:
-        if self._is_text:
-            self.finish()
-        notes = self.read.notes()
-        if not self._is_text and self.read.partial():
-            notes["partial"] = self.read.partial()
-        self._emit(CallNote(notes))
-
-    def _tell(self, text: str) -> None:
-        if text:
-            self._emit(TextDelta(text))

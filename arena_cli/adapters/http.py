@@ -10,7 +10,7 @@ import io
 import json
 import re
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -414,6 +414,16 @@ def read(attachment: Attachment, workspace: Path) -> Attached | None:
     attached = Attached(attachment.name, _media_type(data), data)
     is_long = attached.media_type == "text/plain" and len(data) > MOST_TEXT_BYTES
     return None if is_long else attached
+
+
+def is_all_text(messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Return True if the messages of a request are nothing but text, whose tokens can be counted.
+
+    Their content is a text, or a list of blocks.
+    """
+    contents = [message["content"] for message in messages]
+    blocks = [block for content in contents if not isinstance(content, str) for block in content]
+    return all(block["type"] == "text" for block in blocks)
 
 
 def not_shown(attachment: Attachment, attached: Attached | None) -> str:

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from pydantic import field_validator
 
 from arena_cli.adapters import python_worker
-from arena_cli.adapters.base import Endpoint, Health, Settings, Setup
+from arena_cli.adapters.base import Adapter, Endpoint, Health, Settings, Setup
 from arena_cli.adapters.process.output import NotAnAnswerError, parse_output
 from arena_cli.adapters.process.run import KeptProgram
 from arena_cli.adapters.process.spawn import Program
@@ -52,7 +52,7 @@ class PythonSettings(Settings):
         return target
 
 
-class PythonAdapter:
+class PythonAdapter(Adapter):
     """An agent behind a Python function, called once at a time."""
 
     settings_type: ClassVar[type[Settings]] = PythonSettings
@@ -66,9 +66,6 @@ class PythonAdapter:
             name="its Python process",
             mend=f"check that {sys.executable} runs",
         )
-
-    async def start(self) -> None:
-        """Do nothing: the process starts with the first call."""
 
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
         """Call the function; its printed output goes into `metadata["stderr"]`."""

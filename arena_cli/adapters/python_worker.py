@@ -16,7 +16,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -29,8 +29,11 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 TRACE_LINES = 20
 
-AnswerWith = Callable[[Callable[..., Any], bytes], Any]
-"""Returns the output for an input line, or an awaitable of it, from the user's function."""
+Wait = Callable[[Any], Any]
+"""Returns a value, or the result of an awaitable."""
+
+AnswerWith = Callable[[Callable[..., Any], bytes, Wait], Any]
+"""Returns the output for an input line from the user's function, whose result it waits for."""
 
 
 class TargetError(Exception):
@@ -42,14 +45,11 @@ class ReturnedError(Exception):
 
 
 class Caller:
-    """The user's function, called in one event loop if it is async.
+    """The user's function, called in one event loop if it is async."""
 
-    `answer_with` returns the output for an input line, by default the function's own answer.
-    """
-
-    def __init__(self, target: str, answer_with: AnswerWith | None = None) -> None:
+    def __init__(self, target: str, answer_with: AnswerWith) -> None:
         self._target = target
-        self._answer_with = answer_with or self._output
+        self._answer_with = answer_with
         self._function: Callable[..., Any] | None = None
         self._runner: asyncio.Runner | None = None
 
@@ -61,10 +61,7 @@ class Caller:
         try:
             if self._function is None:
                 self._function = load(self._target)
-            output = self._answer_with(self._function, line)
-            if inspect.isawaitable(output):
-                output = self._awaited(output)
-            return json.dumps({"output": output})
+            return json.dumps({"output": self._answer_with(self._function, line, self._wait)})
         except BaseException as error:  # noqa: BLE001 - also sys.exit in the user's code
             return json.dumps({"error": describe(error, found=self._function is not None)})
 
@@ -73,49 +70,50 @@ class Caller:
         if self._runner is not None:
             self._runner.close()
 
-    def _output(self, function: Callable[..., Any], line: bytes) -> dict[str, Any]:
-        result = function(AgentInput.model_validate_json(line))
-        if inspect.isawaitable(result):
-            result = self._awaited(result)
-        if result is None:
-            raise ReturnedError("the function returned nothing (None)")
-        if isinstance(result, AgentOutput):
-            result = result.model_dump()
-        if isinstance(result, str):
-            result = {"content": result}
-        if not isinstance(result, dict):
-            kind = type(result).__name__
-            raise ReturnedError(f"the function returned {kind}, expected str, AgentOutput or dict")
-        try:
-            json.dumps(result)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ReturnedError(
-                f"the function returned a value that JSON cannot represent: {error}"
-            ) from error
-        return result
-
-    def _awaited(self, result: Awaitable[Any]) -> Any:
+    def _wait(self, value: Any) -> Any:
+        if not inspect.isawaitable(value):
+            return value
         import asyncio  # noqa: PLC0415 - most functions are not async
 
         if self._runner is None:
             self._runner = asyncio.Runner()
 
         async def wait() -> Any:
-            return await result
+            return await value
 
         return self._runner.run(wait())
 
 
 def main() -> None:
     """Answer as the arguments of the program say."""
-    serve(sys.argv[1], _call_plainly if sys.argv[2:] == ["json"] else None)
+    serve(sys.argv[1], _call_plainly if sys.argv[2:] == ["json"] else _answer_as_agent)
 
 
-def _call_plainly(function: Callable[..., Any], line: bytes) -> Any:
-    return function(json.loads(line))
+def _call_plainly(function: Callable[..., Any], line: bytes, wait: Wait) -> Any:
+    return wait(function(json.loads(line)))
 
 
-def serve(target: str, answer_with: AnswerWith | None = None) -> None:
+def _answer_as_agent(function: Callable[..., Any], line: bytes, wait: Wait) -> dict[str, Any]:
+    result = wait(function(AgentInput.model_validate_json(line)))
+    if result is None:
+        raise ReturnedError("the function returned nothing (None)")
+    if isinstance(result, AgentOutput):
+        result = result.model_dump()
+    if isinstance(result, str):
+        result = {"content": result}
+    if not isinstance(result, dict):
+        kind = type(result).__name__
+        raise ReturnedError(f"the function returned {kind}, expected str, AgentOutput or dict")
+    try:
+        json.dumps(result)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ReturnedError(
+            f"the function returned a value that JSON cannot represent: {error}"
+        ) from error
+    return result
+
+
+def serve(target: str, answer_with: AnswerWith) -> None:
     """Answer line by line until the input ends."""
     lines, answers = _take_the_streams()
     _prepare_imports(target)

@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from arena_cli.adapters.base import Endpoint, Health, Settings, Setup
+from arena_cli.adapters.base import Adapter, Endpoint, Health, Settings, Setup
 from arena_cli.errors import AgentOverloaded, AgentProtocolError, AgentRefused, AgentTimeout
 from arena_cli.protocol import (
     ASK_AGAIN,
@@ -293,7 +293,7 @@ class ScriptedSettings(Settings):
         return loc[0] == "replies" and (len(loc) == 2 or loc[2:] in _TEMPLATES)
 
 
-class ScriptedAdapter:
+class ScriptedAdapter(Adapter):
     """A scripted agent: it answers with the first entry of `replies` that fits.
 
     It first emits the index of that entry (from 0) as the note `scripted`.
@@ -305,9 +305,6 @@ class ScriptedAdapter:
         self._agent_id = setup.agent_id
         self._replies: list[Rule] = setup.settings.replies
         self._used = setup.used
-
-    async def start(self) -> None:
-        """Do nothing: there is nothing to start."""
 
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
         """Return the scripted answer, or raise the error of `fail`.
@@ -339,9 +336,6 @@ class ScriptedAdapter:
     async def health(self) -> Health:
         """Return True: a script can always be called."""
         return Health(ok=True)
-
-    async def stop(self) -> None:
-        """Do nothing: there is nothing to stop."""
 
     async def _ask(self, rule: Rule, emit: Emit) -> str | None:
         """Ask for the permission that a rule needs; return what it says if it does not get it."""

@@ -96,6 +96,17 @@ class Tool(Protocol):
         ...
 
 
+def make_spec(name: str, description: str, required: str, **properties: Any) -> ToolSpec:
+    """Return a tool with these arguments and no others; `required` are the names of some."""
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": required.split(),
+        "additionalProperties": False,
+    }
+    return ToolSpec(name=name, description=description, input_schema=schema)
+
+
 def find_schema_problem(schema: Mapping[str, Any]) -> str:
     """Return why a text is no JSON Schema, "" if it is one."""
     try:

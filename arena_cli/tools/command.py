@@ -17,7 +17,7 @@ from typing import Any
 from arena_cli.adapters.process import run, spawn
 from arena_cli.adapters.process.spawn import Process, Program
 from arena_cli.protocol import PermissionRequest, ToolSpec
-from arena_cli.tools.base import ToolFailed, ToolOutput, ToolScope
+from arena_cli.tools.base import ToolFailed, ToolOutput, ToolScope, make_spec
 from arena_cli.tools.folder import WorkFolder
 from arena_cli.util.text import cut_start, decode_output, strip_ansi
 
@@ -104,10 +104,8 @@ class CommandTool:
         finally:
             await process.end()
             self._on_end()
-        code = process.returncode
-        state = problem or f"exit code {code}"
-        if not problem and code is not None and code < 0:
-            state = run.describe_exit(code)
+        code = process.returncode or 0
+        state = problem or (run.describe_exit(code) if code < 0 else f"exit code {code}")
         return ToolOutput(f"{state}\n{output.text}".strip(), is_error=code != 0 or bool(problem))
 
     def _find_program(self, command: Sequence[str]) -> Path:
@@ -215,13 +213,4 @@ def _make_spec(*, has_shell: bool) -> ToolSpec:
             "type": "boolean",
             "description": f"`command` is a text for {shell}.",
         }
-    return ToolSpec(
-        name="run_command",
-        description=description,
-        input_schema={
-            "type": "object",
-            "properties": properties,
-            "required": ["command"],
-            "additionalProperties": False,
-        },
-    )
+    return make_spec("run_command", description, "command", **properties)

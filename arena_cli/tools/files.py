@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from arena_cli.protocol import PermissionRequest, ToolSpec
 from arena_cli.tools import listing, text_change
-from arena_cli.tools.base import Tool, ToolFailed, ToolOutput, ToolScope
+from arena_cli.tools.base import Tool, ToolFailed, ToolOutput, ToolScope, make_spec
 from arena_cli.tools.folder import WorkFolder
 from arena_cli.util import files
 
@@ -40,17 +40,7 @@ _GLOB = {"type": "string", "description": "Only files that match, such as *.py o
 _IGNORED = {"type": "boolean", "description": "Also what .gitignore leaves out."}
 
 
-def _spec(name: str, description: str, required: str, **properties: Any) -> ToolSpec:
-    schema = {
-        "type": "object",
-        "properties": properties,
-        "required": required.split(),
-        "additionalProperties": False,
-    }
-    return ToolSpec(name=name, description=description, input_schema=schema)
-
-
-_READ = _spec(
+_READ = make_spec(
     "read_file",
     "Read a text file. Each line has its number and a tab in front.",
     "path",
@@ -58,7 +48,7 @@ _READ = _spec(
     offset={"type": "integer", "minimum": 1, "description": "First line, from 1."},
     limit={"type": "integer", "minimum": 1, "description": "Most lines; by default 2000."},
 )
-_LIST = _spec(
+_LIST = make_spec(
     "list_files",
     "List a folder, or with `glob` all files below it that match. Folders end with /.",
     "",
@@ -66,7 +56,7 @@ _LIST = _spec(
     glob=_GLOB,
     ignored=_IGNORED,
 )
-_FIND = _spec(
+_FIND = make_spec(
     "find",
     "Find the lines in files that contain a text, as file:line: text.",
     "pattern",
@@ -76,14 +66,14 @@ _FIND = _spec(
     glob=_GLOB,
     ignored=_IGNORED,
 )
-_WRITE = _spec(
+_WRITE = make_spec(
     "write_file",
     "Write a whole file; it is created, or replaced. Folders are made.",
     "path content",
     path=_PATH,
     content={"type": "string", "description": "The whole new text."},
 )
-_EDIT = _spec(
+_EDIT = make_spec(
     "edit_file",
     "Replace a text in a file. `old` must be in it exactly once, unless `all` is set.",
     "path old new",
@@ -92,7 +82,7 @@ _EDIT = _spec(
     new={"type": "string", "description": "The text to put in its place."},
     all={"type": "boolean", "description": "Replace each."},
 )
-_DELETE = _spec("delete_file", "Delete a file.", "path", path=_PATH)
+_DELETE = make_spec("delete_file", "Delete a file.", "path", path=_PATH)
 
 
 class ReadingTool:

@@ -17,17 +17,18 @@ from pathlib import Path, PureWindowsPath
 
 from arena_cli.tools.base import ToolFailed
 from arena_cli.util import files
+from arena_cli.util.text import (
+    FILESYSTEM_NAME_BYTES,
+    clean_text,
+    is_device_name,
+    measure_name,
+    shorten_text,
+)
 
 GIT = ".git"
 
-_LONGEST_NAME = 255
-"""Bytes that a name may have on any usual disk."""
-
 _LONGEST_SHOWN = 80
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_DEVICES = re.compile(
-    r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³]) *(?:[.].*)?", re.IGNORECASE
-)
 _IS_WINDOWS = sys.platform == "win32"
 
 
@@ -45,7 +46,7 @@ class WorkFolder:
 
         Raises ToolFailed if it leads out of the folder, or is closed.
         """
-        quoted_name = _show(name)
+        quoted_name = shorten_text(name, _LONGEST_SHOWN)
         if problem := find_name_problem(name, is_windows=_IS_WINDOWS):
             raise ToolFailed(f"{quoted_name}: {problem}")
         try:
@@ -112,15 +113,13 @@ def find_name_problem(name: str, *, is_windows: bool) -> str:
 
 
 def _find_part_problem(component: str, *, is_windows: bool) -> str:
-    try:
-        size = len(component.encode("utf-8"))
-    except UnicodeEncodeError:
+    if clean_text(component)[1]:
         return "is not Unicode text"
     if component == "..":
         return "`..` is not allowed; give a path from your folder"
-    if size > _LONGEST_NAME:
-        return f"has a name of more than {_LONGEST_NAME} bytes"
-    if is_windows and (_DEVICES.fullmatch(component.rstrip(". ")) or ":" in component):
+    if measure_name(component) > FILESYSTEM_NAME_BYTES:
+        return f"has a name of more than {FILESYSTEM_NAME_BYTES} bytes"
+    if is_windows and (is_device_name(component) or ":" in component):
         return "is the name of a device"
     if is_windows and component[-1:] in (".", " "):
         return "has a name that ends with a dot or a blank"
@@ -140,7 +139,3 @@ def _fold(components: Sequence[str]) -> list[str]:
         )
         for component in components
     ]
-
-
-def _show(name: str) -> str:
-    return name if len(name) <= _LONGEST_SHOWN else f"{name[:_LONGEST_SHOWN]}…"

@@ -26,22 +26,30 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import to_jsonable_python
 
 from arena_cli.adapters import python_worker
+from arena_cli.adapters.python_worker import Wait
 
 _SECTION = re.compile(r"^(Args|Arguments|Parameters|Returns?|Raises|Yields?|Examples?|Notes?):\s*$")
 _ARGUMENTS = ("Args", "Arguments", "Parameters")
 _ARGUMENT = re.compile(r"^\*{0,2}(\w+)(?:\s*\([^)]*\))?:\s*(.*)$")
 
 
-def answer(function: Callable[..., Any], line: bytes) -> Any:
+def answer(function: Callable[..., Any], line: bytes, wait: Wait) -> Any:
     """Return the output for a line; see the module."""
     request = json.loads(line)
     signature = _read(function)
     if request.get("describe"):
         name = getattr(function, "__name__", "")
         return {"name": name, "description": signature.summary, "schema": signature.schema()}
-    value = signature.call(request["arguments"])
-    is_typed = bool(request.get("typed"))
-    return _wait(value, is_typed) if inspect.isawaitable(value) else _finish(value, is_typed)
+    value = wait(signature.call(request["arguments"]))
+    try:
+        if request.get("typed"):
+            return {"value": to_jsonable_python(value)}
+        if value is None or isinstance(value, str):
+            return {"text": value}
+        return {"text": json.dumps(to_jsonable_python(value), ensure_ascii=False)}
+    except (TypeError, ValueError, RecursionError) as error:
+        problem = f"the function returned a value that JSON cannot represent: {error}"
+        raise python_worker.ReturnedError(problem) from error
 
 
 @cache
@@ -51,22 +59,6 @@ def _read(function: Callable[..., Any]) -> Signature:
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         problem = f"no schema can be made of its signature: {reason}"
-        raise python_worker.ReturnedError(problem) from error
-
-
-async def _wait(value: Any, is_typed: bool) -> dict[str, Any]:
-    return _finish(await value, is_typed)
-
-
-def _finish(value: Any, is_typed: bool) -> dict[str, Any]:
-    try:
-        if is_typed:
-            return {"value": to_jsonable_python(value)}
-        if value is None or isinstance(value, str):
-            return {"text": value}
-        return {"text": json.dumps(to_jsonable_python(value), ensure_ascii=False)}
-    except (TypeError, ValueError, RecursionError) as error:
-        problem = f"the function returned a value that JSON cannot represent: {error}"
         raise python_worker.ReturnedError(problem) from error
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from arena_cli.adapters import http
-from arena_cli.adapters.base import Health, Settings, Setup, ToolWay
+from arena_cli.adapters.base import Adapter, Health, Settings, Setup, ToolWay
 from arena_cli.adapters.coding_agents import is_dead_session, report_lost_session
 from arena_cli.adapters.coding_clis.kinds import PRESETS, AcpPreset
 from arena_cli.adapters.process import run
@@ -83,7 +83,7 @@ class AcpSettings(ProgramSettings):
         return self
 
 
-class AcpAdapter:
+class AcpAdapter(Adapter):
     """An agent of the Agent Client Protocol, called once at a time."""
 
     settings_type: ClassVar[type[Settings]] = AcpSettings
@@ -97,9 +97,6 @@ class AcpAdapter:
             self._command += [*self._preset.model, self._settings.model]
         self._link: AgentLink | None = None
         self._one_at_a_time = asyncio.Lock()
-
-    async def start(self) -> None:
-        """Do nothing: the process starts with the first call."""
 
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
         """Send a prompt in the session of `own_session`, or in a new one if that is lost."""

@@ -22,12 +22,11 @@ from arena_cli.adapters.anthropic.response import (
     Answer,
     StreamProgress,
     build_output,
-    is_all_text,
     metadata,
     not_whole,
     usage_of,
 )
-from arena_cli.adapters.base import Health, Settings, Setup
+from arena_cli.adapters.base import Adapter, Health, Settings, Setup
 from arena_cli.adapters.http import HttpRequest
 from arena_cli.adapters.pricing import given_pricing, load_ahead
 from arena_cli.adapters.tool_calls import ToolNames
@@ -61,7 +60,7 @@ _STATUS_OF = {
 }
 
 
-class AnthropicAdapter:
+class AnthropicAdapter(Adapter):
     """An agent of Anthropic's API; its calls share one client, and so one connection pool."""
 
     settings_type: ClassVar[type[Settings]] = AnthropicSettings
@@ -115,7 +114,7 @@ class AnthropicAdapter:
             progress.answer = None
             if answers[-1]["stop_reason"] != "pause_turn":
                 output = build_output(answers, progress, self._asked, self._settings, names)
-                if len(answers) == 1 and is_all_text(request):
+                if len(answers) == 1 and http.is_all_text(request["messages"]):
                     output.metadata["input_counted"] = True
                 return output
             message = {"role": "assistant", "content": answers[-1]["content"]}
@@ -225,8 +224,7 @@ class AnthropicAdapter:
         return self._noted(failure, progress)
 
     def _broken(self, problem: str, progress: StreamProgress) -> AgentError:
-        request = self._asked
-        failure = AgentProtocolError(request.agent_id, problem, asked=request.url, mend="try again")
+        failure = http.failure(AgentProtocolError, self._asked, problem, mend="try again")
         return self._noted(failure, progress)
 
     def _noted(self, failure: AgentError, progress: StreamProgress) -> AgentError:

@@ -277,16 +277,19 @@ def _block(chat_part: ChatPart, workspace: Path) -> Block:
     if isinstance(chat_part, str):
         return {"type": "text", "text": chat_part}
     file = http.read(chat_part, workspace)
-    if file is not None and file.is_image:
-        return {"type": "image", "source": _encoded(file)}
-    if file is not None and file.media_type == "application/pdf":
-        return {"type": "document", "title": file.name, "source": _encoded(file)}
-    if file is not None and file.text and file.text.strip():
+    return make_file_block(file) or {"type": "text", "text": http.not_shown(chat_part, file)}
+
+
+def make_file_block(file: http.Attached | None) -> Block | None:
+    """Return the block of an image, a PDF or a text; None for a file that cannot be shown."""
+    if file is None:
+        return None
+    if file.text is not None:
         source = {"type": "text", "media_type": "text/plain", "data": file.text}
-        return {"type": "document", "title": file.name, "source": source}
-    return {"type": "text", "text": http.not_shown(chat_part, file)}
-
-
-def _encoded(file: http.Attached) -> Block:
+        document = {"type": "document", "title": file.name, "source": source}
+        return document if file.text.strip() else None
     data = base64.b64encode(file.data).decode("ascii")
-    return {"type": "base64", "media_type": file.media_type, "data": data}
+    source = {"type": "base64", "media_type": file.media_type, "data": data}
+    if file.media_type == "application/pdf":
+        return {"type": "document", "title": file.name, "source": source}
+    return {"type": "image", "source": source} if file.is_image else None

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from arena_cli.adapters import http
 from arena_cli.adapters.anthropic.request import PASS, AnthropicSettings, NativeAnswer
 from arena_cli.adapters.http import HttpRequest
 from arena_cli.adapters.pricing import cost_usd
@@ -133,12 +134,14 @@ def build_output(
     if problem:
         raise not_whole(problem, mend, answers, progress, request)
     blocks = _list_blocks(answers)
-    used = _list_uses(blocks)
+    used = [block for block in blocks if block["type"] == "tool_use"]
     call_blocks = [block for block in used if block.get("name") != PASS]
     if call_blocks and names is None:
-        problem = f"it called a tool that it was not given: {_join_names(call_blocks)}"
+        called = ", ".join(sorted({str(block.get("name")) for block in call_blocks}))
+        problem = f"it called a tool that it was not given: {called}"
         raise not_whole(problem, "ask again, or use another model", answers, progress, request)
-    content = _join_texts(blocks)
+    texts = [block.get("text") or "" for block in blocks if block["type"] == "text"]
+    content = "".join(texts).strip()
     output = AgentOutput(
         content=content,
         should_respond=bool(call_blocks or content or not used),
@@ -188,27 +191,8 @@ def _is_empty(block: Answer) -> bool:
     return block["type"] == "text" and not (block.get("text") or "").strip()
 
 
-def is_all_text(request: Answer) -> bool:
-    """Return True if a request contains nothing but text, whose tokens can be estimated."""
-    blocks = (block for turn in request["messages"] for block in turn["content"])
-    return all(block["type"] == "text" for block in blocks)
-
-
 def _list_blocks(answers: Sequence[Answer]) -> list[Answer]:
     return [block for answer in answers for block in answer["content"]]
-
-
-def _list_uses(blocks: Sequence[Answer]) -> list[Answer]:
-    return [block for block in blocks if block["type"] == "tool_use"]
-
-
-def _join_names(call_blocks: Sequence[Answer]) -> str:
-    return ", ".join(sorted({str(block.get("name")) for block in call_blocks}))
-
-
-def _join_texts(blocks: Sequence[Answer]) -> str:
-    texts = [block.get("text") or "" for block in blocks if block["type"] == "text"]
-    return "".join(texts).strip()
 
 
 def not_whole(
@@ -220,9 +204,7 @@ def not_whole(
 ) -> AgentError:
     """Return the error for an unusable answer; a retry would give the same result."""
     details = metadata(answers, progress)
-    return AgentProtocolError(
-        request.agent_id, problem, asked=request.url, mend=mend, metadata=details, again=False
-    )
+    return http.failure(AgentProtocolError, request, problem, "", mend, details, again=False)
 
 
 def metadata(answers: Sequence[Answer], progress: StreamProgress) -> dict[str, Any]:
@@ -254,13 +236,13 @@ def _refusal(last: Answer, progress: StreamProgress, request: HttpRequest) -> Ag
     """Return the error for the model's refusal, with the reason that it gives."""
     details = last.get("stop_details") or {}
     reason = [details.get("category"), details.get("explanation")]
-    return AgentRefused(
-        request.agent_id,
+    return http.failure(
+        AgentRefused,
+        request,
         "it refuses to answer this",
-        asked=request.url,
-        came=": ".join(text for text in reason if text),
-        mend="rephrase the message, or use another model",
-        metadata=metadata([last], progress),
+        ": ".join(text for text in reason if text),
+        "rephrase the message, or use another model",
+        metadata([last], progress),
     )
 
 

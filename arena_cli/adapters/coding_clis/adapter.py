@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 from pydantic import create_model
 
 from arena_cli.adapters import http
-from arena_cli.adapters.base import Health, Settings, Setup, ToolWay
+from arena_cli.adapters.base import Adapter, Health, Settings, Setup, ToolWay
 from arena_cli.adapters.coding_agents import (
     AttachedFile,
     describe_paths,
@@ -196,7 +196,7 @@ class _ProgramRun(NamedTuple):
     error: NotAnAnswerError | None = None
 
 
-class ProgramAdapter:
+class ProgramAdapter(Adapter):
     """An agent whose program is run once for each call.
 
     name, program, install, login: its name, and how the user gets it and logs in. keys: the
@@ -271,9 +271,6 @@ class ProgramAdapter:
         home = Path(environ.get("HOME") or environ.get("USERPROFILE") or ".")
         return any((home / path).is_file() for path in cls.login_files)
 
-    async def start(self) -> None:
-        """Do nothing: no program runs between calls."""
-
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
         """Run the program; if its session is lost, run it again without the session."""
         session = ProgramSession.load(input.own_session)
@@ -310,9 +307,6 @@ class ProgramAdapter:
             return Health(ok=True)
         problem = self._explain_missing_key()
         return Health(ok=not problem, detail=problem or f"no login found: {self.login}")
-
-    async def stop(self) -> None:
-        """Do nothing: no program runs between calls."""
 
     async def _run(
         self, input: AgentInput, session: ProgramSession | None, emit: Emit

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from arena_cli import __version__
 from arena_cli.adapters import http, pricing
-from arena_cli.adapters.base import Health, Settings, Setup
+from arena_cli.adapters.base import Adapter, Health, Settings, Setup
 from arena_cli.adapters.openai import presets, request, tools
 from arena_cli.adapters.openai.request import OpenAISettings
 from arena_cli.adapters.openai.response import (
@@ -20,7 +20,6 @@ from arena_cli.adapters.openai.response import (
     RequestAnswer,
     ServerSaidError,
     check,
-    is_all_text,
     is_cut,
     model_names,
     no_answer,
@@ -49,7 +48,7 @@ def _acts(input: AgentInput) -> bool:
     return bool(input.tools or input.steps)
 
 
-class OpenAIAdapter:
+class OpenAIAdapter(Adapter):
     """An agent behind OpenAI's protocol, with one HTTP client, created at the first call."""
 
     settings_type: ClassVar[type[Settings]] = OpenAISettings
@@ -77,9 +76,6 @@ class OpenAIAdapter:
         ) or ("free" if self._preset.local else None)
         self._client: httpx.AsyncClient | None = None
         self._told_of_cut = False
-
-    async def start(self) -> None:
-        """Do nothing: the client is created at the first call."""
 
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
         """Return an answer; repeat the request if the server lacks a feature or room to think."""
@@ -239,7 +235,7 @@ class OpenAIAdapter:
                 call.emit(StatusEvent(status="generating", detail=cut))
             self._told_of_cut = True
             metadata["prompt_cut"] = cut
-        elif not (spent or acts) and is_all_text(body["messages"]):
+        elif not (spent or acts) and http.is_all_text(body["messages"]):
             metadata["input_counted"] = True
         content = "".join(call.answer.text).strip()
         usage = self._spent(call.answer, spent)

@@ -268,11 +268,6 @@ def check(
     raise http.failure(kind, request, problem, detail, mend, notes, again=again)
 
 
-def is_all_text(messages: list[dict[str, Any]]) -> bool:
-    """Return True if a request contains nothing but text, whose tokens can be estimated."""
-    return all(isinstance(message["content"], str) for message in messages)
-
-
 def is_cut(answer: GrowingAnswer) -> bool:
     """Return True if the answer was cut off at its length limit."""
     return answer.finish_reason in _CUT

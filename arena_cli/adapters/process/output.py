@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
-from arena_cli.protocol import AgentOutput
+from arena_cli.protocol import AgentOutput, AgentReport, CallNote, TextDelta
 from arena_cli.util.text import (
     REPLACEMENT,
     AnsiStripper,
@@ -294,10 +294,11 @@ class AnswerFormat:
 
 
 class ProgramOutput:
-    """Read a program's output as it comes."""
+    """Read a program's output as it comes, and emit the text of its answer."""
 
-    def __init__(self, format: AnswerFormat) -> None:
+    def __init__(self, format: AnswerFormat, emit: Callable[[AgentReport], None]) -> None:
         self._format = format
+        self._emit = emit
         self._size = {"stdout": 0, "stderr": 0}
         self._streams = {"stdout": TextStream(), "stderr": TextStream()}
         self._stderr_tail = ByteTail()
@@ -306,8 +307,8 @@ class ProgramOutput:
         self._objects = {"stdout": JsonObjects(format.fits), "stderr": JsonObjects(format.fits)}
         self._replaced = False
 
-    def feed(self, source: Source, data: bytes) -> str:
-        """Read the next bytes; return the new text of the answer ("" in JSON).
+    def feed(self, source: Source, data: bytes) -> None:
+        """Read the next bytes.
 
         Raises NotAnAnswerError if stdout grows over the limit.
         """
@@ -316,22 +317,30 @@ class ProgramOutput:
         if source == "stderr":
             self._stderr_tail.add_bytes(data)
             if self._format.kind == "text" or self._size["stderr"] > limit:
-                return ""
+                return
         elif self._size["stdout"] > limit:
             raise NotAnAnswerError(
                 f"wrote more than {self._format.max_output_mb:g} MB to stdout",
                 "raise `max_output_mb` if its answers are that long",
             )
-        return self._read(source, self._streams[source].feed(data))
+        self._read(source, self._streams[source].feed(data))
 
-    def finish(self) -> str:
-        """Read the end of the output; return the last text of the answer."""
+    def finish(self) -> None:
+        """Read the end of the output."""
         if self._format.kind != "text":
             self._read("stderr", self._streams["stderr"].finish())
             self._objects["stderr"].finish()
-        text = self._read("stdout", self._streams["stdout"].finish())
+        self._read("stdout", self._streams["stdout"].finish())
         self._objects["stdout"].finish()
-        return text
+
+    def cut_off(self) -> None:
+        """Report the partial output of a call that was cancelled."""
+        if self._format.kind == "text":
+            self.finish()
+        notes = self.notes()
+        if self._format.kind != "text" and self.partial():
+            notes["partial"] = self.partial()
+        self._emit(CallNote(notes))
 
     def has_result(self) -> bool:
         """Return True if a whole result has come, so that a silent program may be ended.
@@ -368,14 +377,15 @@ class ProgramOutput:
         """Return the text on stdout; in JSON only its end."""
         return "".join(self._text) if self._format.kind == "text" else self._tail.text
 
-    def _read(self, source: Source, text: str) -> str:
+    def _read(self, source: Source, text: str) -> None:
         if self._format.kind == "text":
             self._text.append(text)
-            return text
+            if text:
+                self._emit(TextDelta(text))
+            return
         if source == "stdout":
             self._tail.add(text)
         self._objects[source].feed(text)
-        return ""
 
     def _text_answer(self) -> AgentOutput:
         content = "".join(self._text).removesuffix("\n")
