@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from arena_cli.adapters import http
 from arena_cli.adapters.base import Adapter, Health, Settings, Setup, ToolWay
 from arena_cli.adapters.coding_agents import is_dead_session, report_lost_session
 from arena_cli.adapters.coding_clis.kinds import PRESETS, AcpPreset
@@ -26,6 +25,7 @@ from arena_cli.protocol import AgentInput, AgentOutput, CallNote, Emit
 from arena_cli.util import process_signals
 
 if TYPE_CHECKING:
+    from arena_cli.adapters.acp.call import PromptCall
     from arena_cli.adapters.acp.client import AgentLink
 
 
@@ -95,7 +95,9 @@ class AcpAdapter(Adapter):
         self._command = [*(self._settings.command or self._preset.command), *self._settings.args]
         if self._settings.model and self._preset.model:
             self._command += [*self._preset.model, self._settings.model]
+        self._asked = shlex.join(self._command)
         self._link: AgentLink | None = None
+        self._call: PromptCall
         self._one_at_a_time = asyncio.Lock()
 
     async def invoke(self, input: AgentInput, emit: Emit) -> AgentOutput:
@@ -151,31 +153,22 @@ class AcpAdapter(Adapter):
             from arena_cli.adapters.acp import call, client  # noqa: PLC0415 - it loads the SDK
         except ImportError as error:
             raise self._unavailable("its protocol's library is missing", INSTALL) from error
-        agent = call.Agent(
-            agent_id=self._setup.agent_id,
-            command=shlex.join(self._command),
-            preset=self._preset,
-            folder=program.cwd,
-            workspace=self._setup.workspace,
-            model=self._settings.model,
-            careful=self._settings.permissions != "allow",
-            render=self._setup.render,
-            servers=() if self._preset.servers_environ else self._setup.servers,
-        )
         if self._link is not None and not await self._link.is_well():
             await self._end()
         if self._link is not None:
             self._link.wire.forget()
+            self._call = call.PromptCall(self._link, self._setup, self._preset, self._asked, emit)
         else:
-            process = await run.start_program(program, shlex.join(self._command))
+            process = await run.start_program(program, self._asked)
             answering = client.Client(self._settings.permissions, program.cwd)
             self._link = client.AgentLink(process, answering, self._preset.retries)
+            self._call = call.PromptCall(self._link, self._setup, self._preset, self._asked, emit)
             try:
-                await self._introduced(self._link, call.introduced(self._link, agent))
+                await self._introduced(self._link, self._call.introduce())
             except AgentError:
                 await self._end()
                 raise
-        return await call.answer(self._link, agent, input, emit)
+        return await self._call.answer(input)
 
     async def _introduced(self, link: AgentLink, exchange: Awaitable[None]) -> None:
         """Wait for the first exchange, for a shorter time if the program writes other text."""
@@ -197,24 +190,12 @@ class AcpAdapter(Adapter):
             raise AgentProtocolError(
                 self._setup.agent_id,
                 "its program does not answer in the Agent Client Protocol",
-                asked=f"{shlex.join(self._command)} ({link.method})",
+                asked=f"{self._asked} ({link.method})",
                 came=run.join_last_lines(notes.get("log") or notes.get("stderr", "")),
                 mend="check that the command starts an agent of this protocol, as in "
                 "command: [gemini, --acp]; for other programs use `type: cli`",
                 metadata=notes,
             ) from error
-
-    def _retried(self, link: AgentLink, notes: dict[str, Any]) -> AgentError:
-        """Return the failure for an agent that was ended before it could retry by itself."""
-        request = http.HttpRequest(
-            self._setup.agent_id,
-            f"{shlex.join(self._command)} ({link.method})",
-            self._settings.model or "",
-            key=f"its login: {self._preset.log_in}",
-        )
-        failure = link.retry_failure(request, self._preset.says)
-        failure.metadata.update(notes)
-        return failure
 
     def _program(self) -> Program:
         """Return the program to start. Raises AgentUnavailable if it is not installed."""
@@ -226,7 +207,7 @@ class AcpAdapter(Adapter):
             workspace=setup.workspace,
             environ=setup.environ,
             key="command",
-            asked=shlex.join(self._command),
+            asked=self._asked,
             install=self._preset.install,
         )
         environ = run.build_environment(setup.environ, self._environment())
@@ -259,20 +240,18 @@ class AcpAdapter(Adapter):
         reason = await link.how_it_ended()
         notes: dict[str, Any] = link.wire.notes()
         if link.wire.retried:
-            return self._retried(link, notes)
+            return self._call.retry_failure()
         mend = "the next call starts it again"
         if link.method == "initialize":
             mend = "check that the command starts an agent that supports the Agent Client Protocol"
         return AgentProtocolError(
             self._setup.agent_id,
             f"its program {reason} before it answered {link.method}",
-            asked=shlex.join(self._command),
+            asked=self._asked,
             came=run.join_last_lines(notes.get("stderr") or notes.get("log", "")),
             mend=mend,
             metadata=notes,
         )
 
     def _unavailable(self, problem: str, mend: str) -> AgentUnavailable:
-        return AgentUnavailable(
-            self._setup.agent_id, problem, asked=shlex.join(self._command), mend=mend
-        )
+        return AgentUnavailable(self._setup.agent_id, problem, asked=self._asked, mend=mend)

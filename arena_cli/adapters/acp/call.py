@@ -10,7 +10,6 @@ import base64
 import contextlib
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from arena_cli.adapters import http, permission_requests
 from arena_cli.adapters.acp import turn as turn_module
 from arena_cli.adapters.acp.client import AgentLink
 from arena_cli.adapters.acp.turn import AUTH_REQUIRED, PromptTurn, RemoteError
-from arena_cli.adapters.base import HandedServer
+from arena_cli.adapters.base import HandedServer, Setup
 from arena_cli.adapters.coding_agents import (
     AttachedFile,
     describe_paths,
@@ -32,15 +31,11 @@ from arena_cli.adapters.coding_agents import (
 )
 from arena_cli.adapters.coding_clis.kinds import AcpPreset
 from arena_cli.adapters.mcp_servers import list_words
-from arena_cli.chat import Render
 from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused, AgentUnavailable
 from arena_cli.protocol import (
     AgentInput,
     AgentOutput,
-    AgentReport,
     Emit,
-    Permission,
-    PermissionRequest,
     SessionId,
 )
 from arena_cli.util.text import clean_text, cut_text
@@ -87,25 +82,6 @@ _LIMITS = ("max_tokens", "max_turn_requests")
 _Opened = schema.NewSessionResponse | schema.ResumeSessionResponse | schema.LoadSessionResponse
 
 
-@dataclass(frozen=True)
-class Agent:
-    """The agent of a call: `folder` is where it works, `careful` that not all is allowed.
-
-    `workspace` is the folder that paths of attachments start from. `servers` are the MCP servers
-    that it connects to in its session.
-    """
-
-    agent_id: str
-    command: str
-    preset: AcpPreset
-    folder: Path
-    workspace: Path
-    model: str | None
-    careful: bool
-    render: Render
-    servers: Sequence[HandedServer] = ()
-
-
 def describe_acp_server(server: HandedServer, folder: Path) -> schema.McpServerStdio:
     """Return a server with a command as the protocol takes it: the command is a whole path."""
     program, *args = list_words(server, folder)
@@ -117,57 +93,59 @@ def describe_acp_server(server: HandedServer, folder: Path) -> schema.McpServerS
     )
 
 
-async def answer(link: AgentLink, agent: Agent, input: AgentInput, emit: Emit) -> AgentOutput:
-    """Send a prompt in the session that `own_session` names, or in a new session.
+class PromptCall:
+    """A call of an agent with the `command`, over an open connection to its process."""
 
-    A new session is opened if none is named, or if the named one is lost. Raises AgentError, and
-    ConnectionError if the agent ended.
-    """
-    call = _PromptCall(link, agent, emit)
-    with call.translated():
-        fitted, system = await call.opened(input)
-        try:
-            return await call.prompted(fitted, system)
-        except (RequestError, AgentError) as error:
-            reason = call.explain_dead_session(error)
-            if reason is None:
-                raise
-        report_lost_session(emit, link.session, reason)
-        fitted, system = await call.opened(input.afresh())
-        return await call.prompted(fitted, system)
-
-
-async def introduced(link: AgentLink, agent: Agent) -> None:
-    """Initialize the connection and check the protocol version. Raises the errors of `answer`."""
-    call = _PromptCall(link, agent, _NoListener())
-    with call.translated():
-        await link.introduce(with_files=agent.preset.takes_files)
-    spoken = link.answer.protocol_version
-    if spoken != acp.PROTOCOL_VERSION:
-        problem = (
-            f"it uses version {spoken} of the protocol, arena uses version {acp.PROTOCOL_VERSION}"
-        )
-        raise call.error(AgentProtocolError, problem, "update the older of the two")
-
-
-class _NoListener:
-    """Drop the reports of an agent that is not asked anything yet, and allow nothing."""
-
-    def __call__(self, item: AgentReport, /) -> None:
-        pass
-
-    async def permit(self, request: PermissionRequest, /) -> Permission:  # noqa: ARG002 - an Emit
-        return Permission("denied", "no reply has begun")
-
-
-class _PromptCall:
-    def __init__(self, link: AgentLink, agent: Agent, emit: Emit) -> None:
+    def __init__(
+        self, link: AgentLink, setup: Setup, preset: AcpPreset, command: str, emit: Emit
+    ) -> None:
         self._link = link
-        self._agent = agent
+        self._setup = setup
+        self._preset = preset
+        self._command = command
         self._emit = emit
+        self._model: str | None = setup.settings.model
+        self._folder = (setup.workspace / setup.settings.cwd).resolve()
+
+    async def introduce(self) -> None:
+        """Initialize the connection and check the protocol version.
+
+        Raises the errors of `answer`.
+        """
+        with self._translated():
+            await self._link.introduce(with_files=self._preset.takes_files)
+        spoken = self._link.answer.protocol_version
+        if spoken != acp.PROTOCOL_VERSION:
+            problem = (
+                f"it uses version {spoken} of the protocol, "
+                f"arena uses version {acp.PROTOCOL_VERSION}"
+            )
+            raise self._error(AgentProtocolError, problem, "update the older of the two")
+
+    async def answer(self, input: AgentInput) -> AgentOutput:
+        """Send a prompt in the session that `own_session` names, or in a new session.
+
+        A new session is opened if none is named, or if the named one is lost. Raises AgentError,
+        and ConnectionError if the agent ended.
+        """
+        with self._translated():
+            fitted, system = await self._open(input)
+            try:
+                return await self._prompt(fitted, system)
+            except (RequestError, AgentError) as error:
+                reason = self._explain_dead_session(error)
+                if reason is None:
+                    raise
+            report_lost_session(self._emit, self._link.session, reason)
+            fitted, system = await self._open(input.afresh())
+            return await self._prompt(fitted, system)
+
+    def retry_failure(self) -> AgentError:
+        """Return the failure after which the agent would retry by itself."""
+        return self._failed(RemoteError(None, self._link.wire.retried))
 
     @contextlib.contextmanager
-    def translated(self) -> Iterator[None]:
+    def _translated(self) -> Iterator[None]:
         """Convert the errors of the SDK to AgentError."""
         try:
             yield
@@ -175,16 +153,16 @@ class _PromptCall:
             raise self._failed(RemoteError(error.code, str(error), error.data)) from error
         except ValueError as error:  # of pydantic: not of the shape, or too deep
             problem = f"its answer does not follow the protocol: {_first_fault(error)}"
-            raise self.error(
+            raise self._error(
                 AgentProtocolError, problem, "install a newer version of it"
             ) from error
 
-    def error(
+    def _error(
         self, kind: type[AgentError], problem: str, mend: str, *, answer: str = "", **notes: Any
     ) -> AgentError:
         """Return the error of the last request."""
         return kind(
-            self._agent.agent_id,
+            self._setup.agent_id,
             problem,
             asked=self._asked,
             came=answer,
@@ -192,7 +170,7 @@ class _PromptCall:
             metadata={**self._link.wire.notes(), **notes},
         )
 
-    async def opened(self, input: AgentInput) -> tuple[AgentInput, str]:
+    async def _open(self, input: AgentInput) -> tuple[AgentInput, str]:
         """Open the session; return the input that fits it, and the system text to send."""
         session = input.own_session
         if session and (
@@ -201,23 +179,23 @@ class _PromptCall:
             return input, ""
         await self._closed()
         self._link.is_untried = False
-        system, _ = self._agent.render(input)
+        system, _ = self._setup.render(input)
         response = await self._link.ask("session/new").new_session(
-            cwd=str(self._agent.folder), mcp_servers=self._servers(), **self._meta(system)
+            cwd=str(self._folder), mcp_servers=self._servers(), **self._meta(system)
         )
         self._link.session, self._link.spent_usd = response.session_id, 0.0
         await self._set_up(response)
-        return input.afresh(), "" if self._agent.preset.system_at else system
+        return input.afresh(), "" if self._preset.system_at else system
 
-    async def prompted(self, input: AgentInput, system: str) -> AgentOutput:
+    async def _prompt(self, input: AgentInput, system: str) -> AgentOutput:
         """Send the input in the open session and return the answer."""
-        link, preset = self._link, self._agent.preset
-        _, prompt = self._agent.render(input)
+        link, preset = self._link, self._preset
+        _, prompt = self._setup.render(input)
         text = preset.escape(f"{system}\n\n{prompt}" if system else prompt)
-        blocks = self._file_blocks(list_new_files(input, self._agent.workspace))
+        blocks = self._file_blocks(list_new_files(input, self._setup.workspace))
         last = _ASKING_BLOCK if link.client.permissions == "ask" else _LAST_BLOCK
         blocks += [acp.text_block(clean_text(block_text)[0]) for block_text in (text, last)]
-        turn = link.client.turn = PromptTurn(link.session, preset, self._emit, self._agent.folder)
+        turn = link.client.turn = PromptTurn(link.session, preset, self._emit, self._folder)
         try:
             link.prompting = asyncio.ensure_future(
                 link.ask("session/prompt").prompt(session_id=link.session, prompt=blocks)
@@ -234,7 +212,7 @@ class _PromptCall:
         cost = _cost(earlier_usd, turn.session_usd)
         return self._read(turn, response, cost if turn.refused_usd is None else turn.refused_usd)
 
-    def explain_dead_session(self, error: RequestError | AgentError) -> str | None:
+    def _explain_dead_session(self, error: RequestError | AgentError) -> str | None:
         """Return why a resumed session is dead, by the error of its first prompt; None if not.
 
         An answer that refuses and says nothing is no answer of a model.
@@ -254,7 +232,7 @@ class _PromptCall:
         hidden: list[AttachedFile] = []
         for file in files:
             if block := self._file_block(file):
-                blocks += [acp.text_block(self._agent.preset.escape(file.label)), block]
+                blocks += [acp.text_block(self._preset.escape(file.label)), block]
             else:
                 hidden.append(file)
         paths = describe_paths(hidden, self._emit)
@@ -297,7 +275,7 @@ class _PromptCall:
         if turn.refused and not output.content:
             problem = f"it stopped because a permission was denied: {turn.refused[-1]}"
             mend = "see `permissions` in its profile"
-            raise self.error(AgentProtocolError, problem, mend, **output.metadata)
+            raise self._error(AgentProtocolError, problem, mend, **output.metadata)
         notes = {**self._link.wire.notes(), **output.metadata}
         return output.model_copy(update={"metadata": notes})
 
@@ -306,16 +284,16 @@ class _PromptCall:
         reason = prompt_response.stop_reason
         kind, problem, mend = _NO_ANSWER[reason]
         remark = cut_text(turn.last_remark, 300) if kind is AgentRefused else reason
-        error = self.error(kind, problem, mend, answer=remark, raw=turn.raw(prompt_response))
+        error = self._error(kind, problem, mend, answer=remark, raw=turn.raw(prompt_response))
         error.again = reason not in _LIMITS
         return error
 
     async def _taken_up(self, input: AgentInput, session_id: str) -> bool:
         """Resume the session of an earlier process; return False if the agent cannot."""
         self._link.is_untried = True
-        system, _ = self._agent.render(input)
+        system, _ = self._setup.render(input)
         parameters: dict[str, Any] = {
-            "cwd": str(self._agent.folder),
+            "cwd": str(self._folder),
             "session_id": session_id,
             "mcp_servers": self._servers(),
         }
@@ -344,13 +322,13 @@ class _PromptCall:
         """Return the MCP servers for a session. Raises AgentUnavailable for one it cannot take."""
         capabilities = getattr(self._link.answer.agent_capabilities, "mcp_capabilities", None)
         described: list[Any] = []
-        for server in self._agent.servers:
+        for server in () if self._preset.servers_environ else self._setup.servers:
             if not server.url:
-                described.append(describe_acp_server(server, self._agent.folder))
+                described.append(describe_acp_server(server, self._folder))
                 continue
             if capabilities is None or not capabilities.http:
                 problem = f"it takes no MCP server with a url, as {server.name} is"
-                raise self.error(AgentUnavailable, problem, "name its `command`, or another agent")
+                raise self._error(AgentUnavailable, problem, "name its `command`, or another agent")
             headers = [schema.HttpHeader(name=name, value=v) for name, v in server.headers.items()]
             described.append(
                 schema.HttpMcpServer(type="http", name=server.name, url=server.url, headers=headers)
@@ -366,13 +344,15 @@ class _PromptCall:
 
     async def _set_up(self, opened: _Opened) -> None:
         """Choose the session's mode and model."""
-        session_id, mode = self._link.session, self._agent.preset.careful_mode
+        session_id, mode = self._link.session, self._preset.careful_mode
         modes = opened.modes.available_modes if opened.modes else []
-        if self._agent.careful and any(mode == each_mode.id for each_mode in modes):
+        if self._setup.settings.permissions != "allow" and any(
+            mode == each_mode.id for each_mode in modes
+        ):
             connection = self._link.ask("session/set_mode")
             await connection.set_session_mode(session_id=session_id, mode_id=mode)
-        if self._agent.model and not self._agent.preset.model:
-            await self._choose_model(opened, self._agent.model)
+        if self._model and not self._preset.model:
+            await self._choose_model(opened, self._model)
 
     async def _choose_model(self, opened: _Opened, model: str) -> None:
         options = [
@@ -384,7 +364,7 @@ class _PromptCall:
         if option is None:
             problem = "it does not support choosing a model"
             mend = "remove `model`, and choose the model in the agent's own settings"
-            raise self.error(AgentRefused, problem, mend)
+            raise self._error(AgentRefused, problem, mend)
         if option.current_value == model:
             return
         try:
@@ -394,21 +374,21 @@ class _PromptCall:
         except RequestError as error:
             listing = cut_text(", ".join(_values(option)), 600)
             problem, mend = f"it has no model {model}", f"known models: {listing}"
-            raise self.error(AgentRefused, problem, mend) from error
+            raise self._error(AgentRefused, problem, mend) from error
 
     def _meta(self, system: str) -> dict[str, Any]:
         """Return `_meta` with the system text, if the preset names a place for it there."""
         meta: Any = system
-        for key in reversed(self._agent.preset.system_at):
+        for key in reversed(self._preset.system_at):
             meta = {key: meta}
         return meta if isinstance(meta, dict) else {}
 
     def _failed(self, remote_error: RemoteError) -> AgentError:
         ways = [way.description or way.name for way in self._link.answer.auth_methods or []]
         offered = f"; it offers: {cut_text('; '.join(ways), 300)}" if ways else ""
-        key = f"its login: {self._agent.preset.log_in}{offered}"
-        request = http.HttpRequest(self._agent.agent_id, self._asked, self._agent.model or "", key)
-        failure = turn_module.failure(request, remote_error, self._agent.preset.says)
+        key = f"its login: {self._preset.log_in}{offered}"
+        request = http.HttpRequest(self._setup.agent_id, self._asked, self._model or "", key)
+        failure = turn_module.failure(request, remote_error, self._preset.says)
         raw = {
             "code": remote_error.code,
             "message": remote_error.message,
@@ -419,7 +399,7 @@ class _PromptCall:
 
     @property
     def _asked(self) -> str:
-        return f"{self._agent.command} ({self._link.method})"
+        return f"{self._command} ({self._link.method})"
 
 
 def _cost(earlier_usd: float | None, session_usd: float | None) -> float | None:

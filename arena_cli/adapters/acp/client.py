@@ -12,7 +12,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NoReturn, cast
 
@@ -40,22 +40,18 @@ from pydantic import ValidationError
 
 import arena_cli
 from arena_cli.adapters import permission_requests
-from arena_cli.adapters.acp import turn
 from arena_cli.adapters.acp.turn import (
     PromptTurn,
-    RemoteError,
     describe_acp_act,
     describe_acp_tool,
     list_changes,
 )
 from arena_cli.adapters.coding_agents import ToolUse, shorten_path
-from arena_cli.adapters.http import HttpRequest
 from arena_cli.adapters.mcp_servers import is_own_tool
 from arena_cli.adapters.permission_requests import Change
 from arena_cli.adapters.process import run
 from arena_cli.adapters.process.output import LineSplitter, OtherOutput
 from arena_cli.adapters.process.spawn import Process, ProcessEvent
-from arena_cli.errors import AgentError
 from arena_cli.util.text import clean_value, decode_output
 
 Permissions = Literal["deny", "read", "ask", "allow"]
@@ -335,10 +331,6 @@ class AgentLink:
         for _ in range(_LOOKS):
             await asyncio.sleep(0)
         return self._process.returncode is None and not self.wire.over.is_set()
-
-    def retry_failure(self, request: HttpRequest, says: Mapping[str, int]) -> AgentError:
-        """Return the failure after which the agent would retry by itself."""
-        return turn.failure(request, RemoteError(None, self.wire.retried), says)
 
     async def how_it_ended(self) -> str:
         """End an agent that broke off a call, and describe how it ended."""

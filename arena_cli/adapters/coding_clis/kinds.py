@@ -288,14 +288,6 @@ def codex_servers_environ(
 ServersEnviron = Callable[[Sequence[HandedServer], str, Mapping[str, str]], Mapping[str, str]]
 
 
-def _as_it_is(text: str) -> str:
-    return text
-
-
-def _no_variables(environ: Mapping[str, str]) -> dict[str, str]:  # noqa: ARG001 - a default
-    return {}
-
-
 @dataclass(frozen=True)
 class AcpPreset:
     """The settings of one known agent; without a name, of any other agent.
@@ -323,14 +315,14 @@ class AcpPreset:
     install: str = ""
     log_in: str = "log in with its own program, or pass a key on in `env`"
     environ: Mapping[str, str] = field(default_factory=dict)
-    retry_environ: Callable[[Mapping[str, str]], Mapping[str, str]] = _no_variables
+    retry_environ: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda _: {}
     careful: Mapping[str, str] = field(default_factory=dict)
     waits: Mapping[str, str] = field(default_factory=dict)
     servers_environ: ServersEnviron | None = None
     careful_mode: str = ""
     model: tuple[str, ...] = ()
     takes_files: bool = True
-    escape: Callable[[str], str] = _as_it_is
+    escape: Callable[[str], str] = str
     system_at: tuple[str, ...] = ()
     usage_at: str = ""
     failed: tuple[str, str] = ("", "")
