@@ -293,6 +293,7 @@ class ClaudeCodeAdapter(Adapter):
         self, turn: ClaudeTurn, system: str, content: list[Any], *, is_resumed: bool
     ) -> AgentOutput:
         path = self._find_program()
+        message = {"role": "user", "content": content}
         with (
             run.write_text_file(self._setup, path, system, asked=path.name) as system_file,
             self._write_servers(path) as server_options,
@@ -310,7 +311,7 @@ class ClaudeCodeAdapter(Adapter):
             )
             result = await self._process.exchange(
                 program,
-                _message_line(content, self._tracker.expect()),
+                json.dumps({"type": "user", "message": message, "uuid": self._tracker.expect()}),
                 is_end=turn.is_end,
                 on_object=turn.read_event,
                 on_aside=self._tracker.observe,
@@ -376,11 +377,6 @@ def _content(prompt: str, files: Sequence[AttachedFile], emit: Emit) -> list[dic
         blocks.append({"type": "text", "text": paths})
     text = f" {prompt}" if prompt.startswith("/") else prompt
     return [*blocks, {"type": "text", "text": text}]
-
-
-def _message_line(content: Sequence[Any], message_id: str) -> str:
-    message = {"role": "user", "content": content}
-    return json.dumps({"type": "user", "message": message, "uuid": message_id})
 
 
 def _bundled() -> Path | None:

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from arena_cli.adapters import http, permission_requests, pricing
+from arena_cli.adapters.anthropic.response import read_tokens
 from arena_cli.adapters.coding_agents import ToolUses, describe_tool_use
 from arena_cli.adapters.permission_requests import Change
-from arena_cli.adapters.pricing import Pricing
+from arena_cli.adapters.pricing import Pricing, read_cost, read_count
 from arena_cli.adapters.process import diagnosis
 from arena_cli.errors import (
     AgentError,
@@ -38,7 +39,6 @@ from arena_cli.protocol import (
 from arena_cli.util.text import clean_text, clean_value, cut_text
 
 _CLAUDE_SESSION_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_MAX_COST_USD = 1e15
 
 
 class Spending(NamedTuple):
@@ -94,9 +94,9 @@ def read_turn_usage(
     too. `rates` are the prices of the model in `arena.yaml`. They apply if the program knows no
     price: it then reports a cost of 0, or that it guesses.
     """
-    usage = Usage.total([_read_tokens(each) for each in (*own_results, result)])
-    cost = _read_session_cost(result)
-    if cost is None or 0 <= cost < _MAX_COST_USD:
+    usage = Usage.total([read_tokens(each) for each in (*own_results, result)])
+    cost = read_cost(result.get("total_cost_usd"))
+    if cost is None or 0 <= cost < math.inf:
         cost = _turn_cost(usage, read_spending(result), earlier)
         if not cost and _count_tokens(usage):
             cost = pricing.cost_usd(usage, model="", pricing=rates) if rates else None
@@ -105,14 +105,14 @@ def read_turn_usage(
 
 def read_spending(result: dict[str, Any]) -> Spending | None:
     """Return the session's spending with this turn; None if the program knows no price."""
-    cost = _read_session_cost(result)
+    cost = read_cost(result.get("total_cost_usd"))
     models = [dict_or_empty(model) for model in dict_or_empty(result.get("modelUsage")).values()]
-    if cost is None or not 0 <= cost < _MAX_COST_USD:
+    if cost is None or not 0 <= cost < math.inf:
         return None
     if any(model.get("costBasis") == "unknown" for model in models):
         return None
     names = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
-    return Spending(cost, sum(_token_count(model, name) for model in models for name in names))
+    return Spending(cost, sum(read_count(model.get(name)) for model in models for name in names))
 
 
 def dict_or_empty(value: Any) -> dict[str, Any]:
@@ -123,24 +123,6 @@ def dict_or_empty(value: Any) -> dict[str, Any]:
 def list_or_empty(value: Any) -> list[Any]:
     """Return the value if it is a list, else an empty one."""
     return value if isinstance(value, list) else []
-
-
-def _read_tokens(result: dict[str, Any]) -> Usage:
-    usage = dict_or_empty(result.get("usage"))
-    return Usage(
-        input_tokens=_token_count(usage, "input_tokens"),
-        output_tokens=_token_count(usage, "output_tokens"),
-        cache_read_tokens=_token_count(usage, "cache_read_input_tokens"),
-        cache_write_tokens=_token_count(usage, "cache_creation_input_tokens"),
-    )
-
-
-def _read_session_cost(result: dict[str, Any]) -> float | None:
-    """Return the cost as the program reports it, which may be an invalid amount."""
-    cost = result.get("total_cost_usd")
-    if isinstance(cost, bool) or not isinstance(cost, (int, float)):
-        return None
-    return math.inf if cost >= _MAX_COST_USD else float(cost)  # an int may be too long for a float
 
 
 def _turn_cost(usage: Usage, current: Spending | None, earlier: Spending | None) -> float | None:
@@ -158,11 +140,6 @@ def _turn_cost(usage: Usage, current: Spending | None, earlier: Spending | None)
 def _count_tokens(usage: Usage) -> int:
     cached = usage.cache_read_tokens + usage.cache_write_tokens
     return usage.input_tokens + usage.output_tokens + cached
-
-
-def _token_count(counts: dict[str, Any], name: str) -> int:
-    value = counts.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 EDITING_TOOLS = frozenset({"Edit", "Write", "MultiEdit", "NotebookEdit"})

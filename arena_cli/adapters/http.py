@@ -41,6 +41,7 @@ _END_OF_HOST = re.compile(r"[/?#]")
 _LOGIN = re.compile(r"(?<=://)[^/\s]*@")
 # OpenAI's, Anthropic's and Qwen's words for it; others answer with 402.
 _NO_CREDIT = re.compile(r"insufficient_quota|credit balance is too low|\bArrearage\b")
+_UNKNOWN_HOST = re.compile("Name or service not known|nodename nor servname|getaddrinfo failed")
 _WEB_PAGE = re.compile(r"\s*(?:<!doctype\b|<html\b|<\?xml\b)", re.IGNORECASE)
 _TITLE = re.compile(r"<title[^>]*>([^<]{0,200})", re.IGNORECASE)
 _TOO_LONG = re.compile(
@@ -233,7 +234,7 @@ def connection_failure(request: HttpRequest, error: BaseException) -> AgentError
     elif "ProxyError" in names:
         problem = "the proxy refuses the connection"
         mend = "see HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the environment"
-    elif "gaierror" in names or _is_unknown_host(message):
+    elif "gaierror" in names or _UNKNOWN_HOST.search(message):
         problem = f"there is no host {host}, or no network"
         mend = "check `base_url` in its profile, and the network"
     elif names & {"ConnectTimeout", "PoolTimeout", "ReadTimeout", "WriteTimeout", "TimeoutError"}:
@@ -247,11 +248,6 @@ def connection_failure(request: HttpRequest, error: BaseException) -> AgentError
         problem = f"the connection to {host} was cut before the answer ended"
         return failure(AgentProtocolError, request, problem, message, "try again")
     return failure(AgentUnavailable, request, problem, message, mend)
-
-
-def _is_unknown_host(message: str) -> bool:
-    phrases = ("Name or service not known", "nodename nor servname", "getaddrinfo failed")
-    return any(words in message for words in phrases)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

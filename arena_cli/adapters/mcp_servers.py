@@ -129,7 +129,9 @@ def describe_for_claude(servers: Sequence[HandedServer], folder: Path) -> str:
         if server.url
         else {
             "type": "stdio",
-            **_describe_program(server, folder),
+            "command": list_words(server, folder)[0],
+            "args": list_words(server, folder)[1:],
+            "env": {**server.env},
             **({"alwaysLoad": True} if server.is_own else {}),
         }
         for server in servers
@@ -314,8 +316,3 @@ def list_exact_tools(server: HandedServer, program: str, agent_id: str) -> list[
                 mend=f"name each tool, or all of them: {server.name}.*",
             )
     return list(server.tools)
-
-
-def _describe_program(server: HandedServer, folder: Path) -> dict[str, Any]:
-    program, *args = list_words(server, folder)
-    return {"command": program, "args": args, "env": {**server.env}}

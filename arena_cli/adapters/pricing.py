@@ -6,10 +6,11 @@ The list comes with `genai-prices` (https://github.com/pydantic/genai-prices); n
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import threading
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -35,6 +36,25 @@ class Rates(BaseModel):
 
 
 Pricing = Literal["free"] | Rates
+
+
+_MOST = 1e15  # a greater number is none of tokens or dollars
+
+
+def read_count(value: object) -> int:
+    """Return a number of tokens as a provider reports it, 0 if it is none."""
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 < value < _MOST
+    return cast("int", value) if is_count else 0
+
+
+def read_cost(value: object) -> float | None:
+    """Return a cost as a provider reports it, None if it is no number.
+
+    It may be negative or infinite, which `Usage` refuses.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if abs(value) < _MOST else math.inf
 
 
 def given_pricing(pricing: Pricing | None, facts: ModelFacts | None) -> Pricing | None:

@@ -330,7 +330,8 @@ class Runtime:
             health = Health(False, str(self._failure(member, error)))
             if isinstance(error, agents.VariableNotSet):
                 return health
-        if not (health.ok or self._config.connects) and _hangs_on_variables(settings):
+        places = {key: settings[key] for key in settings.keys() - _NO_PLACES}
+        if not (health.ok or self._config.connects) and agents.list_variables(places):
             return Health(True, _NOT_ASKED)
         return health
 
@@ -453,11 +454,6 @@ class Runtime:
                     for part in parts
                 ]
         return changed
-
-
-def _hangs_on_variables(adapter: Mapping[str, Any]) -> bool:
-    """Return True if the target of a call depends on the environment."""
-    return bool(agents.list_variables({key: adapter[key] for key in adapter.keys() - _NO_PLACES}))
 
 
 async def _stop(adapter: Adapter) -> None:

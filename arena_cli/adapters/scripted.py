@@ -21,7 +21,13 @@ from pydantic import (
 )
 
 from arena_cli.adapters.base import Adapter, Endpoint, Health, Settings, Setup
-from arena_cli.errors import AgentOverloaded, AgentProtocolError, AgentRefused, AgentTimeout
+from arena_cli.errors import (
+    AgentError,
+    AgentOverloaded,
+    AgentProtocolError,
+    AgentRefused,
+    AgentTimeout,
+)
 from arena_cli.protocol import (
     ASK_AGAIN,
     ASK_AGENT,
@@ -49,18 +55,27 @@ from arena_cli.yamlio.nodes import Loc
 Failure = Literal["timeout", "error", "overloaded", "refused", "empty"]
 
 _NAMES = ("message", "author", "turn", "result")
+_FAILURES: Mapping[Failure, tuple[type[AgentError], str]] = {
+    "timeout": (AgentTimeout, "no answer in time"),
+    "overloaded": (AgentOverloaded, "overloaded"),
+    "refused": (AgentRefused, "refused to answer"),
+}
 _TEMPLATES = (("say",), ("denied",), ("asked",))
 
 
-class Condition(BaseModel):
+class _Entry(BaseModel):
+    """A part of a script, read strictly."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+
+
+class Condition(_Entry):
     """The condition of a rule: all given keys must match.
 
     `contains` and `regex` are searched in the triggers' texts, joined in order by line ends; `turn`
     is the chain's (from 1), `call` the agent's in the session (from 1); `mentioned_by` is the id of
     an author who mentioned the agent.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     contains: str | None = None
     regex: str | None = None
@@ -95,13 +110,11 @@ def _compiled(pattern: str) -> UserPattern:
     return UserPattern(pattern, where="when.regex")
 
 
-class ScriptedRequest(BaseModel):
+class ScriptedRequest(_Entry):
     """An act that a scripted agent asks permission for, as a `PermissionRequest`.
 
     With `options`, its answer asks a person to choose one of them instead.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     action: str = Field(min_length=1)
     detail: str
@@ -127,19 +140,15 @@ class ScriptedRequest(BaseModel):
         return StructuredContent(type="approval_request", data=data)
 
 
-class ScriptedCall(BaseModel):
+class ScriptedCall(_Entry):
     """A tool that a scripted agent calls."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     tool: str = Field(min_length=1)
     arguments: dict[str, Any] = {}
 
 
-class ScriptedQuestion(BaseModel):
+class ScriptedQuestion(_Entry):
     """What a scripted agent asks another one; it waits `wait_s` seconds for the answer."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     agent: str = Field(min_length=1)
     message: str = Field(min_length=1)
@@ -159,7 +168,7 @@ class ScriptedQuestion(BaseModel):
         return ToolCall(tool="ask_agent", arguments=self.model_dump(exclude_defaults=True))
 
 
-class Rule(BaseModel):
+class Rule(_Entry):
     """An answer and its condition: it is used each time `when` holds, or always without one.
 
     `say` may contain `${message}` (the triggers' text), `${author}` (the name of the last trigger's
@@ -171,8 +180,6 @@ class Rule(BaseModel):
     those in a list of their own at once. Then it asks what `ask` says: by the tool `ask_agent` if
     it has it, else by a block; an answer that it waits for is its `${result}`.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     when: Condition | None = None
     say: str | None = None
@@ -373,14 +380,8 @@ class ScriptedAdapter(Adapter):
         )
 
     def _fail(self, failure: Failure) -> NoReturn:
-        problem = "as scripted"
-        if failure == "timeout":
-            raise AgentTimeout(self._agent_id, f"no answer in time, {problem}")
-        if failure == "overloaded":
-            raise AgentOverloaded(self._agent_id, f"overloaded, {problem}")
-        if failure == "refused":
-            raise AgentRefused(self._agent_id, f"refused to answer, {problem}")
-        raise AgentProtocolError(self._agent_id, f"an error, {problem}")
+        kind, problem = _FAILURES.get(failure, (AgentProtocolError, "an error"))
+        raise kind(self._agent_id, f"{problem}, as scripted")
 
 
 def _is_answer(message: ShownMessage) -> bool:

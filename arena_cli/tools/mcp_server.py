@@ -98,13 +98,11 @@ class SharedServer:
     async def call(self, tool: str, arguments: Mapping[str, Any], scope: ToolScope) -> ToolOutput:
         """Call a tool. Raises ToolFailed."""
         try:
-            return await self._call(tool, arguments, scope)
-        except SessionLost:
-            await self._close()  # it was restarted meanwhile
-        except ConnectionError as error:
-            raise await self._die() from error
-        try:
-            return await self._call(tool, arguments, scope)
+            try:
+                return await self._call(tool, arguments, scope)
+            except SessionLost:
+                await self._close()  # it was restarted meanwhile
+                return await self._call(tool, arguments, scope)
         except ConnectionError as error:
             raise await self._die() from error
 
@@ -254,7 +252,8 @@ class SharedServer:
             )
         if self._settings.url:
             status = f"HTTP {link.status}" if link.status >= 400 else str(error)
-            problem = f"{_describe_url(self._settings.url)} does not answer as one: {status}"
+            address = self._settings.url.partition("?")[0].rpartition("@")[2]
+            problem = f"{address} does not answer as one: {status}"
             return self._unavailable(problem, self._suggest(), again=True)
         reason = link.describe_end() or f"{type(error).__name__}: {error}"
         return self._unavailable(cut_text(reason, _LONGEST_REASON), self._suggest(), link.quote())
@@ -267,13 +266,8 @@ class SharedServer:
             await link.wait_until_over()
             reason = ": ".join(filter(None, (link.describe_end(), link.quote())))
         again = "the next call starts it again" if self._deaths + 1 < _MOST_DEATHS else ""
-        return ToolFailed(
-            "; ".join(
-                filter(
-                    None, (f"the MCP server {self.name} {reason or 'closed the connection'}", again)
-                )
-            )
-        )
+        problem = f"the MCP server {self.name} {reason or 'closed the connection'}"
+        return ToolFailed("; ".join(filter(None, (problem, again))))
 
 
 class ServerPool:
@@ -458,8 +452,3 @@ class _CallProgress:
         self._last = (share, detail)
         self._count += 1
         self._scope.report(StatusEvent(status="waiting", detail=detail, progress=share))
-
-
-def _describe_url(url: str) -> str:
-    """Return the address without a login and a query."""
-    return url.partition("?")[0].rpartition("@")[2]

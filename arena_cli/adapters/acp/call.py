@@ -152,7 +152,8 @@ class PromptCall:
         except RequestError as error:
             raise self._failed(RemoteError(error.code, str(error), error.data)) from error
         except ValueError as error:  # of pydantic: not of the shape, or too deep
-            problem = f"its answer does not follow the protocol: {_first_fault(error)}"
+            reason = explain_first(error) if isinstance(error, ValidationError) else error
+            problem = f"its answer does not follow the protocol: {reason}"
             raise self._error(
                 AgentProtocolError, problem, "install a newer version of it"
             ) from error
@@ -410,10 +411,6 @@ def _cost(earlier_usd: float | None, session_usd: float | None) -> float | None:
     if earlier_usd is None or not session_usd or session_usd < earlier_usd:
         return None
     return round(session_usd - earlier_usd, 10)
-
-
-def _first_fault(error: ValueError) -> str:
-    return explain_first(error) if isinstance(error, ValidationError) else str(error)
 
 
 def _values(option: schema.SessionConfigOptionSelect) -> Iterator[str]:

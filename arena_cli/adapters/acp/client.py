@@ -380,7 +380,7 @@ class _Wire:
         self.over = asyncio.Event()
         self.fault = ""
         self.retried = ""
-        self._retries = re.compile(retries) if retries else None
+        self._retries = re.compile(retries or r"(?!)")
         self._stderr_lines = LineSplitter()
         self._other = OtherOutput()
         self._process = running
@@ -429,7 +429,10 @@ class _Wire:
         """Yield the messages that this event completes."""
         if event.source == "stderr":
             self._other.stderr.add_bytes(event.data)
-            self._watch_retries(event.data)
+            for line in self._stderr_lines.feed(event.data):
+                match = self._retries.search(line.decode("utf-8", "replace"))
+                if match and not self.retried:
+                    self.retried = match["message"]
         if event.source != "stdout":
             return
         self._size += len(event.data)
@@ -438,13 +441,6 @@ class _Wire:
         for line in self._lines.feed(event.data):
             if (message := self._other.read_object(line)) is not None:
                 yield clean_value(message)[0] if b"\\u" in line else message
-
-    def _watch_retries(self, data: bytes) -> None:
-        """Note in `retried` what failed, if the agent reports that it will retry by itself."""
-        for line in self._stderr_lines.feed(data) if self._retries else ():
-            match = self._retries.search(line.decode("utf-8", "replace")) if self._retries else None
-            if match and not self.retried:
-                self.retried = match["message"]
 
     def _for_sdk(self, message: dict[str, Any]) -> dict[str, Any] | None:
         """Return the message if it is for the SDK; handle updates, drop other notifications."""

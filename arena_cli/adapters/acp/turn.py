@@ -9,7 +9,7 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,6 +42,7 @@ from arena_cli.util.text import cut_text
 _TITLE_CHARS = 200
 _TOOLS_KEPT = 8
 _BETWEEN = "\n\n"
+_MERGED = frozenset({"title", "kind", "status", "locations", "raw_input", "content"})
 
 
 class _TextPiece:
@@ -118,7 +119,7 @@ class PromptTurn:
         merged = self._tools.get(update.tool_call_id)
         if merged is None:
             merged = schema.ToolCallUpdate(tool_call_id=update.tool_call_id)
-        fields = _set_fields(update)
+        fields = {key: value for key, value in update if key in _MERGED and value is not None}
         if "raw_input" in fields:
             fields["raw_input"] = _with_folder(fields["raw_input"], merged.raw_input)
         self._tools[update.tool_call_id] = merged = merged.model_copy(update=fields)
@@ -151,7 +152,8 @@ class PromptTurn:
         if asking.cancelled():
             return Permission("denied", "the reply has ended")
         if error := asking.exception():
-            self.fault = self.fault or _as_exception(error)
+            fault = error if isinstance(error, Exception) else RuntimeError(str(error))
+            self.fault = self.fault or fault
             return Permission("denied", "arena cannot decide now")
         permission = asking.result()
         self.was_asked = self.was_asked or permission.verdict == "asked"
@@ -192,7 +194,10 @@ class PromptTurn:
     def raw(self, answer: schema.PromptResponse) -> dict[str, Any]:
         """Return the agent's response to the prompt, and a summary of its last tool calls."""
         tools = [
-            {"title": cut_text(tool.title or "", _TITLE_CHARS), **_short(tool)}
+            {
+                "title": cut_text(tool.title or "", _TITLE_CHARS),
+                **tool.model_dump(include={"kind", "status"}, exclude_none=True),
+            }
             for tool in list(self._tools.values())[-_TOOLS_KEPT:]
         ]
         response = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -248,13 +253,6 @@ class PromptTurn:
 def _text(chunk: schema.AgentMessageChunk | schema.AgentThoughtChunk) -> str:
     content = chunk.content
     return content.text if isinstance(content, schema.TextContentBlock) else ""
-
-
-def _set_fields(tool: BaseModel) -> dict[str, Any]:
-    """Return the fields that are set in a tool call."""
-    names: Sequence[str] = ("title", "kind", "status", "locations", "raw_input", "content")
-    fields = {name: getattr(tool, name) for name in names}
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 _FOLDER_KEYS = frozenset({"cwd", "workdir"})
@@ -350,15 +348,6 @@ def _describe_file_act(
 def _find_target(arguments: dict[str, Any], title: str) -> str:
     """Return what is called: by the arguments, by the title if there are none."""
     return str(arguments.get("url") or arguments.get("query") or ("" if arguments else title))
-
-
-def _as_exception(error: BaseException) -> Exception:
-    return error if isinstance(error, Exception) else RuntimeError(str(error))
-
-
-def _short(tool: schema.ToolCallUpdate) -> dict[str, str]:
-    fields = {"kind": tool.kind, "status": tool.status}
-    return {name: value for name, value in fields.items() if value}
 
 
 def _usage(answer: schema.PromptResponse, key_path: str, cost_usd: float | None) -> Usage | None:

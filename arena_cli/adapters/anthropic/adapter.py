@@ -34,7 +34,6 @@ from arena_cli.errors import AgentError, AgentProtocolError, AgentUnavailable
 from arena_cli.protocol import AgentInput, AgentOutput, CallNote, Emit
 
 if TYPE_CHECKING:
-    import anthropic
     import httpx2
     from anthropic import AsyncAnthropic
 
@@ -186,7 +185,10 @@ class AnthropicAdapter(Adapter):
                         self._hear(json.loads(event.data), response.headers, progress)
         except anthropic.APIStatusError as error:
             progress.request_id = error.request_id
-            raise self._refused(error, progress) from error
+            body = error.body if isinstance(error.body, str) else json.dumps(error.body)
+            headers = error.response.headers
+            failure = http.status_failure(self._asked, error.status_code, headers, body)
+            raise self._noted(failure, progress) from error
         except (anthropic.APIConnectionError, httpx2.HTTPError) as error:
             raise self._noted(http.connection_failure(self._asked, error), progress) from error
         except (ValueError, TypeError, LookupError, AttributeError) as error:
@@ -216,12 +218,6 @@ class AnthropicAdapter(Adapter):
         if progress.has_spoken:
             http.once_spoken(failure)
         raise self._noted(failure, progress)
-
-    def _refused(self, error: anthropic.APIStatusError, progress: StreamProgress) -> AgentError:
-        body = error.body if isinstance(error.body, str) else json.dumps(error.body)
-        headers = error.response.headers
-        failure = http.status_failure(self._asked, error.status_code, headers, body)
-        return self._noted(failure, progress)
 
     def _broken(self, problem: str, progress: StreamProgress) -> AgentError:
         failure = http.failure(AgentProtocolError, self._asked, problem, mend="try again")

@@ -9,7 +9,7 @@ from typing import Any
 from arena_cli.adapters import http
 from arena_cli.adapters.anthropic.request import PASS, AnthropicSettings, NativeAnswer
 from arena_cli.adapters.http import HttpRequest
-from arena_cli.adapters.pricing import cost_usd
+from arena_cli.adapters.pricing import cost_usd, read_count
 from arena_cli.adapters.tool_calls import ToolNames, read_arguments
 from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused
 from arena_cli.protocol import (
@@ -161,7 +161,7 @@ def _explain_stop(last: Answer) -> tuple[str, str]:
     if reason in ("end_turn", "stop_sequence", "tool_use"):
         return "", ""
     if reason == "max_tokens":
-        amount = f"{_counted(last, 'output_tokens')} tokens"
+        amount = f"{read_tokens(last).output_tokens} tokens"
         problem = f"its answer was cut off at max_tokens ({amount}, thinking included)"
         return problem, "raise `context.max_output_tokens`, or `max_tokens` of its adapter"
     if reason == "model_context_window_exceeded":
@@ -248,20 +248,20 @@ def _refusal(last: Answer, progress: StreamProgress, request: HttpRequest) -> Ag
 
 def usage_of(answers: Sequence[Answer], settings: AnthropicSettings) -> Usage | None:
     """Return the usage and cost of all answers; None if the server reports no tokens."""
-    usage = Usage(
-        input_tokens=sum(_counted(answer, "input_tokens") for answer in answers),
-        output_tokens=sum(_counted(answer, "output_tokens") for answer in answers),
-        cache_read_tokens=sum(_counted(answer, "cache_read_input_tokens") for answer in answers),
-        cache_write_tokens=sum(
-            _counted(answer, "cache_creation_input_tokens") for answer in answers
-        ),
-    )
+    usage = Usage.total([read_tokens(answer) for answer in answers])
     if usage == Usage():
         return None
     cost = cost_usd(usage, model=settings.model, provider="anthropic", pricing=settings.pricing)
     return usage.model_copy(update={"cost_usd": cost})
 
 
-def _counted(answer: Answer, name: str) -> int:
-    count = (answer.get("usage") or {}).get(name)
-    return count if isinstance(count, int) else 0
+def read_tokens(answer: Answer) -> Usage:
+    """Return the tokens of an answer."""
+    counts = answer.get("usage")
+    counts = counts if isinstance(counts, dict) else {}
+    return Usage(
+        input_tokens=read_count(counts.get("input_tokens")),
+        output_tokens=read_count(counts.get("output_tokens")),
+        cache_read_tokens=read_count(counts.get("cache_read_input_tokens")),
+        cache_write_tokens=read_count(counts.get("cache_creation_input_tokens")),
+    )

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -20,6 +19,7 @@ from arena_cli.adapters.coding_agents import (
     describe_codex_item,
     describe_tool_use,
 )
+from arena_cli.adapters.pricing import read_cost
 from arena_cli.adapters.process import diagnosis
 from arena_cli.adapters.process.output import (
     MISSING,
@@ -237,7 +237,7 @@ class CodingParser:
             output_tokens=int(generated),
             cache_read_tokens=int(read),
             cache_write_tokens=int(write),
-            cost_usd=_cost(cost),
+            cost_usd=read_cost(cost),
         )
         self.usage = usage if self.usage is None else Usage.total([self.usage, usage])
 
@@ -587,10 +587,3 @@ def _count(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return value if 0 <= value < _MAX_COUNT else None
-
-
-def _cost(value: Any) -> float | None:
-    """Return the cost in US$ as the program reports it; `Usage` validates it."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return float(value) if abs(value) < _MAX_COUNT else math.inf

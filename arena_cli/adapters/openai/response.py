@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import re
-import sys
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from arena_cli.adapters import http
 from arena_cli.adapters.http import HttpRequest
 from arena_cli.adapters.openai.tools import GrowingCalls
+from arena_cli.adapters.pricing import read_cost, read_count
 from arena_cli.errors import (
     AgentError,
     AgentOverloaded,
@@ -172,23 +171,20 @@ class GrowingAnswer:
         Tokens read from the cache are part of the protocol's `prompt_tokens`; here they are
         separate.
         """
-        prompt = _count(self.reported.get("prompt_tokens"))
-        completion = _count(self.reported.get("completion_tokens"))
+        prompt = read_count(self.reported.get("prompt_tokens"))
+        completion = read_count(self.reported.get("completion_tokens"))
         if not prompt:
             return None
         details = self.reported.get("prompt_tokens_details")
-        cached = _count(details.get("cached_tokens")) if isinstance(details, dict) else 0
-        cached = min(prompt, cached or _count(self.reported.get("prompt_cache_hit_tokens")))
+        cached = read_count(details.get("cached_tokens")) if isinstance(details, dict) else 0
+        cached = min(prompt, cached or read_count(self.reported.get("prompt_cache_hit_tokens")))
         return Usage(
             input_tokens=prompt - cached, output_tokens=completion, cache_read_tokens=cached
         )
 
     def charged_usd(self) -> float | None:
         """Return the cost that the server reports (OpenRouter does, in its usage)."""
-        cost = self.reported.get("cost")
-        if isinstance(cost, bool) or not isinstance(cost, (int, float)):
-            return None
-        return float(cost) if abs(cost) <= sys.float_info.max else math.inf
+        return read_cost(self.reported.get("cost"))
 
 
 def status_of(data: dict[str, Any]) -> int:
@@ -222,10 +218,6 @@ def _pieces(content: object) -> tuple[str, str]:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
 
 
 def _dumped(data: object) -> str:

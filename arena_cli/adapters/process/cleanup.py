@@ -11,7 +11,6 @@ import contextlib
 import json
 import math
 import os
-import secrets
 import signal
 import sys
 import time
@@ -43,11 +42,6 @@ _REAPED_BY_OWNER_S = 2.0
 _MOST_LOOKS = 20
 _EXEC_LIMIT_S = 0.1
 _CLOCK_SLACK_S = 2.0
-
-
-def make_mark() -> str:
-    """Return a mark for a program and all that it will start."""
-    return secrets.token_hex(8)
 
 
 def mark_environment(environ: Mapping[str, str], mark: str) -> dict[str, str]:
@@ -115,16 +109,11 @@ def find_marked_processes(mark: str, since: float = 0.0) -> list[int]:
         with contextlib.suppress(psutil.Error, OSError):
             if process.pid in spared or process.create_time() < since - _CLOCK_SLACK_S:
                 continue
-            if (
-                not _has_other_user(process)
-                and mark in process.environ().get(MARK_VARIABLE, "").split()
-            ):
+            if sys.platform != "win32" and process.uids().real != os.getuid():
+                continue
+            if mark in process.environ().get(MARK_VARIABLE, "").split():
                 pids.append(process.pid)
     return pids
-
-
-def _has_other_user(process: Any) -> bool:
-    return sys.platform != "win32" and bool(process.uids().real != os.getuid())
 
 
 class _Child(NamedTuple):

@@ -405,8 +405,12 @@ class ProgramOutput:
     def _no_object(self) -> NotAnAnswerError:
         count = sum(objects.count for objects in self._objects.values())
         if count:
+            conditions = ", ".join(
+                f"{path}: {json.dumps(value, ensure_ascii=False)}"
+                for path, value in self._format.where.items()
+            )
             return NotAnAnswerError(
-                f"none of its {count} JSON objects has {_format_conditions(self._format.where)}",
+                f"none of its {count} JSON objects has {conditions}",
                 "compare `where` with the program's output",
             )
         if not self._size["stdout"]:
@@ -480,12 +484,6 @@ def _is_index(key: str, length: int) -> bool:
 def is_equal(value: Any, expected: Any) -> bool:
     """Return True if the values are equal; 1 is not true, and 0 is not false."""
     return bool(value == expected) and isinstance(value, bool) == isinstance(expected, bool)
-
-
-def _format_conditions(conditions: Mapping[str, Any]) -> str:
-    return ", ".join(
-        f"{path}: {json.dumps(value, ensure_ascii=False)}" for path, value in conditions.items()
-    )
 
 
 _LINE_DECODER = json.JSONDecoder(strict=False)

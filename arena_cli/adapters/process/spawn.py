@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import signal
 import sys
 import time
@@ -155,7 +156,7 @@ class Process(asyncio.SubprocessProtocol):
         self.returncode: int | None = None
         self._transport: asyncio.SubprocessTransport | None = None
         self._record: Path | None = None
-        self._mark = cleanup.make_mark()
+        self._mark = secrets.token_hex(8)
         self._began = 0.0
         self._has_group = sys.platform != "win32"
         self._close_job: Callable[[], None] | None = None
