@@ -20,8 +20,8 @@ from arena_cli.adapters import (
     pricing,
     runtime,
     tool_calls,
-    user_function,
 )
+from arena_cli.adapters import python as user_function
 from arena_cli.adapters.acp import adapter, client, turn
 from arena_cli.adapters.acp.adapter import AcpAdapter, AcpSettings
 from arena_cli.adapters.acp.turn import RemoteError

@@ -50,7 +50,6 @@ from arena_cli.adapters.mcp_servers import (
 from arena_cli.adapters.pricing import given_pricing
 from arena_cli.adapters.process import run
 from arena_cli.adapters.process.run import KeptProgram, ProgramSettings
-from arena_cli.adapters.process.spawn import Program
 from arena_cli.errors import (
     AgentError,
     AgentUnavailable,
@@ -299,16 +298,11 @@ class ClaudeCodeAdapter(Adapter):
             self._write_servers(path) as server_options,
         ):
             session = ("--resume" if is_resumed else "--session-id", self._session.id)
-            program = Program(
-                argv=[
-                    *(str(path), *_JSON_OPTIONS, *self._options(), *server_options, *session),
-                    *("--system-prompt-file", system_file, *self._settings.args),
-                ],
-                cwd=run.prepare_folder(self._setup.workspace, self._settings.cwd),
-                environ=self._environment(),
-                records=self._setup.records,
-                agent=self._setup.agent_id,
-            )
+            argv = [
+                *(str(path), *_JSON_OPTIONS, *self._options(), *server_options, *session),
+                *("--system-prompt-file", system_file, *self._settings.args),
+            ]
+            program = run.make_program(self._setup, argv, self._environment())
             result = await self._process.exchange(
                 program,
                 json.dumps({"type": "user", "message": message, "uuid": self._tracker.expect()}),

@@ -163,13 +163,8 @@ class CliAdapter(Adapter):
                 yield self._command_of(program, given)
 
     def _command_of(self, path: Path, given: list[str], stdin: str = "") -> tuple[Program, bytes]:
-        program = Program(
-            argv=[str(path), *given],
-            cwd=run.prepare_folder(self._setup.workspace, self._settings.cwd),
-            environ=run.build_environment(self._setup.environ, self._settings.env),
-            records=self._setup.records,
-            agent=self._setup.agent_id,
-        )
+        environ = run.build_environment(self._setup.environ, self._settings.env)
+        program = run.make_program(self._setup, [str(path), *given], environ)
         return program, stdin.encode("utf-8", "replace")
 
     def _argument(self, text: str) -> str:

@@ -1,7 +1,7 @@
-"""Call a function of the user in a Python process of its own (kind `python`).
+"""Call functions of the user, of agents (`python`), rules and tools, in Python processes.
 
 There is one process per agent and session, so the module keeps its state between calls. A call that
-is cancelled, or that breaks the process, ends it; the next call starts another.
+is cancelled, or that breaks the process, ends it with its whole tree; the next call starts another.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import importlib.machinery
 import importlib.util
+import os
 import symtable
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,9 +23,10 @@ from arena_cli.adapters.base import Adapter, Endpoint, Health, Settings, Setup
 from arena_cli.adapters.process.output import NotAnAnswerError, parse_output
 from arena_cli.adapters.process.run import KeptProgram
 from arena_cli.adapters.process.spawn import Program
-from arena_cli.errors import AgentProtocolError, AgentUnavailable
+from arena_cli.errors import AgentError, AgentProtocolError, AgentUnavailable
 from arena_cli.protocol import AgentInput, AgentOutput, CallNote, Emit
-from arena_cli.util import files, text
+from arena_cli.util import files
+from arena_cli.util.text import clean_value
 
 
 class PythonSettings(Settings):
@@ -102,7 +104,7 @@ class PythonAdapter(Adapter):
 
         If the code cannot be loaded, the process is ended, so that the next call loads it again.
         """
-        error, _ = text.clean_value(error)
+        error, _ = clean_value(error)
         problem = f"{error['what']} ({error['where']})" if error["where"] else error["what"]
         notes = self._worker.notes()
         if error["trace"]:
@@ -121,7 +123,7 @@ class PythonAdapter(Adapter):
         )
 
     def _output(self, value: dict[str, Any]) -> AgentOutput:
-        value, replaced = text.clean_value(value)
+        value, replaced = clean_value(value)
         notes = self._worker.notes() | ({"replaced_bytes": True} if replaced else {})
         try:
             output = parse_output(value)
@@ -177,3 +179,73 @@ def _may_define(path: Path, name: str) -> bool:
     except KeyError:
         return "import *" in source
     return symbol.is_assigned() or symbol.is_imported() or "import *" in source
+
+
+LIMIT_S = 10.0
+"""The time limit of a rule in seconds, with the start of the process and the import of the file."""
+
+_MOST_OUTPUT_MB = 64
+
+
+class FunctionFailed(Exception):
+    """The function gave no answer; the message has the reason and the place."""
+
+
+class UserFunction:
+    """A function `module:function` or `file.py:function`, seen from the workspace.
+
+    `environ` are the variables of its process, `records` is the folder for records of running
+    programs. `worker` is the file that runs it there, with these `arguments`.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        workspace: Path,
+        environ: Mapping[str, str],
+        records: Path,
+        *,
+        agent: str = "rules",
+        worker: str = python_worker.__file__,
+        arguments: Sequence[str] = ("json",),
+    ) -> None:
+        self._target = target
+        self._program = Program(
+            argv=[sys.executable, str(Path(worker).resolve()), target, *arguments],
+            cwd=workspace,
+            environ=environ or os.environ,
+            records=records,
+            agent=agent,
+        )
+        self._kept = KeptProgram(
+            agent, asked=target, name="its Python process", max_output_mb=_MOST_OUTPUT_MB
+        )
+
+    async def call(self, decision: str) -> Any:
+        """Return the function's answer to a decision, given as JSON. Raises FunctionFailed."""
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                return await self.exchange(decision)
+        except TimeoutError as error:
+            problem = f"{self._target} did not return within {LIMIT_S:g} s"
+            raise FunctionFailed(problem) from error
+
+    async def exchange(self, line: str) -> Any:
+        """Return the output for a line, without a time limit. Raises FunctionFailed."""
+        try:
+            answer = await self._kept.exchange(
+                self._program, line, is_end=lambda value: bool({"output", "error"} & {*value})
+            )
+        except AgentError as error:
+            raise FunctionFailed(f"{self._target}: {error.what}") from error
+        if "error" in answer:
+            failure = clean_value(answer["error"])[0]
+            place = f" ({failure['where']})" if failure["where"] else ""
+            if not failure["found"]:
+                await self._kept.end()  # the next call loads it again
+            raise FunctionFailed(f"{self._target}: {failure['what']}{place}")
+        return clean_value(answer["output"])[0]
+
+    async def stop(self) -> None:
+        """End its process."""
+        await self._kept.stop()

@@ -41,7 +41,7 @@ from arena_cli.workspace.mentions import Roster
 from arena_cli.workspace.models import AgentProfile, Language, Member, ModelFacts, Team
 
 if TYPE_CHECKING:
-    from arena_cli.adapters.user_function import UserFunction
+    from arena_cli.adapters.python import UserFunction
     from arena_cli.engine.approvals import AskPerson
     from arena_cli.engine.budget import BudgetGuard
     from arena_cli.engine.control import Control

@@ -30,7 +30,7 @@ from arena_cli.workspace.control import RuleKind, RuleSpec
 from arena_cli.workspace.mentions import Roster, parse_mentions, resolve_mentions
 
 if TYPE_CHECKING:
-    from arena_cli.adapters.user_function import UserFunction
+    from arena_cli.adapters.python import UserFunction
     from arena_cli.transcript.state import Fold
 
 LONGEST_REFUSED = 4_000
@@ -192,7 +192,7 @@ class LoadedRule:
         raise _RuleFailed(f"{target} returned {answer!r:.80}, expected True, None or an error text")
 
     async def _call(self, target: str, decision: Mapping[str, Any]) -> Any:
-        functions = import_module("arena_cli.adapters.user_function")
+        functions = import_module("arena_cli.adapters.python")
         try:
             return await self._function(target).call(json.dumps(decision, default=str))
         except functions.FunctionFailed as error:

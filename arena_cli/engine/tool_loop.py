@@ -308,7 +308,7 @@ class ToolLoop:
 
     async def _process(self, value: Any, target: str) -> Any:
         """Return what a function of the user makes of the output."""
-        functions = import_module("arena_cli.adapters.user_function")
+        functions = import_module("arena_cli.adapters.python")
         function = self._room.make_function(target)
         try:
             output = await function.call(json.dumps(value))

@@ -19,7 +19,7 @@ from arena_cli.util.redaction import Redactor
 from arena_cli.workspace.control import RuleSpec
 
 if TYPE_CHECKING:
-    from arena_cli.adapters.user_function import UserFunction
+    from arena_cli.adapters.python import UserFunction
 
 FLOW = "flow"
 """Who decides that a step runs, if no agent does: the flow of a person."""

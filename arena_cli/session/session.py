@@ -52,7 +52,7 @@ from arena_cli.workspace.models import (
 )
 
 if TYPE_CHECKING:
-    from arena_cli.adapters.user_function import UserFunction
+    from arena_cli.adapters.python import UserFunction
     from arena_cli.engine.inbox import ControlRequest, Outcome
     from arena_cli.notes.index import Index
     from arena_cli.transcript.control_events import ChainPaused
@@ -518,7 +518,7 @@ def make_runtime(
 
 def make_user_function(config: SessionConfig, target: str) -> UserFunction:
     """Return a function of the user's rules by its name."""
-    function: UserFunction = import_module("arena_cli.adapters.user_function").UserFunction(
+    function: UserFunction = import_module("arena_cli.adapters.python").UserFunction(
         target,
         config.workspace,
         config.environ,

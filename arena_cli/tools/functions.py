@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from arena_cli.adapters.user_function import FunctionFailed, UserFunction
+from arena_cli.adapters.python import FunctionFailed, UserFunction
 from arena_cli.protocol import PermissionRequest, ToolSpec
 from arena_cli.tools import function_worker
 from arena_cli.tools.base import ToolFailed, ToolOutput, ToolScope

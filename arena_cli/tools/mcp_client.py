@@ -281,16 +281,15 @@ class _CleanedStream:
         self._stream = stream
         self._problems = problems
 
-    async def receive(self) -> Any:
-        """Return the next message."""
-        item = await self._stream.receive()
-        message = item.message if isinstance(item, SessionMessage) else None
-        if isinstance(message, types.JSONRPCResponse) and isinstance(message.result, dict):
-            tools = message.result.get("tools")
-            if isinstance(tools, list):
-                cleaned = [self._clean(tool) for tool in tools]
-                message.result["tools"] = [tool for tool in cleaned if tool is not None]
-        return item
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        async for item in self._stream:
+            message = item.message if isinstance(item, SessionMessage) else None
+            if isinstance(message, types.JSONRPCResponse) and isinstance(message.result, dict):
+                tools = message.result.get("tools")
+                if isinstance(tools, list):
+                    cleaned = [self._clean(tool) for tool in tools]
+                    message.result["tools"] = [tool for tool in cleaned if tool is not None]
+            yield item
 
     def _clean(self, tool: Any) -> dict[str, Any] | None:
         """Return a tool with what arena uses of it; None if it has no name that a model may use."""
@@ -314,29 +313,16 @@ class _CleanedStream:
             },
         }
 
-    async def aclose(self) -> None:
-        """Close the stream."""
-        await self._stream.aclose()
-
     @property
     def last_context(self) -> Any:
         """The context of the last message's sender, of a stream that knows it."""
         return getattr(self._stream, "last_context", None)
 
-    def __aiter__(self) -> _CleanedStream:
-        return self
-
-    async def __anext__(self) -> Any:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
     async def __aenter__(self) -> _CleanedStream:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await self.aclose()
+        await self._stream.aclose()
 
 
 # Results.

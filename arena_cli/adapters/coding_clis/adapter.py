@@ -350,13 +350,7 @@ class ProgramAdapter(Adapter):
             arguments = self.arguments(RunInput(session_id, system_file, files))
             hidden = describe_paths([file for file in files if not self.takes_file(file)], emit)
             stdin = self.escape_prompt(f"{hidden}\n{prompt}" if hidden else prompt)
-            program = Program(
-                argv=[str(path), *arguments],
-                cwd=run_module.prepare_folder(self._setup.workspace, self._settings.cwd),
-                environ=environ,
-                records=self._setup.records,
-                agent=self._setup.agent_id,
-            )
+            program = run_module.make_program(self._setup, [str(path), *arguments], environ)
             yield program, stdin.encode("utf-8", "replace")
 
     def _find_program(self) -> Path:

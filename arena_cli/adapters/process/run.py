@@ -13,7 +13,7 @@ import shlex
 import shutil
 import signal
 import tempfile
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any, ClassVar, Protocol
 
@@ -289,6 +289,12 @@ def escape_argument(text: str) -> str:
     """Return the text, safe as an argument: it is not taken for an option or cut at a NUL."""
     text = text.replace("\0", REPLACEMENT)
     return f" {text}" if text.startswith(_OPTION_MARKS) else text
+
+
+def make_program(setup: Setup, argv: Sequence[str], environ: Mapping[str, str]) -> Program:
+    """Return a program to start in the folder of its settings; an agent's own folder is made."""
+    cwd = prepare_folder(setup.workspace, setup.settings.cwd)
+    return Program(argv, cwd, environ, setup.records, setup.agent_id)
 
 
 @contextlib.contextmanager
