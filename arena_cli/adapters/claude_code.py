@@ -42,24 +42,12 @@ from arena_cli.adapters.coding_agents import (
     report_lost_session,
 )
 from arena_cli.adapters.coding_clis import adapter
-from arena_cli.adapters.mcp_servers import (
-    WAIT_FOR_SERVERS,
-    describe_for_claude,
-    list_claude_rules,
-)
+from arena_cli.adapters.mcp_servers import WAIT_FOR_SERVERS, describe_for_claude, list_claude_rules
 from arena_cli.adapters.pricing import given_pricing
 from arena_cli.adapters.process import run
 from arena_cli.adapters.process.run import KeptProgram, ProgramSettings
-from arena_cli.errors import (
-    AgentError,
-    AgentUnavailable,
-)
-from arena_cli.protocol import (
-    AgentInput,
-    AgentOutput,
-    CallNote,
-    Emit,
-)
+from arena_cli.errors import AgentError, AgentUnavailable
+from arena_cli.protocol import AgentInput, AgentOutput, CallNote, Emit
 
 _READING_TOOLS = frozenset({"Read", "Glob", "Grep", "LS"})
 _PERMISSION_OPTIONS = frozenset(

@@ -32,12 +32,7 @@ from arena_cli.adapters.coding_agents import (
 from arena_cli.adapters.coding_clis.kinds import AcpPreset
 from arena_cli.adapters.mcp_servers import list_words
 from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused, AgentUnavailable
-from arena_cli.protocol import (
-    AgentInput,
-    AgentOutput,
-    Emit,
-    SessionId,
-)
+from arena_cli.protocol import AgentInput, AgentOutput, Emit, SessionId
 from arena_cli.util.text import clean_text, cut_text
 from arena_cli.yamlio.schema_errors import explain_first
 

@@ -134,11 +134,7 @@ class NativeAnswer(NamedTuple):
 
 
 def build_request(
-    settings: AnthropicSettings,
-    chat: Chat,
-    workspace: Path,
-    input: AgentInput,
-    names: ToolNames,
+    settings: AnthropicSettings, chat: Chat, workspace: Path, input: AgentInput, names: ToolNames
 ) -> dict[str, Any]:
     """Return the body of the next request in a reply.
 
@@ -175,10 +171,7 @@ def _messages(chat: Chat, workspace: Path, steps: int) -> list[Block]:
     several steps after it, only the second one: four marks are allowed in all.
     """
     turns: list[Block] = [
-        {
-            "role": turn.role,
-            "content": [_block(chat_part, workspace) for chat_part in turn.parts],
-        }
+        {"role": turn.role, "content": [_block(chat_part, workspace) for chat_part in turn.parts]}
         for turn in chat.turns
     ]
     reply_ends = [turn["content"][-1] for turn in turns if turn["role"] == "assistant"]

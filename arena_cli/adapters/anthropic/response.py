@@ -12,15 +12,7 @@ from arena_cli.adapters.http import HttpRequest
 from arena_cli.adapters.pricing import cost_usd, read_count
 from arena_cli.adapters.tool_calls import ToolNames, read_arguments
 from arena_cli.errors import AgentError, AgentProtocolError, AgentRefused
-from arena_cli.protocol import (
-    AgentOutput,
-    Emit,
-    Status,
-    StatusEvent,
-    TextDelta,
-    ToolCall,
-    Usage,
-)
+from arena_cli.protocol import AgentOutput, Emit, Status, StatusEvent, TextDelta, ToolCall, Usage
 
 Answer = dict[str, Any]
 

@@ -23,10 +23,7 @@ from arena_cli.adapters.coding_agents import (
     list_new_files,
     report_lost_session,
 )
-from arena_cli.adapters.coding_clis.parsers import (
-    CodingParser,
-    ReportedFailure,
-)
+from arena_cli.adapters.coding_clis.parsers import CodingParser, ReportedFailure
 from arena_cli.adapters.process import diagnosis
 from arena_cli.adapters.process import run as run_module
 from arena_cli.adapters.process.output import NotAnAnswerError
@@ -39,14 +36,7 @@ from arena_cli.errors import (
     AgentRefused,
     AgentUnavailable,
 )
-from arena_cli.protocol import (
-    AgentInput,
-    AgentOutput,
-    AgentSession,
-    Emit,
-    SessionId,
-    Usage,
-)
+from arena_cli.protocol import AgentInput, AgentOutput, AgentSession, Emit, SessionId, Usage
 
 
 def find_program(setup: Setup, name: str, install: str) -> Path:

@@ -16,10 +16,7 @@ from typing import Any, ClassVar
 from arena_cli.adapters import mcp_servers
 from arena_cli.adapters.base import HandedServer
 from arena_cli.adapters.coding_agents import AttachedFile
-from arena_cli.adapters.coding_clis.adapter import (
-    ProgramAdapter,
-    RunInput,
-)
+from arena_cli.adapters.coding_clis.adapter import ProgramAdapter, RunInput
 from arena_cli.adapters.coding_clis.parsers import (
     CodexParser,
     CursorParser,

@@ -14,11 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from arena_cli.adapters import http
-from arena_cli.adapters.coding_agents import (
-    ToolUses,
-    describe_codex_item,
-    describe_tool_use,
-)
+from arena_cli.adapters.coding_agents import ToolUses, describe_codex_item, describe_tool_use
 from arena_cli.adapters.pricing import read_cost
 from arena_cli.adapters.process import diagnosis
 from arena_cli.adapters.process.output import (

@@ -81,10 +81,7 @@ PRESETS: dict[PresetName, ServerPreset] = {
         "qwen",
     ),
     "openrouter": ServerPreset(
-        "https://openrouter.ai/api/v1",
-        "OPENROUTER_API_KEY",
-        ("openrouter.ai",),
-        "openrouter",
+        "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", ("openrouter.ai",), "openrouter"
     ),
 }
 

@@ -157,11 +157,7 @@ def _with_thinking(answer: Message, server: Server) -> Message:
 
 
 def add_calls(
-    output: AgentOutput,
-    calls_made: GrowingCalls,
-    thinking: str,
-    input: AgentInput,
-    source: str,
+    output: AgentOutput, calls_made: GrowingCalls, thinking: str, input: AgentInput, source: str
 ) -> AgentOutput:
     """Return the output with the calls of its answer, and the message to send back.
 
