@@ -147,17 +147,17 @@ EDITING_TOOLS = frozenset({"Edit", "Write", "MultiEdit", "NotebookEdit"})
 _NO_SUCH_TOOL = "No such tool available"
 
 
-class ClaudeToolUses:
+class ClaudeToolUses(ToolUses):
     """Report the uses of tools in one turn, and those that were refused; paths from `folder`."""
 
     def __init__(self, emit: Emit, folder: Path) -> None:
-        self._uses = ToolUses(emit)
+        super().__init__(emit)
         self._folder = folder
 
-    def begin(self, block: dict[str, Any]) -> None:
+    def read_block(self, block: dict[str, Any]) -> None:
         """Report a use that begins, by its `tool_use` block."""
         use = describe_tool_use(block.get("name"), block.get("input"), self._folder)
-        self._uses.begin(block.get("id"), use)
+        self.begin(block.get("id"), use)
 
     def read_results(self, event: dict[str, Any]) -> None:
         """Report the uses that were refused, by the `user` object that tells the agent so."""
@@ -167,24 +167,24 @@ class ClaudeToolUses:
         for block in map(dict_or_empty, blocks):
             use_id = block.get("tool_use_id")
             if dict_or_empty(decisions.get(str(use_id))).get("decision") == "reject":
-                self._uses.refuse(use_id, "permission_mode")
+                self.refuse(use_id, "permission_mode")
             elif block.get("is_error") and _NO_SUCH_TOOL in str(block.get("content")):
-                self._uses.refuse(use_id, "not enabled")
+                self.refuse(use_id, "not enabled")
 
     def read_denials(self, result: dict[str, Any]) -> None:
         """Report the uses that only the `result` lists as refused, as older versions do."""
         for denial in map(dict_or_empty, list_or_empty(result.get("permission_denials"))):
             use_id, arguments = denial.get("tool_use_id"), denial.get("tool_input")
             use = describe_tool_use(denial.get("tool_name"), arguments, self._folder)
-            self._uses.refuse(use_id, "permission_mode", use)
+            self.refuse(use_id, "permission_mode", use)
 
     def decide(self, use_id: Any, name: Any, arguments: Any, permission: Permission) -> None:
         """Report a use that is denied by a decision; one that a person decides later is none."""
         if permission.verdict == "asked":
-            self._uses.postpone(use_id)
+            self.postpone(use_id)
         elif permission.verdict == "denied":
             use = describe_tool_use(name, arguments, self._folder)
-            self._uses.refuse(use_id, permission_requests.REFUSED_BY, use)
+            self.refuse(use_id, permission_requests.REFUSED_BY, use)
 
 
 _CALLS = {"WebFetch": "url", "WebSearch": "query"}
@@ -217,19 +217,20 @@ def describe_claude_act(tool: str, arguments: dict[str, Any], folder: Path) -> P
 
 def _describe_change(path: str, arguments: dict[str, Any], folder: Path) -> Change:
     """Return the change of a whole file if it can be read, else of the part that is replaced."""
-    before = permission_requests.read_before(path, folder)
-    if isinstance(arguments.get("content"), str):
-        return Change(path, before or "", arguments["content"])
-    if isinstance(arguments.get("new_source"), str):
-        return Change(path, "", arguments["new_source"])
+    before = permission_requests.read_before(path, folder) or ""
+    content, source = arguments.get("content"), arguments.get("new_source")
+    if isinstance(content, str):
+        return Change(path, before, content)
+    if isinstance(source, str):
+        return Change(path, "", source)
     edits = [dict_or_empty(edit) for edit in list_or_empty(arguments.get("edits"))] or [arguments]
-    pairs = [(str(edit.get("old_string", "")), str(edit.get("new_string", ""))) for edit in edits]
-    after = before or ""
-    for edit, (old, new) in zip(edits, pairs, strict=True):
+    olds, news = ([str(edit.get(f"{key}_string", "")) for edit in edits] for key in ("old", "new"))
+    after = before
+    for edit, old, new in zip(edits, olds, news, strict=True):
         if not old or old not in after:
-            return Change(path, *("\n".join(texts) for texts in zip(*pairs, strict=True)))
+            return Change(path, "\n".join(olds), "\n".join(news))
         after = after.replace(old, new, -1 if edit.get("replace_all") else 1)
-    return Change(path, before or "", after)
+    return Change(path, before, after)
 
 
 class TurnTracker:
@@ -449,7 +450,7 @@ class ClaudeTurn:
                 self._thinking.append(str(block["thinking"]))
             elif kind == "tool_use":
                 self._is_generating = False
-                self._tools.begin(block)
+                self._tools.read_block(block)
             if is_main and kind == "text":
                 self._texts.append(str(block.get("text", "")))
             elif is_main and "tool" in str(kind):

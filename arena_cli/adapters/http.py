@@ -133,7 +133,11 @@ def status_failure(
     if status in (429, 503, 529) and (wait is not None or not is_page):
         return _overloaded(request, status, wait, summary, metadata)
     if not is_page and is_too_long(status, message):
-        return _overflow(request, summary, metadata)
+        problem = "the prompt is too long for the model"
+        mend = "lower `context.window_tokens` in its profile, or use a model with a larger window"
+        error = failure(AgentRefused, request, problem, summary, mend, metadata)
+        error.overflow = True
+        return error
     kind, problem, mend = _meaning(request, status, is_page=is_page)
     return failure(kind, request, problem, summary, mend, metadata)
 
@@ -173,14 +177,6 @@ def _meaning(
         problem = f"its provider refused the request (HTTP {status})"
         meaning = (AgentRefused, problem, "see `model` and the other keys of its adapter")
     return meaning
-
-
-def _overflow(request: HttpRequest, summary: str, metadata: dict[str, Any]) -> AgentRefused:
-    problem = "the prompt is too long for the model"
-    mend = "lower `context.window_tokens` in its profile, or use a model with a larger window"
-    error = failure(AgentRefused, request, problem, summary, mend, metadata)
-    error.overflow = True
-    return error
 
 
 def _overloaded(

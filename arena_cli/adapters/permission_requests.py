@@ -122,9 +122,10 @@ def describe_other(
     tool: str, arguments: Mapping[str, Any], action: str = OTHER
 ) -> PermissionRequest:
     """Return the request to use any other tool; its arguments follow the name."""
+    shown = json.dumps(dict(arguments), ensure_ascii=False, default=str) if arguments else ""
     details = {"tool": tool, **arguments}
     return PermissionRequest(
-        action=action, detail=_other_detail(tool, arguments), tool=tool, arguments=details
+        action=action, detail=f"{tool} {shown}".strip(), tool=tool, arguments=details
     )
 
 
@@ -167,13 +168,6 @@ def _resolve(path: str, folder: Path) -> str:
 def _join_paths(paths: Sequence[str]) -> str:
     """Return one path as it is; of several, a text that no pattern for one of them matches."""
     return paths[0] if len(paths) == 1 else f"{len(paths)} files: {', '.join(paths)}"
-
-
-def _other_detail(tool: str, arguments: Mapping[str, Any]) -> str:
-    arguments_json = (
-        json.dumps(dict(arguments), ensure_ascii=False, default=str) if arguments else ""
-    )
-    return f"{tool} {arguments_json}".strip()
 
 
 def _diff(change: Change, path: str) -> str:

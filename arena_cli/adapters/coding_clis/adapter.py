@@ -377,7 +377,7 @@ class ProgramAdapter(Adapter):
                 f"{self.name} {error.what}",
                 asked=run.command,
                 came=came,
-                metadata=_notes_with_partial(run.output),
+                metadata=run.output.notes(is_partial=True),
             ) from error
         notes = run.output.notes()
         if run.exit_code is None:
@@ -400,7 +400,7 @@ class ProgramAdapter(Adapter):
             asked=run.command,
             came=failure.message,
             mend=hint,
-            metadata=_notes_with_partial(run.output),
+            metadata=run.output.notes(is_partial=True),
             again=not is_cut_off,
         )
         if isinstance(error, AgentRefused):
@@ -426,12 +426,3 @@ class ProgramAdapter(Adapter):
             summary = f"{name} {run_module.describe_exit(exit_code)}"
             return AgentProtocolError, summary, "try the command in a shell"
         return AgentProtocolError, f"{name} reported a failure", ""
-
-
-def _notes_with_partial(output: CodingParser) -> dict[str, object]:
-    partial = output.partial()
-    return {**output.notes(), **({"partial": partial} if partial else {})}
-
-
-# Codex takes `$name` for one of its skills, wherever it stands and whatever stands before it, and
-# `[@name](plugin://...)` for a plugin; no escape is known to it, so the sign is written full-width.

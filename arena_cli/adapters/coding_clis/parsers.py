@@ -160,14 +160,15 @@ class CodingParser:
         """Return the last lines of stderr, in which programs name their error."""
         return diagnosis.list_last_lines(self._stderr.text)
 
-    def notes(self) -> dict[str, Any]:
-        """Return the program's output other than the reply, for the reply's metadata."""
+    def notes(self, *, is_partial: bool = False) -> dict[str, Any]:
+        """Return the program's output other than the reply; of a partial reply, also that."""
         notes = {
             "log": self._objects["stdout"].log.text,
             "stderr": self._stderr.text,
             "trouble": self._trouble,
             "replaced_bytes": any(stream.replaced for stream in self._streams.values()),
             "raw": self._raw,
+            "partial": self.partial() if is_partial else "",
         }
         return {name: note for name, note in notes.items() if note}
 

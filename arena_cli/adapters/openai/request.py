@@ -171,6 +171,11 @@ class Server:
         if status not in _TELLING:
             return False
         roles = {message["role"] for message in body["messages"]}
+        contents = [message["content"] for message in body["messages"]]
+        blocks = [block for content in contents if isinstance(content, list) for block in content]
+        has_images = any(block["type"] == "image_url" for block in blocks)
+        form = body.get("response_format")
+        asks_decision = isinstance(form, dict) and form.get("json_schema") is DECISION
         stream_words = _NO_STREAM if body["stream"] else _ONLY_STREAM
         answers = [message for message in body["messages"] if "tool_calls" in message]
         thoughts = any("reasoning_content" in message for message in answers)
@@ -182,8 +187,8 @@ class Server:
             ("stream_options" in body, _NO_STREAM_OPTIONS, "stream_options", False),
             (True, stream_words, "stream", not body["stream"]),
             ("max_tokens" in body, _NO_MAX_TOKENS, "length_key", "max_completion_tokens"),
-            (_has_images(body), _NO_IMAGES, "images", False),
-            (_asks_decision(body), _NO_SCHEMA, "schema", False),
+            (has_images, _NO_IMAGES, "images", False),
+            (asks_decision, _NO_SCHEMA, "schema", False),
             ("system" in roles, _NO_SYSTEM, "system_role", False),
         ]
         for was_sent, words, name, value in lessons:
@@ -246,21 +251,6 @@ def _attached(attachment: Attachment, server: Server, workspace: Path) -> str | 
         return http.not_shown(attachment, file)
     lines = "\n".join(f"> {line}" for line in file.text.splitlines())
     return f"The file {json.dumps(attachment.name, ensure_ascii=False)}:\n{lines}"
-
-
-def _has_images(body: dict[str, Any]) -> bool:
-    contents = [message["content"] for message in body["messages"]]
-    return any(
-        block["type"] == "image_url"
-        for content in contents
-        if isinstance(content, list)
-        for block in content
-    )
-
-
-def _asks_decision(body: dict[str, Any]) -> bool:
-    form = body.get("response_format")
-    return isinstance(form, dict) and form.get("json_schema") is DECISION
 
 
 def response_format(value: object, server: Server) -> tuple[dict[str, Any], str]:

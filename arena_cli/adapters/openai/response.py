@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from arena_cli.adapters import http
 from arena_cli.adapters.http import HttpRequest
-from arena_cli.adapters.openai.tools import GrowingCalls
+from arena_cli.adapters.openai.tools import GrowingCalls, text_or_empty
 from arena_cli.adapters.pricing import read_cost, read_count
 from arena_cli.errors import (
     AgentError,
@@ -137,15 +137,17 @@ class GrowingAnswer:
 
     def _add_message(self, message: dict[str, Any]) -> tuple[str, str]:
         text, thinking = _pieces(message.get("content"))
-        if reasoning := _text(message.get("reasoning_content")):
+        if reasoning := text_or_empty(message.get("reasoning_content")):
             self.sendable.append(reasoning)
         # Some servers send both names with the same text.
-        thinking += _text(message.get("reasoning_content")) or _text(message.get("reasoning"))
+        thinking += text_or_empty(message.get("reasoning_content")) or text_or_empty(
+            message.get("reasoning")
+        )
         if text:
             self.text.append(text)
         if thinking:
             self.thinking.append(thinking)
-        if _text(message.get("refusal")):
+        if text_or_empty(message.get("refusal")):
             self.refusal.append(message["refusal"])
         self.calls.add(message.get("tool_calls"), streamed=self.body is None)
         return text, thinking
@@ -211,13 +213,9 @@ def _pieces(content: object) -> tuple[str, str]:
     thinking = []
     for block in content if isinstance(content, list) else []:
         if isinstance(block, dict):
-            text.append(_text(block.get("text")))
+            text.append(text_or_empty(block.get("text")))
             thinking.append("".join(_pieces(block.get("thinking"))))
     return "".join(text), "".join(thinking)
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _dumped(data: object) -> str:

@@ -50,6 +50,11 @@ def _dump(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def text_or_empty(value: object) -> str:
+    """Return the value if it is a text, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
 def offer(input: AgentInput, names: ToolNames, server: Server) -> dict[str, Any]:
     """Return the keys of a request that offer the tools of an input; none without tools."""
     offered: list[Message] = []
@@ -203,10 +208,10 @@ class _GrowingCall:
 
     def add(self, piece: Message) -> None:
         """Add a piece of the call."""
-        self.call_id = self.call_id or _text(piece.get("id"))
+        self.call_id = self.call_id or text_or_empty(piece.get("id"))
         function = piece.get("function")
         if isinstance(function, dict):
-            name = _text(function.get("name"))
+            name = text_or_empty(function.get("name"))
             # Some servers repeat the name in each piece.
             self.name += "" if name == self.name else name
             arguments = function.get("arguments")
@@ -251,7 +256,7 @@ class GrowingCalls:
         name without an index, begins a call.
         """
         index = piece.get("index")
-        call_id = _text(piece.get("id"))
+        call_id = text_or_empty(piece.get("id"))
         call = self._by_index.get(index) if streamed else None
         if call is not None and call_id and call.call_id not in ("", call_id):
             call = None
@@ -265,10 +270,12 @@ class GrowingCalls:
 
     def raw(self) -> list[Message]:
         """Return the calls as one message has them."""
-        return [
-            {**call.more, **_function_call(call.call_id, call.name, _as_text(call.arguments))}
-            for call in self._calls
-        ]
+        messages: list[Message] = []
+        for call in self._calls:
+            raw = call.arguments
+            text = raw if isinstance(raw, str) else _dump(raw)
+            messages.append({**call.more, **_function_call(call.call_id, call.name, text)})
+        return messages
 
     def read(self, names: ToolNames, number: int) -> tuple[list[ToolCall], list[Message]]:
         """Return the calls, and as messages to send back; `number` is that of the step.
@@ -290,11 +297,3 @@ class GrowingCalls:
             text = "{}" if problem else _dump(arguments)
             sent.append({**call.more, **_function_call(call_id, call.name, text)})
         return calls, sent
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _as_text(arguments: object) -> str:
-    return arguments if isinstance(arguments, str) else _dump(arguments)
