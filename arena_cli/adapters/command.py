@@ -143,29 +143,25 @@ class CliAdapter(Adapter):
     @contextlib.contextmanager
     def _command(self, input: AgentInput) -> Iterator[tuple[Program, bytes]]:
         """Yield the program and stdin of one call; its prompt file exists meanwhile."""
-        program = self._program()
-        given = [*self._settings.command[1:], *self._settings.args]
-        if self._settings.prompt == "json":
-            yield self._command_of(program, given, input.model_dump_json() + "\n")
-            return
-        system, prompt = self._setup.render(input)
-        text = f"{system}\n\n{prompt}" if system else prompt
-        if self._settings.prompt == "stdin":
-            yield self._command_of(program, given, text)
-        elif self._settings.prompt == "argument":
-            yield self._command_of(program, [*given, self._argument(text)])
-        else:
-            with run.write_text_file(self._setup, program, text, asked=self._asked) as path:
-                if any(PROMPT_FILE in part for part in given):
-                    given = [part.replace(PROMPT_FILE, path) for part in given]
+        path = self._program()
+        words = [*self._settings.command[1:], *self._settings.args]
+        stdin = ""
+        with contextlib.ExitStack() as stack:
+            if self._settings.prompt == "json":
+                stdin = input.model_dump_json() + "\n"
+            else:
+                system, prompt = self._setup.render(input)
+                text = f"{system}\n\n{prompt}" if system else prompt
+                if self._settings.prompt == "stdin":
+                    stdin = text
+                elif self._settings.prompt == "argument":
+                    words.append(self._argument(text))
                 else:
-                    given.append(path)
-                yield self._command_of(program, given)
-
-    def _command_of(self, path: Path, given: list[str], stdin: str = "") -> tuple[Program, bytes]:
-        environ = run.build_environment(self._setup.environ, self._settings.env)
-        program = run.make_program(self._setup, [str(path), *given], environ)
-        return program, stdin.encode("utf-8", "replace")
+                    writing = run.write_text_file(self._setup, path, text, asked=self._asked)
+                    words = _insert_prompt_file(words, stack.enter_context(writing))
+            environ = run.build_environment(self._setup.environ, self._settings.env)
+            program = run.make_program(self._setup, [str(path), *words], environ)
+            yield program, stdin.encode("utf-8", "replace")
 
     def _argument(self, text: str) -> str:
         size = len(text.encode("utf-8", "replace"))
@@ -200,7 +196,7 @@ class CliAdapter(Adapter):
     def _error(self, error: NotAnAnswerError, output: ProgramOutput) -> AgentError:
         notes = output.notes()
         partial = output.partial()
-        came = run.join_last_lines(notes.get("stderr") or partial.strip())
+        came = diagnosis.list_last_lines(notes.get("stderr") or partial.strip())
         error_type: type[AgentError] = AgentProtocolError
         is_cut_off = is_too_long = False
         if isinstance(error, FailedExitError):
@@ -222,6 +218,12 @@ class CliAdapter(Adapter):
 
     def _unavailable(self, problem: str, mend: str) -> AgentUnavailable:
         return AgentUnavailable(self._setup.agent_id, problem, asked=self._asked, mend=mend)
+
+
+def _insert_prompt_file(words: list[str], path: str) -> list[str]:
+    if any(PROMPT_FILE in word for word in words):
+        return [word.replace(PROMPT_FILE, path) for word in words]
+    return [*words, path]
 
 
 class FailedExitError(NotAnAnswerError):

@@ -62,6 +62,14 @@ class PythonAdapter(Adapter):
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._target: str = setup.settings.target
+        worker = str(Path(python_worker.__file__).resolve())
+        self._program = Program(
+            argv=[sys.executable, worker, self._target],
+            cwd=setup.workspace,
+            environ=setup.environ,
+            records=setup.records,
+            agent=setup.agent_id,
+        )
         self._worker = KeptProgram(
             setup.agent_id,
             asked=self._target,
@@ -73,7 +81,7 @@ class PythonAdapter(Adapter):
         """Call the function; its printed output goes into `metadata["stderr"]`."""
         line = input.model_dump_json()
         try:
-            answer = await self._worker.exchange(self._program(), line, is_end=lambda _: True)
+            answer = await self._worker.exchange(self._program, line, is_end=lambda _: True)
         except asyncio.CancelledError:
             emit(CallNote(self._worker.notes()))
             raise
@@ -88,16 +96,6 @@ class PythonAdapter(Adapter):
     async def stop(self) -> None:
         """Close the process's stdin, wait a moment for it to end, then end it."""
         await self._worker.stop()
-
-    def _program(self) -> Program:
-        worker = str(Path(python_worker.__file__).resolve())
-        return Program(
-            argv=[sys.executable, worker, self._target],
-            cwd=self._setup.workspace,
-            environ=self._setup.environ,
-            records=self._setup.records,
-            agent=self._setup.agent_id,
-        )
 
     async def _failed(self, error: dict[str, Any]) -> AgentUnavailable | AgentProtocolError:
         """Return the error for an exception of the user's code.

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from arena_cli.adapters.base import Adapter, Health, Settings, Setup, ToolWay
 from arena_cli.adapters.coding_agents import is_dead_session, report_lost_session
 from arena_cli.adapters.coding_clis.kinds import PRESETS, AcpPreset
-from arena_cli.adapters.process import run
+from arena_cli.adapters.process import diagnosis, run
 from arena_cli.adapters.process.run import ProgramSettings
 from arena_cli.adapters.process.spawn import Program
 from arena_cli.errors import AgentError, AgentProtocolError, AgentUnavailable
@@ -191,7 +191,7 @@ class AcpAdapter(Adapter):
                 self._setup.agent_id,
                 "its program does not answer in the Agent Client Protocol",
                 asked=f"{self._asked} ({link.method})",
-                came=run.join_last_lines(notes.get("log") or notes.get("stderr", "")),
+                came=diagnosis.list_last_lines(notes.get("log") or notes.get("stderr", "")),
                 mend="check that the command starts an agent of this protocol, as in "
                 "command: [gemini, --acp]; for other programs use `type: cli`",
                 metadata=notes,
@@ -248,7 +248,7 @@ class AcpAdapter(Adapter):
             self._setup.agent_id,
             f"its program {reason} before it answered {link.method}",
             asked=self._asked,
-            came=run.join_last_lines(notes.get("stderr") or notes.get("log", "")),
+            came=diagnosis.list_last_lines(notes.get("stderr") or notes.get("log", "")),
             mend=mend,
             metadata=notes,
         )

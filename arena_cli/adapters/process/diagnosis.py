@@ -20,7 +20,7 @@ from arena_cli.errors import (
     AgentRefused,
     AgentUnavailable,
 )
-from arena_cli.util.text import cut_text
+from arena_cli.util.text import cut_start, cut_text
 
 _HEAD_BYTES = 512
 _RUNNERS = {".js": "node", ".mjs": "node", ".rb": "ruby", ".sh": "sh"}
@@ -174,12 +174,13 @@ def simplify_message(message: str) -> str:
     return cut_text(" ".join(message.split()), MAX_MESSAGE_CHARACTERS)
 
 
-_MAX_STDERR_LINES = 3
+_MAX_LINES = 5
+_MAX_LINES_CHARACTERS = 600
 _STACK = re.compile(r"\s+at .|\s*\d+: <unknown>|[\s{}\[\]]*$|Stack backtrace:|WARNING: proceeding")
 
 
-def list_last_lines(stderr: str) -> str:
-    """Return the last lines of an error output, without a stack trace."""
-    lines = [line.strip() for line in stderr.splitlines() if not _STACK.match(line)]
+def list_last_lines(text: str) -> str:
+    """Return the last lines of a program's output as one line, without a stack trace."""
+    lines = [line.strip() for line in text.splitlines() if not _STACK.match(line)]
     lines = drop_usage_hints([line for line in lines if line])
-    return cut_text(" | ".join(lines[-_MAX_STDERR_LINES:]), MAX_MESSAGE_CHARACTERS)
+    return cut_start(" | ".join(lines[-_MAX_LINES:]), _MAX_LINES_CHARACTERS)

@@ -30,7 +30,7 @@ from arena_cli.adapters.process.spawn import Process, ProcessEvent, Program
 from arena_cli.errors import AgentError, AgentProtocolError, AgentUnavailable
 from arena_cli.util import files
 from arena_cli.util.redaction import HIDDEN, is_secret_key
-from arena_cli.util.text import REPLACEMENT, cut_start
+from arena_cli.util.text import REPLACEMENT
 from arena_cli.workspace.agents import INHERIT, is_variable
 from arena_cli.workspace.workspace import WORK_FOLDER
 
@@ -123,9 +123,6 @@ def _cut_off(running: Process, output: OutputReader) -> None:
                 output.feed(event.source, event.data)
     output.cut_off()
 
-
-_LINES_SHOWN = 5
-_CHARACTERS_SHOWN = 600
 
 LONGEST_ARGUMENT = 30_000
 # The first characters of an option, a Windows switch and a file of arguments.
@@ -342,13 +339,6 @@ def build_environment(environ: Mapping[str, str], env: Mapping[str, str]) -> dic
     return passed
 
 
-def join_last_lines(text: str) -> str:
-    """Return the last lines of a program's output, as one line."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    joined = " | ".join(diagnosis.drop_usage_hints(lines)[-_LINES_SHOWN:])
-    return cut_start(joined, _CHARACTERS_SHOWN)
-
-
 def describe_exit(code: int | None) -> str:
     """Describe the end of a program by its exit code, or by the signal (below 0).
 
@@ -556,7 +546,7 @@ class KeptProgram:
             self._agent_id,
             problem,
             asked=self._command_line,
-            came=join_last_lines(notes.get("stderr") or notes.get("log", "")),
+            came=diagnosis.list_last_lines(notes.get("stderr") or notes.get("log", "")),
             mend=mend,
             metadata=notes,
         )

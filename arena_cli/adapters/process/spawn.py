@@ -222,7 +222,7 @@ class Process(asyncio.SubprocessProtocol):
         return event
 
     async def wait_exit(self, limit_s: float) -> None:
-        """Wait for the program to end, for so many seconds at the most."""
+        """Wait until the program has ended, `limit_s` seconds at the most."""
         await _wait(limit_s, self._exited)
 
     async def end(self) -> None:
