@@ -143,7 +143,7 @@ class AgentRun:
 
     def _check_session(self, team: str | None) -> None:
         """Check that a session that exists is one of this agent by itself. Raises UsageError."""
-        stored = common.find_existing(self._loaded, self._session)
+        stored = common.find_existing(self._loaded.root, self._session)
         if stored is None:
             return
         opening = queries.read_session_event(stored.transcript)

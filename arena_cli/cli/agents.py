@@ -108,10 +108,7 @@ Connect = Annotated[
 ]
 
 agents_app = command_line.App(
-    cls=command_line.Group,
-    add_completion=False,
     help="List, find, add, check or test agents.",
-    rich_markup_mode=None,
 )
 
 

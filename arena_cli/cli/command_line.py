@@ -96,7 +96,11 @@ class Group(TyperGroup):
 
 
 class App(typer.Typer):
-    """A typer application whose commands show such help."""
+    """A typer application whose commands show such help; by default a group of them."""
+
+    def __init__(self, **options: Any) -> None:
+        defaults = {"cls": Group, "add_completion": False, "rich_markup_mode": None}
+        super().__init__(**{**defaults, **options})
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[_Function], _Function]:
         """Return a decorator that adds a command."""
@@ -175,19 +179,15 @@ _BEHIND = _ANYWHERE | frozenset("-@%")
 
 def complete_sessions(context: typer.Context, incomplete: str) -> list[str]:
     """Return sessions, the most recently written first."""
-
-    def names(root: Path) -> Iterable[str]:
-
-        return (session.name for session in store.stored(root))
-
-    return _offered(names, context, incomplete)
+    return _offered(
+        lambda root: [session.name for session in store.stored(root)], context, incomplete
+    )
 
 
 def complete_archived(context: typer.Context, incomplete: str) -> list[str]:
     """Return archived sessions, by name."""
 
     def names(root: Path) -> Iterable[str]:
-
         paths = store.archive_folder(root).glob(f"*{store.ARCHIVE_SUFFIX}")
         return sorted(path.name.removesuffix(store.ARCHIVE_SUFFIX) for path in paths)
 
@@ -198,7 +198,6 @@ def complete_agents(context: typer.Context, incomplete: str) -> list[str]:
     """Return agents by id, then by their other names."""
 
     def names(root: Path) -> Iterable[str]:
-
         profiles = workspace.load_workspace(root, kinds=base.KINDS, anywhere=True).profiles
         aliases = (
             name
@@ -257,5 +256,4 @@ def _is_letter(char: str) -> bool:
 
 
 def _stems(folder: Path, suffix: str = ".yaml") -> list[str]:
-
     return [name.removesuffix(suffix) for name in workspace.list_files(folder, suffix)]

@@ -202,13 +202,13 @@ def find_session(
     return archived or store.find(root, session)
 
 
-def find_existing(loaded: Workspace, session: str | None) -> Stored | None:
+def find_existing(root: Path, session: str | None) -> Stored | None:
     """Return the session of that name, None if it is new. Raises UsageError for an invalid name."""
     if session is None:
         return None
-    folder = store.existing(store.sessions_folder(loaded.root), store.checked(session))
+    folder = store.existing(store.sessions_folder(root), store.checked(session))
     has_events = folder is not None and (folder / store.TRANSCRIPT).is_file()
-    return store.find(loaded.root, session) if has_events else None
+    return store.find(root, session) if has_events else None
 
 
 def check_prices(loaded: Workspace, team: Team, agents: Iterable[Member]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,10 +11,9 @@ import typer
 
 from arena_cli.cli import command_line, common, options, streams, trust
 from arena_cli.cli.notes import Connect
-from arena_cli.cli.streams import Screen
 from arena_cli.context import render
 from arena_cli.reports import lines
-from arena_cli.reports.budgets import BudgetRow, BudgetTally
+from arena_cli.reports.budgets import BudgetTally
 from arena_cli.reports.lines import user_words
 from arena_cli.reports.usage import Ledger, draw_usage
 from arena_cli.session import doctor, preview, store
@@ -240,7 +239,11 @@ def usage(
     elif not ledger.total.calls:
         common.warn("no agent was called yet")
     else:
-        _print(ledger, rows)
+        say, width = user_words(), shutil.get_terminal_size((_WIDTH, 0)).columns
+        budget_lines = (
+            lines.line(say("budget of the {row}", row=row.describe(say))) for row in rows
+        )
+        streams.show((*draw_usage(ledger, say, width), *budget_lines))
 
 
 def _read(stored: Stored, ledger: Ledger, tally: BudgetTally) -> None:
@@ -253,14 +256,3 @@ def _read(stored: Stored, ledger: Ledger, tally: BudgetTally) -> None:
     for event in spent:
         ledger.apply(event)
         tally.apply(event)
-
-
-def _print(ledger: Ledger, rows: Sequence[BudgetRow]) -> None:
-
-    out = streams.Stdout()
-    say = lines.user_words()
-    width = shutil.get_terminal_size((_WIDTH, 0)).columns
-    screen = Screen(out, say)
-    screen.show(draw_usage(ledger, say, width))
-    screen.show(lines.line(say("budget of the {row}", row=row.describe(say))) for row in rows)
-    out.check()

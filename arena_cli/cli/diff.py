@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 import typer
 
 from arena_cli import errors
-from arena_cli.cli import command_line, common, options
-from arena_cli.cli.streams import Screen, Stdout
+from arena_cli.cli import command_line, common, options, streams
 from arena_cli.errors import UsageError
 from arena_cli.reports import lines, results
 from arena_cli.reports.diff import compare, model
@@ -64,7 +63,6 @@ class DiffSide:
     parts: tuple[str, ...] = ()
 
     def compared(self) -> Compared:
-
         return Compared(name=WITHIN.join((self.shown, *self.parts)), kind=self.kind)
 
 
@@ -85,17 +83,10 @@ class Finder:
             matches = [match for match in matches if match.kind == "recording"] or matches
         if len(matches) > 1:
             ways = ", or ".join(f"`{self._way(match)}`" for match in matches)
-            raise UsageError(
-                f"{escape_line(name)} may be a {' or a '.join(match.kind for match in matches)}",
-                f"name one: {ways}",
-            )
+            kinds = " or a ".join(match.kind for match in matches)
+            raise UsageError(f"{escape_line(name)} may be a {kinds}", f"name one: {ways}")
         if not matches:
-            raise UsageError(
-                self._nothing(name),
-                f"did you mean `{escape_line(near)}`?"
-                if (near := errors.find_nearest(name, self._known()))
-                else "`arena sessions` lists sessions, `arena run --list` scenarios",
-            )
+            raise self._nothing(name)
         match = matches[0]
         if match.parts and match.kind != "recording":
             raise UsageError(
@@ -104,11 +95,15 @@ class Finder:
             )
         return match
 
-    def _nothing(self, name: str) -> str:
+    def _nothing(self, name: str) -> UsageError:
+        near = errors.find_nearest(name, self._known())
+        hint = "`arena sessions` lists sessions, `arena run --list` scenarios"
+        hint = f"did you mean `{escape_line(near)}`?" if near else hint
+        problem = f"there is no session, recording or file {escape_line(name)!r}"
         with contextlib.suppress(OSError):  # it is too long for a path
             if name and (common.current_folder() / name).is_dir():
-                return f"{escape_line(name)} is a folder without a session"
-        return f"there is no session, recording or file {escape_line(name)!r}"
+                problem = f"{escape_line(name)} is a folder without a session"
+        return UsageError(problem, hint)
 
     def _workspace(self) -> Path | None:
         """Return the workspace's folder, or None: files can be compared without one, too."""
@@ -122,14 +117,12 @@ class Finder:
     def _meant(self, name: str, inner: tuple[str, ...]) -> list[DiffSide]:
         """Return all files that the name may refer to, each once."""
         by_path: dict[Path, DiffSide] = {}
-        unrecorded: UsageError | None = None
         try:
             for kind, path, label in self._candidates(name):
                 by_path.setdefault(path.resolve(), DiffSide(kind, path, label, name, inner))
-        except _Unrecorded as error:
-            unrecorded = error
-        if unrecorded is not None and not by_path:
-            raise unrecorded
+        except _Unrecorded:
+            if not by_path:
+                raise
         return list(by_path.values())
 
     def _candidates(self, name: str) -> Iterator[tuple[Kind, Path, str]]:
@@ -143,20 +136,13 @@ class Finder:
                 yield "session", path / TRANSCRIPT, name
             elif path.exists() and not path.is_dir():
                 yield self._file(path, name)
-        if self._root is not None:
-            yield from self._session(self._root, name)
-            yield from self._scenario(self._root, name)
-
-    def _session(self, root: Path, name: str) -> Iterator[tuple[Kind, Path, str]]:
-
+        if self._root is None:
+            return
         with contextlib.suppress(UsageError):  # no name that a session can have
-            folder = store.existing(store.sessions_folder(root), store.checked(name))
-            if folder is not None and (folder / TRANSCRIPT).is_file():
-                yield "session", folder / TRANSCRIPT, folder.name
-
-    def _scenario(self, root: Path, name: str) -> Iterator[tuple[Kind, Path, str]]:
-
-        for path in select.of_workspace(root):
+            stored = common.find_existing(self._root, name)
+            if stored is not None:
+                yield "session", stored.transcript, stored.name
+        for path in select.of_workspace(self._root):
             if path.stem == name:
                 yield self._recording(path.resolve())
 
@@ -182,7 +168,6 @@ class Finder:
         return copy
 
     def _recording(self, scenario: Path) -> tuple[Kind, Path, str]:
-
         path = path_of(scenario)
         label = self._shown(path)
         if not path.is_file():
@@ -205,7 +190,6 @@ class Finder:
         return escape_line((path.relative_to(here) if inside else path).as_posix())
 
     def _known(self) -> list[str]:
-
         if self._root is None:
             return []
         recorded = [entry for entry in select.of_workspace(self._root) if path_of(entry).is_file()]
@@ -296,13 +280,13 @@ def diff(
     if as_json:
         common.print_json(difference.model_dump(mode="json"))
     else:
-        _print(difference, pages=context.obj.pager and not no_pager)
+        pages = context.obj.pager and not no_pager
+        streams.show(_lines(difference, lines.user_words()), pages=pages)
     if not difference.same:
         raise typer.Exit(errors.EXIT_NOT_HELD)
 
 
 def _difference(ours: DiffSide, theirs: DiffSide) -> Difference | RunDifference:
-
     kinds = (ours.kind, theirs.kind)
     if kinds == ("result", "result"):
         runs = [
@@ -354,7 +338,6 @@ def _conversations(side: DiffSide, *, single: bool) -> list[ComparedConversation
 
 
 def _events(side: DiffSide) -> Iterator[Event]:
-
     for line in reader.read_lines(side.path):
         common.warn_of_problems(Path(side.shown), [line.problem] if line.problem else [])
         yield from line.events
@@ -377,22 +360,7 @@ def _which(side: DiffSide, available: Sequence[ComparedConversation]) -> str:
     return f"name one: {', '.join(ways)}"
 
 
-def _print(difference: Difference | RunDifference, *, pages: bool) -> None:
-
-    out, say = Stdout(pages=pages), lines.user_words()
-    screen = Screen(out, say)
-    try:
-        for line in _lines(difference, say):  # one by one: there may be many, and nobody reads on
-            screen.show([line])
-            if not out.is_read:
-                break
-    finally:
-        out.close()
-    out.check()
-
-
 def _lines(difference: Difference | RunDifference, say: Words) -> Iterator[Line]:
-
     if isinstance(difference, Difference):
         return compare.draw_difference(difference, say)
     width = shutil.get_terminal_size((results.WIDTH, 0)).columns

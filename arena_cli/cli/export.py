@@ -8,9 +8,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
@@ -40,7 +40,6 @@ from arena_cli.util.text import escape_line
 if TYPE_CHECKING:
     from arena_cli.session.store import Stored
     from arena_cli.transcript.events import Event
-    from arena_cli.transcript.reader import Problem
     from arena_cli.util.redaction import Redactor
 
 
@@ -102,13 +101,15 @@ def export(
     redactor = common.make_redactor(context.obj)
     if output is not None and str(output) != STDOUT:
         _check_folder(output, may_make=parents)
-    records = (_report_record(stored, redactor, audit=audit) for stored in stored_sessions)
+    records = (
+        _record(stored, audit=audit, redactor=redactor, reports=True) for stored in stored_sessions
+    )
     if all_sessions or len(stored_sessions) > 1:
         pieces = _write_several(records, chosen, audit=audit)
     else:
-        pieces = _writer(chosen)(next(records))
+        pieces = _write_one(next(records), chosen)
     if output is None or str(output) == STDOUT:
-        _print(pieces)
+        streams.print_pieces(_in_chunks(pieces))
         return
     _write(output, pieces, stored_sessions)
 
@@ -149,15 +150,6 @@ def _choose_sessions(
     return stored_sessions[::-1]
 
 
-def _report_record(stored: Stored, redactor: Redactor, *, audit: bool) -> AuditRecord:
-    """Return the record of a session, which reports unreadable lines on stderr."""
-
-    def warn_of(problem: Problem) -> None:
-        common.warn_of_problems(stored.transcript, [problem])
-
-    return _record(stored, audit=audit, tell=warn_of, redactor=redactor)
-
-
 def _write_several(records: Iterable[AuditRecord], chosen: Format, *, audit: bool) -> Iterator[str]:
     if chosen == "json":
         return write_json_list(records)
@@ -172,26 +164,23 @@ def _by_ending(output: Path | None) -> Format:
     return next((name for name in formats if name == ending), "md")
 
 
-def _writer(chosen: Format) -> Callable[[AuditRecord], Iterator[str]]:
+def _write_one(record: AuditRecord, chosen: Format) -> Iterator[str]:
     if chosen == "md":
-        return lambda record: write_markdown(record, user_words())
-    if chosen == "csv":
-        return write_table
-
-    return write_json
+        return write_markdown(record, user_words())
+    return write_table(record) if chosen == "csv" else write_json(record)
 
 
 def _record(
     stored: Stored,
     *,
     audit: bool,
-    tell: Callable[[Problem], None] = lambda _: None,
     redactor: Redactor | None = None,
+    reports: bool = False,
 ) -> AuditRecord:
     """Return the record of a session, read lazily; current secrets are redacted.
 
-    `tell` receives each line that cannot be read. Only an audit has what a rewind skips, and the
-    originals of corrected messages.
+    It `reports` on stderr each line that cannot be read. Only an audit has what a rewind skips, and
+    the originals of corrected messages.
     """
     revisions = NO_REVISIONS if audit else reader.read_revisions(stored.transcript)
 
@@ -201,7 +190,8 @@ def _record(
     def events() -> Iterator[Event]:
         for line in reader.read_lines(stored.transcript):
             if line.problem:
-                tell(line.problem)
+                if reports:
+                    common.warn_of_problems(stored.transcript, [line.problem])
                 record.unreadable += not line.problem.is_mended
             for event in line.events:
                 if revisions.is_skipped(event.seq):
@@ -242,16 +232,6 @@ def _in_chunks(pieces: Iterable[str]) -> Iterator[str]:
     yield "".join(held)
 
 
-def _print(pieces: Iterable[str]) -> None:
-    streams.speak_utf8()
-    out = streams.Stdout()
-    for chunk in _in_chunks(pieces):
-        out.write(chunk)
-        if not out.is_read:
-            break
-    out.check()
-
-
 def _write(path: Path, pieces: Iterable[str], sessions: Iterable[Stored]) -> None:
     """Write a file completely, or leave it unchanged. Raises UsageError and DiskRefused."""
     target = Path(os.path.realpath(path))
@@ -267,7 +247,7 @@ def _write(path: Path, pieces: Iterable[str], sessions: Iterable[Stored]) -> Non
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("w", encoding="utf-8", errors="replace", newline="") as file:
-            _fill(file, pieces)
+            file.writelines(_in_chunks(pieces))
         if not is_device:
             temporary.replace(target)
             files.remove_leftovers(target.parent, target.name)
@@ -277,11 +257,6 @@ def _write(path: Path, pieces: Iterable[str], sessions: Iterable[Stored]) -> Non
         if not is_device:
             with contextlib.suppress(OSError):  # what went wrong is told by its first error
                 temporary.unlink(missing_ok=True)
-
-
-def _fill(file: IO[str], pieces: Iterable[str]) -> None:
-    for chunk in _in_chunks(pieces):
-        file.write(chunk)
 
 
 def attachment(stored: Stored, most_tokens: int) -> Attachment:

@@ -36,10 +36,7 @@ if TYPE_CHECKING:
     from arena_cli.workspace.workspace import Workspace
 
 flow_app = command_line.App(
-    cls=command_line.Group,
-    add_completion=False,
     help="Run, check or draw a flow: steps that you wrote down, as a graph.",
-    rich_markup_mode=None,
 )
 
 FlowPath = Annotated[Path, typer.Argument(metavar="FILE", help="Use the flow in this YAML file.")]
@@ -173,7 +170,7 @@ def _report_drift(recording: FlowRecording) -> int:
 
 def _read_earlier(loaded: Workspace, session: str | None) -> StepLog | None:
     """Return the last flow in a session, None if it has none."""
-    stored = common.find_existing(loaded, session)
+    stored = common.find_existing(loaded.root, session)
     if stored is None:
         return None
     if store.is_held(stored.folder):

@@ -49,10 +49,7 @@ if TYPE_CHECKING:
 
 
 knowledge_app = command_line.App(
-    cls=command_line.Group,
-    add_completion=False,
     help="Manage the notes of the team: write, approve, search and trace them.",
-    rich_markup_mode=None,
     no_args_is_help=True,
 )
 
@@ -120,8 +117,8 @@ def list_notes(
     as_json: AsJson = False,
 ) -> None:
     """List notes, by default those of the last session and the shared ones."""
-    asked_kind = notes.check_kind(kind) if kind is not None else None
-    asked_status = notes.check_status(status) if status is not None else None
+    kind = notes.check_kind(kind) if kind is not None else None
+    status = notes.check_status(status) if status is not None else None
     among = notes.shelves(context, session, last=last, shared=shared)
     with contextlib.closing(notes.open_index(among)) as index:
         for problem in index.sync():
@@ -130,8 +127,8 @@ def list_notes(
     chosen = [
         note
         for note in listed
-        if asked_kind in (None, note.kind)
-        and asked_status in (None, note.status)
+        if kind in (None, note.kind)
+        and status in (None, note.status)
         and set(tag or ()) <= set(note.tags)
     ]
     if not chosen and not as_json:
@@ -270,7 +267,6 @@ def _find_references(
 
 
 def _check_shareable(references: Sequence[NoteReference]) -> None:
-
     for reference in references:
         if reference.shelf.stored is None:
             raise UsageError(f"{reference.id} is shared already", "Approve it without --share.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -96,20 +96,14 @@ def search(
         index.close()
     for problem in problems:
         common.warn(problem)
-    print_result = _print_json if as_json else _print_hits
-    print_result(hits, lack, hints)
-
-
-def _print_json(hits: Sequence[Hit], lack: str | None, hints: Sequence[str]) -> None:
-    document = {"hits": [_record(hit) for hit in hits], "lack": lack}
-    common.print_json(document | ({"hints": hints} if hints else {}))
-
-
-def _print_hits(hits: Sequence[Hit], lack: str | None, hints: Sequence[str]) -> None:
+    if as_json:
+        records = [{"score": hit.score, "why": hit.why, **hit.note.model_dump()} for hit in hits]
+        document = {"hits": records, "lack": lack}
+        common.print_json(document | ({"hints": hints} if hints else {}))
+        return
     if lack:
         common.warn(f"arena: searched by words only: {escape_line(lack)}")
-    for hit in hits:
-        common.print_line(_line(hit))
+    common.print_lines(map(_line, hits))
     if not hits:
         common.warn("\n  ".join(["arena: no note matches", *map(escape_line, hints)]))
 
@@ -132,10 +126,6 @@ def _hints(index: Index, query: str, *, archived: bool, lack: str) -> Iterator[s
             "if the note is in another language, add your term to its `aliases:` (or use "
             "`arena knowledge add --alias`), or search by meaning with the extra `search`"
         )
-
-
-def _record(hit: Hit) -> dict[str, Any]:
-    return {"score": hit.score, "why": hit.why, **hit.note.model_dump()}
 
 
 def _line(hit: Hit) -> str:
@@ -243,27 +233,23 @@ def _tell(
     stored = shelf.stored
     name = say("session {name}", name=escape_line(stored.name)) if stored else say("shared notes")
     if not findings:
-        template = (
-            "{place}: nothing left to do" if applied else "{place}: no problem found in {count}"
-        )
-        how_many = say("1 note") if count == 1 else say("{count} notes", count=count)
+        template = "{place}: no problem found in {count}"
+        if applied:
+            template = "{place}: nothing left to do"
+        how_many = lines.count_of(say, count, "1 note", "{count} notes")
         common.print_line(say(template, place=name, count=how_many))
         return
     common.print_line(f"{name}:")
     for finding in findings:
-        title = notes.short_title(finding.note)
-        facts = (say.enum(finding.what), finding.note.id, title, _why(finding))
+        title, reason = notes.short_title(finding.note), finding.reason
+        if finding.what == "contradiction" and finding.other is not None:
+            reason = f"{finding.other.id} ({notes.short_title(finding.other)}): {reason}"
+        facts = (say.enum(finding.what), finding.note.id, title, reason)
         common.print_line("  " + " · ".join(map(escape_line, facts)))
         for command in _commands(finding, shelf):
             common.print_line(f"    {command}")
     if any(finding.can_be_applied for finding in findings):
         common.print_line(say("to do it: {command}", command=_command("inspect", shelf, "--apply")))
-
-
-def _why(finding: NoteFinding) -> str:
-    if finding.what == "contradiction" and finding.other is not None:
-        return f"{finding.other.id} ({notes.short_title(finding.other)}): {finding.reason}"
-    return finding.reason
 
 
 def _commands(finding: NoteFinding, shelf: Shelf) -> Iterator[str]:

@@ -112,7 +112,7 @@ class _ImportedCommands(MutableMapping[str, Any]):
         command = getattr(module, attribute)
         if not isinstance(command, typer.Typer):
             function = command
-            command = command_line.App(rich_markup_mode=None, add_completion=False)
+            command = command_line.App()
             options = {"cls": getattr(module, class_name)} if class_name else {}
             command.command(name, **options)(function)
         loaded = typer.main.get_command(command)

@@ -329,7 +329,7 @@ class _Teams:
 
     async def _send(self, arguments: Mapping[str, Any], name: str | None, report: Report) -> Result:
         loaded = common.load_workspace(self._context)
-        stored = common.find_existing(loaded, name)
+        stored = common.find_existing(loaded.root, name)
         team = common.find_team(loaded, stored, arguments.get("team") or None)
         sent = outgoing.outgoing(team, arguments["message"])
         profiles = [member.profile for member in team.agents]

@@ -53,7 +53,6 @@ def finish(context: typer.Context, among: Sequence[Shelf]) -> None:
 def _shelves(
     context: typer.Context, session: str | None, *, last: bool, shared: bool
 ) -> list[Shelf]:
-
     options = [session is not None, last, shared]
     if sum(options) > 1:
         raise UsageError(

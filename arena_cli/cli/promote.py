@@ -14,7 +14,6 @@ import typer
 
 from arena_cli import errors
 from arena_cli.cli import common, options, streams
-from arena_cli.cli.streams import Screen, Stdout
 from arena_cli.reports import lines, results
 from arena_cli.reports.lines import Span, line
 from arena_cli.scenarios.promote import Promotion, path_for
@@ -67,14 +66,14 @@ def promote(
     sync = config.durability == "fsync"
     making = promotion.make(replace(config, durability="flush"), sync=sync)
     promoted = common.run(making, hint="")
-    out, say = Stdout(), lines.user_words()
+    say = lines.user_words()
     is_same = (
         promoted.result.status == "passed"
         and promoted.parting is None
         and not promoted.result.unkept
     )
     if not is_same:
-        Screen(out, say).show(_differences(promoted, say))
+        streams.show(_differences(promoted, say))
     name = promoted.name if _PLAIN.fullmatch(promoted.name) else shlex.quote(promoted.name)
     command = f"arena run {name} --replay"
     text = say(
@@ -83,8 +82,7 @@ def promote(
         recording=promoted.recording,
         command=command,
     )
-    out.write(f"{text}\n")
-    out.check()
+    common.print_line(text, is_data=True)
     if not is_same:
         raise typer.Exit(errors.EXIT_NOT_HELD)
 
@@ -95,12 +93,9 @@ def _differences(promoted: Promoted, say: Words) -> Iterator[Line]:
     faces = {member.id: member.profile.avatar for member in promoted.result.team.members}
     avatars = streams.encodable(faces, sys.stdout)
     yield from results.draw_result(promoted.result, say, width=width, avatars=avatars)
-    if promoted.parting:
-        text = say("differs from the session: {what}", what=_first(promoted.parting, say))
-        yield line(Span(text, "failed"))
-    elif promoted.result.unkept:
-        text = say("differs from the session: {what}", what=say(promoted.result.unkept))
-        yield line(Span(text, "failed"))
+    unkept = say(promoted.result.unkept) if promoted.result.unkept else ""
+    if first := _first(promoted.parting, say) if promoted.parting else unkept:
+        yield line(Span(say("differs from the session: {what}", what=first), "failed"))
     for name, before_value, after_value in promoted.rules:
         text = say("the team has a different {field}", field=f"config.{name}")
         yield line(Span(f"{text}{say(': ')}{before_value} → {after_value}"))

@@ -325,10 +325,7 @@ def _list(selected: list[Scenario], *, as_json: bool) -> None:
             ]
         )
         return
-
-    out, say = Stdout(), user_words()
-    Screen(out, say).show([results.draw_listing(scenario, say) for scenario in selected])
-    out.check()
+    streams.show(results.draw_listing(scenario, user_words()) for scenario in selected)
 
 
 class Teller:
@@ -405,24 +402,22 @@ class Teller:
         screen, self._screen = self._screen, None
         for file in broken:
             self.unplayed(file)
-        run_result = self._whole()
-        self.close()
-        if screen is None:
-            streams.speak_utf8()
-            self.out.write(f"{self._document(run_result)}\n")
-        self._reports.write(run_result)
+        self._end(self._whole(), prints=screen is None)
 
     def conclude(self, *, interrupted: bool = False) -> int:
         """Print how the run ended, and write the reports; return the exit code."""
-        self.close()
         run_result = self._whole(interrupted=interrupted)
-        if self._screen is None:
+        self._end(run_result)
+        return run_result.exit_code
+
+    def _end(self, run_result: RunResult, *, prints: bool = True) -> None:
+        self.close()
+        if self._screen:
+            self._show(results.closing(run_result, self._say))
+        elif prints:
             streams.speak_utf8()
             self.out.write(f"{self._document(run_result)}\n")
-        else:
-            self._show(results.closing(run_result, self._say))
         self._reports.write(run_result)
-        return run_result.exit_code
 
     def broke(self, error: str) -> None:
         """Write the reports of a run that an error ended: the results so far, and the error."""
@@ -433,7 +428,6 @@ class Teller:
             common.warn(f"arena: {refused}")
 
     def _whole(self, *, interrupted: bool = False) -> RunResult:
-
         return result_module.of_run(
             self._results,
             selected=self._count,
@@ -446,19 +440,14 @@ class Teller:
     def _document(self, run_result: RunResult) -> str:
         """Return the result as JSON, escaped so that CI runners find no `##[...]` command in it."""
         text = run_result.model_dump_json(indent=2)
-        if self._explain:
-            text = self._explained(text, run_result)
-        return escape_json(text)
-
-    def _explained(self, text: str, run_result: RunResult) -> str:
-
+        if not self._explain:
+            return escape_json(text)
         document = json.loads(text)
         for scenario, result in zip(document["scenarios"], run_result.scenarios, strict=True):
-            for step, reasons in zip(
-                scenario["steps"], explain_module.document(result), strict=True
-            ):
+            explained = explain_module.document(result)
+            for step, reasons in zip(scenario["steps"], explained, strict=True):
                 step["reasons"] = reasons
-        return json.dumps(document, ensure_ascii=False, indent=2)
+        return escape_json(json.dumps(document, ensure_ascii=False, indent=2))
 
     def close(self) -> None:
         """Remove the progress line."""

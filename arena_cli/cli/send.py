@@ -104,7 +104,10 @@ def send(
 ) -> None:
     """Send a message to the team and run the conversation until no agent is left to reply."""
     output = _one_output(as_json=as_json, quiet=quiet, deltas=deltas)
-    attached = _list_attached(attach or [], file, force=force)
+    attached = attach or []
+    if not force:
+        outgoing.refuse_secret_files(attached, "--attach")
+        outgoing.refuse_secret_files([file] if file else (), "--file")
     loaded = common.load_workspace(context)
     stored = _stored(loaded, session, go_on, is_reported=is_detached)
     _refuse_reference_to_nothing(reply_to, thread, stored)
@@ -155,29 +158,18 @@ def _check_key(key: str | None, attach_audit: str | None, *, is_reported: bool) 
         )
 
 
-def _list_attached(attached: list[Path], file: Path | None, *, force: bool) -> list[Path]:
-    """Return the files to attach. Unless forced, raises UsageError if one looks like a secret."""
-    if not force:
-        outgoing.refuse_secret_files(attached, "--attach")
-        outgoing.refuse_secret_files([file] if file else (), "--file")
-    return attached
-
-
 def _refuse_reference_to_nothing(
     reply_to: str | None, thread: str | None, stored: Stored | None
 ) -> None:
-    if reply_to is not None and stored is None:
-        raise UsageError(
-            f"--reply-to {escape_line(reply_to)}: a new session has no message to answer",
-            "Continue one: `-c`, `--session NAME`.",
-        )
     if thread == "":
         raise UsageError("--thread: no task is named", "Name one, such as t3.")
-    if thread is not None and stored is None:
-        raise UsageError(
-            f"--thread {escape_line(thread)}: a new session has no task",
-            "Continue one: `-c`, `--session NAME`.",
-        )
+    problem = ""
+    if reply_to is not None:
+        problem = f"--reply-to {escape_line(reply_to)}: a new session has no message to answer"
+    elif thread is not None:
+        problem = f"--thread {escape_line(thread)}: a new session has no task"
+    if problem and stored is None:
+        raise UsageError(problem, "Continue one: `-c`, `--session NAME`.")
 
 
 def _print_preview(
@@ -223,11 +215,16 @@ def _run(
     with _opened(config, name, members, printer) as opened:
         printer.goes_on(opened.journal.fold)
         repeated = opened.find_repeated(sent)
-        _print_repeated(repeated, printer)
+        for event in repeated:  # of the chain that was run for the same key earlier
+            printer.event(event)
         finished = _find_end(repeated, opened)
         if finished is None:
             if not repeated:
-                _warn_of_open_chain(opened)
+                if opened.open_chain:
+                    common.warn(
+                        f"session {opened.name}: the chain that was cut short is closed as "
+                        "interrupted (`arena resume` would have continued it)"
+                    )
                 # Only now is it known that nobody else is writing there.
                 sent = _with_audit(config, members, sent, audited)
             chain = opened.resume() if repeated else opened.send(sent)
@@ -259,20 +256,6 @@ def _detach(
         name = escape_line(session)
         text = "session {name} · chain {chain} · runs on; `arena wait {name}` prints it"
         common.print_line(user_words()(text, name=name, chain=chain))
-
-
-def _warn_of_open_chain(opened: Session) -> None:
-    if opened.open_chain:
-        common.warn(
-            f"session {opened.name}: the chain that was cut short is closed as "
-            "interrupted (`arena resume` would have continued it)"
-        )
-
-
-def _print_repeated(events: Sequence[Event], printer: Printer) -> None:
-    """Print the events of the chain that was run for the same key earlier."""
-    for event in events:
-        printer.event(event)
 
 
 def _find_end(events: Sequence[Event], opened: Session) -> ChainFinished | ChainPaused | None:
@@ -441,7 +424,7 @@ def _stored(
     if session is None:
         return None
     stored = store.find(loaded.root, session) if must_exist else None
-    stored = stored or common.find_existing(loaded, session)
+    stored = stored or common.find_existing(loaded.root, session)
     if stored is not None:
         return stored
     near = None if is_reported else store.find_near(loaded.root, session)

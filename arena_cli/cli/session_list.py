@@ -29,10 +29,7 @@ if TYPE_CHECKING:
     from arena_cli.session.store import Stored
 
 sessions_app = command_line.App(
-    cls=command_line.Group,
-    add_completion=False,
     help="List, archive, restore, rename or delete sessions.",
-    rich_markup_mode=None,
 )
 
 OneSession = Annotated[

@@ -30,10 +30,8 @@ from arena_cli.util.text import escape_line, escape_text
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from arena_cli.session.preview import Recalled
     from arena_cli.session.store import Stored
     from arena_cli.transcript.events import Event
-    from arena_cli.util.language import Language
 
 
 STDOUT = "-"
@@ -83,16 +81,13 @@ def write_page(
         if fold.session:
             heading.append(fold.session)
 
-    chosen = list(selection.choose(ShownEvents(stored, goes_on)))
+    chosen = list(ShownEvents(stored, selection, goes_on).choose())
     events = [*heading, *chosen]
     page = render.session_page(stored.name, events, common.read_avatars(context), user_words())
     if target:
         report_files.replace(target, page.encode("utf-8"))
         return
-    streams.speak_utf8()
-    out = streams.Stdout()
-    out.write(page)
-    out.check()
+    streams.print_pieces([page])
 
 
 _SESSIONS = command_line.complete_sessions
@@ -226,36 +221,32 @@ def show(
     turn_number = parse_turn(turn) if turn is not None else None
     stored = common.find_session(context, session, or_archived=not shown_context)
     agent_id = queries.agent_named(stored.transcript, agent) if agent is not None else None
-    selection = ShownPart(turn_number, after_seq, last, agent_id, follow)
-    if after is not None:
-        selection = selection._replace(after=_parse_time(after))
-    if before is not None:
-        selection = selection._replace(before=_parse_time(before))
+    times = {"after": _parse_time(after), "before": _parse_time(before)}
+    selection = ShownPart(turn_number, after_seq, last, agent_id, follow, **times)
     if html is not None:
         write_page(context, stored, selection, html)
     elif shown_context and agent_id:
         _show_context(context, stored, agent_id, turn_number, as_json=as_json)
     else:
         pages = context.obj.pager and not no_pager and not follow
-        avatars = {} if as_json else common.read_avatars(context)
-        is_skipped = reader.read_revisions(stored.transcript).is_skipped
         printer = Printer(
             as_json=as_json,
-            avatars=avatars,
+            avatars={} if as_json else common.read_avatars(context),
             pages=pages,
-            is_skipped=is_skipped,
+            is_skipped=reader.read_revisions(stored.transcript).is_skipped,
             has_steps=steps,
         )
-        _print_events(printer, ShownEvents(stored, printer.goes_on), selection)
+        shown = ShownEvents(stored, selection, printer.goes_on)
+        _print_events(printer, shown.choose(), selection)
 
 
-def _parse_time(text: str) -> str:
-    return clock.parse_time(text, clock.SystemClock().now())
+def _parse_time(text: str | None) -> str:
+    return "" if text is None else clock.parse_time(text, clock.SystemClock().now())
 
 
-def _print_events(printer: Printer, shown: ShownEvents, selection: ShownPart) -> None:
+def _print_events(printer: Printer, events: Iterable[Event], selection: ShownPart) -> None:
     try:
-        for event in filter_by_agent(selection.choose(shown), selection.agent):
+        for event in filter_by_agent(events, selection.agent):
             printer.event(event)
             if not printer.out.is_read:
                 break
@@ -301,16 +292,11 @@ def _check_together(options: Mapping[str, bool]) -> None:
 def _show_context(
     context: typer.Context, stored: Stored, agent: str, turn: int | None, *, as_json: bool
 ) -> None:
-
+    """Print an agent's input: the system text and the prompt, or the input as JSON."""
     number = None if turn is None else queries.turn_number(stored.transcript, turn)
     loaded = common.load_workspace(context)
     config = common.make_config(loaded, wait_s=0)
     recalled = preview.recall_call(stored, agent, number, config=config, team_of=loaded.team)
-    _print_context(recalled, loaded.file.language, as_json=as_json)
-
-
-def _print_context(recalled: Recalled, frame_language: Language, *, as_json: bool) -> None:
-    """Print an agent's input: the system text and the prompt, or the input as JSON."""
     planned = recalled.planned
     if not recalled.same:
         common.warn(
@@ -320,11 +306,11 @@ def _print_context(recalled: Recalled, frame_language: Language, *, as_json: boo
     if as_json:
         common.print_json(planned.input.model_dump(mode="json"))
         return
-    system, prompt = render_module.render(planned.input, frame_language)
+    system, prompt = render_module.render(planned.input, loaded.file.language)
     say = user_words()
-    turn = say("turn {turn} {phase}", turn=planned.turn, phase=planned.phase)
+    call = say("turn {turn} {phase}", turn=planned.turn, phase=planned.phase)
     tokens = say("~{count} tokens", count=planned.input_tokens)
-    common.print_line(f"{escape_line(planned.agent)} · {turn} · {tokens}")
+    common.print_line(f"{escape_line(planned.agent)} · {call} · {tokens}")
     for name, text in ((say("system"), system), (say("prompt"), prompt)):
         common.print_line(f"\n── {name}\n{escape_text(text.rstrip())}")
 
@@ -374,16 +360,9 @@ def _check_session(context: typer.Context, session: str) -> bool:
 
     stored = common.find_session(context, session)
     examined = examine(stored.transcript, common.find_root(context))
-    common.print_line(
-        user_words()(
-            "{place}: {lines} lines, {events} events, {chains} chains, {replies} replies",
-            place=stored.transcript,
-            lines=examined.lines,
-            events=examined.events,
-            chains=examined.chains,
-            replies=examined.replies,
-        )
-    )
+    text = "{place}: {lines} lines, {events} events, {chains} chains, {replies} replies"
+    counts = {name: getattr(examined, name) for name in ("lines", "events", "chains", "replies")}
+    common.print_line(user_words()(text, place=stored.transcript, **counts))
     for remark in examined.notes:
         common.print_line(f"  {language.translate_message(remark)}")
     for problem in examined.problems:
@@ -424,23 +403,6 @@ class ShownPart(NamedTuple):
     after: str = ""
     before: str = ""
 
-    def choose(self, shown: ShownEvents) -> Iterator[Event]:
-        """Yield the events; those of all agents."""
-        if not self.before:
-            return self._choose(shown)
-        return (event for event in self._choose(shown) if event.ts < self.before)
-
-    def _choose(self, shown: ShownEvents) -> Iterator[Event]:
-        """Yield the events; those that came too late, too."""
-        if self.turn is not None:
-            return shown.turn(self.turn)
-        seq = shown.before_last(self.last, self.agent, self.before) if self.last else self.after_seq
-        if self.after:
-            seq = shown.before_time(self.after)
-        if self.follow:
-            return shown.following(seq)
-        return shown.everything() if seq is None else shown.after(seq)
-
 
 class ShownEvents:
     """The events of a session to be shown, in order.
@@ -448,53 +410,61 @@ class ShownEvents:
     `heading` receives the state before them if the first event is not the transcript's own.
     """
 
-    def __init__(self, stored: Stored, heading: Callable[[Fold], None]) -> None:
+    def __init__(self, stored: Stored, part: ShownPart, heading: Callable[[Fold], None]) -> None:
         self._stored = stored
         self._path = stored.transcript
+        self._part = part
         self._heading = heading
         self._cut = False
 
-    def everything(self) -> Iterator[Event]:
+    def choose(self) -> Iterator[Event]:
+        """Yield the events; those of all agents."""
+        before = self._part.before
+        return (event for event in self._choose() if not before or event.ts < before)
+
+    def _choose(self) -> Iterator[Event]:
+        """Yield the events; those that came too late, too."""
+        part = self._part
+        if part.turn is not None:
+            return self._turn(part.turn)
+        seq = part.after_seq
+        if part.last:
+            seq = queries.seq_before_last(self._path, part.last, part.agent, part.before)
+        if part.after:
+            seq = queries.seq_before_time(self._path, part.after)
+        if part.follow:
+            return self._following(seq)
+        return self._everything() if seq is None else self._after(seq)
+
+    def _everything(self) -> Iterator[Event]:
         """Yield all readable events; report unreadable lines on stderr."""
         for line in reader.read_lines(self._path):
             common.warn_of_problems(self._path, [line.problem] if line.problem else [])
             yield from line.events
 
-    def turn(self, requested: int) -> Iterator[Event]:
+    def _turn(self, requested: int) -> Iterator[Event]:
         """Yield a turn's events, by its number or from the end."""
         number = queries.turn_number(self._path, requested)
         yield from self._passage(queries.turn(self._path, number))
 
-    def before_last(self, count: int, agent: str | None, before: str = "") -> int:
-        """Return the number of the event before the last messages, all or those of an agent.
-
-        With `before`, they are the last ones before that time.
-        """
-        return queries.seq_before_last(self._path, count, agent, before)
-
-    def before_time(self, ts: str) -> int:
-        """Return the number of the last event before a time."""
-        return queries.seq_before_time(self._path, ts)
-
-    def after(self, seq: int) -> Iterator[Event]:
+    def _after(self, seq: int) -> Iterator[Event]:
         """Yield the events after an event."""
-        offset = queries.offset_after(self._path, seq)
-        if offset:
-            self._heading(queries.fold_before(self._path, offset))
-        for line in reader.read_lines(self._path, start=offset):
+        for line in reader.read_lines(self._path, start=self._find_start(seq)):
             self._skipped(bool(line.problem))
             yield from (event for event in line.events if event.seq > seq)
 
-    def following(self, seq: int | None) -> Iterator[Event]:
+    def _find_start(self, seq: int) -> int:
+        offset = queries.offset_after(self._path, seq)
+        if offset:
+            self._heading(queries.fold_before(self._path, offset))
+        return offset
+
+    def _following(self, seq: int | None) -> Iterator[Event]:
         """Yield the events after an event, else the last chain; then all later ones."""
         if seq is None:
             passage = queries.last_chain(self._path)
             yield from self._passage(passage)
-            start = passage.end
-        else:
-            start = queries.offset_after(self._path, seq)
-            if start:
-                self._heading(queries.fold_before(self._path, start))
+        start = passage.end if seq is None else self._find_start(seq)
         for line in reader.follow(self._path, start, wait=_wait, on_cut=self._tell_cut):
             self._skipped(bool(line.problem))
             for event in line.events:

@@ -230,15 +230,13 @@ class Screen:
         self._out = out
         self._terminal: Terminal | None = None
         self._ticker: Ticker | None = None
-        if is_terminal(sys.stdout) or is_coloured(sys.stdout):
-            self._open(say, name_agent)
-
-    def _open(self, say: Words, name_agent: Callable[[str], list[Span]] | None) -> None:
-        module, is_live = _terminal_module(), is_terminal(sys.stdout)
-        colour = is_coloured(sys.stdout)
+        is_live, colour = is_terminal(sys.stdout), is_coloured(sys.stdout)
+        if not (is_live or colour):
+            return
+        module = _terminal_module()
         at_work = module.AtWork(say, name_agent) if name_agent and colour and is_live else None
         self._terminal = module.Terminal(
-            self._out.write, sys.stdout, colour=colour, at_work=at_work, wraps=is_live
+            out.write, sys.stdout, colour=colour, at_work=at_work, wraps=is_live
         )
         if at_work:
             self._ticker = module.Ticker(self._terminal.tick)
@@ -273,6 +271,31 @@ class Screen:
             self._ticker = None
         if self._terminal:
             self._terminal.close()
+
+
+def show(drawn: Iterable[Line], *, pages: bool = False) -> None:
+    """Print lines on stdout, with `pages` in the user's pager. Raises DiskRefused."""
+    out = Stdout(pages=pages)
+    screen = Screen(out, user_words())
+    try:
+        for line in drawn:  # one by one: there may be many, and nobody reads on
+            screen.show([line])
+            if not out.is_read:
+                break
+    finally:
+        out.close()
+    out.check()
+
+
+def print_pieces(pieces: Iterable[str]) -> None:
+    """Print a text in UTF-8 on stdout, piece by piece. Raises DiskRefused."""
+    speak_utf8()
+    out = Stdout()
+    for piece in pieces:
+        out.write(piece)
+        if not out.is_read:
+            break
+    out.check()
 
 
 class Printer:

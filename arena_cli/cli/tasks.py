@@ -57,9 +57,7 @@ class TaskGroup(command_line.Group):
 
 task_app = command_line.App(
     cls=TaskGroup,
-    add_completion=False,
     help="Add tasks to a session, give them to agents, and decide about them.",
-    rich_markup_mode=None,
 )
 
 _WIDTH = 80
@@ -128,7 +126,7 @@ def add(
         "needs": [name.strip() for name in needs.split(",") if name.strip()],
     }
     loaded = common.load_workspace(context)
-    stored = common.find_existing(loaded, session)
+    stored = common.find_existing(loaded.root, session)
     if from_note:
         note = _read_note(context, session, from_note)
         facts |= {**note, "description": text or note["description"]}

@@ -115,7 +115,6 @@ def require(loaded: Workspace, contacts_with: Callable[[Mapping[str, str]], list
     """
     if is_given():
         return
-
     dotenv = read_dotenv(loaded.root)
     needed = contacts_with(dotenv)
     if not needed:

@@ -123,15 +123,15 @@ def _call(done: ReplyFinished, chain: Chain | None) -> Entry:
         "latency_ms": done.latency_ms,
         "error": done.error,
     }
-    if done.refused_actions:
-        entry["refused"] = [str(action) for action in done.refused_actions]
-    if done.metadata.get("allowed"):
-        entry["allowed"] = done.metadata["allowed"]
-    if done.message is not None:
-        entry |= _content(done.message, done.next_mentions)
+    content = _content(done.message, done.next_mentions) if done.message is not None else {}
     partial = done.metadata.get("partial")
-    if isinstance(partial, str) and partial:
-        entry["partial"] = partial
+    optional = {
+        "refused": list(map(str, done.refused_actions)),
+        "allowed": done.metadata.get("allowed"),
+        **content,
+        "partial": partial if isinstance(partial, str) else "",
+    }
+    entry |= {name: value for name, value in optional.items() if value or name in content}
     return entry
 
 
