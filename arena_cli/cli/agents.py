@@ -280,11 +280,7 @@ def _print_checks(loaded: Workspace, *, connect: bool) -> bool:
     """Print the health of all agents and their MCP servers as JSON; return True if all are."""
     offers = servers.check_servers(loaded, connect=connect)
     checks = [
-        {
-            "agent": agent,
-            **health._asdict(),
-            "mcp": servers.dump_servers(offers.get(agent, [])),
-        }
+        {"agent": agent, **health._asdict(), "mcp": servers.dump_servers(offers.get(agent, []))}
         for agent, health in _find_health(loaded, connect=connect).items()
     ]
     common.print_json(checks)
@@ -346,14 +342,8 @@ def add(
     """
     adapter: dict[str, object] = {"type": kind}
     command = _split_command(command)
-    for key, value in (
-        ("preset", preset),
-        ("model", model),
-        ("command", command),
-        ("cwd", cwd),
-    ):
-        if value:
-            adapter[key] = value
+    given = {"preset": preset, "model": model, "command": command, "cwd": cwd}
+    adapter |= {key: value for key, value in given.items() if value}
     for key, value in scaffold.parse_settings(settings or ()).items():
         if key in adapter:
             raise UsageError(f"--set {key}: given twice", "give it once")
@@ -366,13 +356,9 @@ def add(
     if preset or "base_url" in adapter:
         suggested = {key: suggested[key] for key in suggested if key not in _SERVER_KEYS}
     data = scaffold.build_profile(agent_id, adapter, name=name, role_prompt=role)
+    anywhere = context.obj.allow_outside
     new = scaffold.check_newcomer(
-        root,
-        data,
-        team,
-        kinds=base.KINDS,
-        suggested=suggested,
-        anywhere=context.obj.allow_outside,
+        root, data, team, kinds=base.KINDS, suggested=suggested, anywhere=anywhere
     )
     scaffold.write_new_agent(new)
     if is_new:

@@ -130,21 +130,13 @@ def _read_number(request: str) -> int:
 
 def _draw(record: dict[str, Any], say: Words) -> Iterator[str]:
     """Yield the lines of a request; all its texts are an agent's."""
-    text = "{session} · request {request}: {who} asks for {action}"
-    if record["options"]:
-        text = "{session} · request {request}: {who} asks to choose"
-    yield say(
-        text,
-        session=escape_line(record["session"]),
-        request=record["request"],
-        who=escape_line(record["agent"]),
-        action=escape_line(record["action"]),
-    )
-    yield from draw_act(record, say)
-    for number, option in enumerate(record["options"], 1):
-        yield f"{INDENT * 2}{number}. {escape_line(option)}"
+    name = escape_line(record["session"])
+    first, *act = _draw_request(record, record["agent"], say)
+    yield f"{name} · {first}"
+    yield from act
+    is_open = record["status"] == "open"
     facts = [say("since {time}", time=record["since"])]
-    if record["status"] == "open":
+    if is_open:
         facts.append(say("expires {time}", time=record["expires"]))
     elif "by" in record:
         decided = say("{decision} by {who}", decision=say.enum(record["status"]), who=record["by"])
@@ -154,13 +146,22 @@ def _draw(record: dict[str, Any], say: Words) -> Iterator[str]:
     else:
         facts.append(say.enum(record["status"]))
     yield INDENT + " · ".join(facts)
-    if record["status"] == "open":
-        yield from (
-            f"{INDENT}{hint}"
-            for hint in list_commands(
-                record["session"], record["request"], is_choice=bool(record["options"])
-            )
-        )
+    if is_open:
+        is_choice = bool(record["options"])
+        commands = list_commands(record["session"], record["request"], is_choice=is_choice)
+        yield from (f"{INDENT}{command}" for command in commands)
+
+
+def _draw_request(asked: Mapping[str, Any], who: str, say: Words) -> Iterator[str]:
+    """Yield who asks, for what, and the whole command, arguments, diff and options."""
+    text = "request {request}: {who} asks for {action}"
+    if asked["options"]:
+        text = "request {request}: {who} asks to choose"
+    action = escape_line(asked["action"])
+    yield say(text, request=asked["request"], who=escape_line(who), action=action)
+    yield from draw_act(asked, say)
+    for number, option in enumerate(asked["options"], 1):
+        yield f"{INDENT * 2}{number}. {escape_line(option)}"
 
 
 def draw_text(text: str) -> Iterator[str]:
@@ -236,7 +237,7 @@ async def ask(question: ApprovalQuestion) -> PersonAnswer | None:
     """Ask until there is an answer; return None at the end of the input: it is decided later."""
     say = user_words()
     _discard_input()
-    for line in _draw_question(question, say):
+    for line in _draw_request(dict(question.asked), question.name, say):
         common.warn(line)
     while True:
         sys.stderr.write(_prompt(question, say))
@@ -267,21 +268,6 @@ def _prompt(question: ApprovalQuestion, say: Words) -> str:
     if question.asked.options:
         return say("Choose a number, or n(o), e(xplain): ")
     return say("Allow it? y(es), n(o), a(lways in this session), e(xplain): ")
-
-
-def _draw_question(question: ApprovalQuestion, say: Words) -> Iterator[str]:
-    """Yield the question: who asks, for what, and the whole command, arguments and diff."""
-    asked = question.asked
-    text = "request {request}: {who} asks to choose" if asked.options else ""
-    yield say(
-        text or "request {request}: {who} asks for {action}",
-        request=asked.request,
-        who=escape_line(question.name),
-        action=escape_line(asked.action),
-    )
-    yield from draw_act(dict(asked), say)
-    for number, option in enumerate(asked.options, 1):
-        yield f"{INDENT * 2}{number}. {escape_line(option)}"
 
 
 def _explain(question: ApprovalQuestion, say: Words) -> Iterator[str]:

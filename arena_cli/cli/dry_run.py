@@ -86,17 +86,15 @@ def _draw_preview(preview: Preview, say: Words) -> Iterator[str]:
     yield ""
     yield from _draw_message(preview, say)
     yield ""
-    if preview.planner:
-        yield say("asked first, and plans the work:")
-        yield _draw_call(preview.planner, say)
+    heading, sum_text = "asked first, and plans the work:", "~{tokens} tokens for its plan"
+    if preview.supervisor and not preview.planner:
+        heading = "asked first, and decides which agents reply:"
+        sum_text = "~{tokens} tokens for its decision"
+    if first := preview.planner or preview.supervisor:
+        yield say(heading)
+        yield _draw_call(first, say)
         yield ""
-        yield say("~{tokens} tokens for its plan", tokens=preview.planner.input_tokens)
-        return
-    if preview.supervisor:
-        yield say("asked first, and decides which agents reply:")
-        yield _draw_call(preview.supervisor, say)
-        yield ""
-        yield say("~{tokens} tokens for its decision", tokens=preview.supervisor.input_tokens)
+        yield say(sum_text, tokens=first.input_tokens)
         return
     yield from _draw_must(preview, say)
     yield from _draw_others(preview, say)
@@ -179,9 +177,8 @@ def _draw_sums(preview: Preview, say: Words) -> Iterator[str]:
     may = _sum_tokens([candidate.asked for candidate in preview.others if candidate.asked])
     if not preview.must and not may:
         first = next((candidate.agent for candidate in preview.others), "id")
-        call = say(
-            "To call an agent, mention it in the message: {name}", name=f"@{escape_line(first)}"
-        )
+        text = "To call an agent, mention it in the message: {name}"
+        call = say(text, name=f"@{escape_line(first)}")
         yield say("No agent would be called. {call}", call=call)
         return
     total = say("~{tokens} tokens in turn 1", tokens=must + may)
@@ -194,11 +191,8 @@ def _sum_tokens(calls: list[PlannedCall]) -> int:
 
 
 def _format_name(candidate: PlannedCall | Judged) -> str:
-    return escape_line(
-        f"{candidate.name} ({candidate.agent})"
-        if candidate.name != candidate.agent
-        else candidate.agent
-    )
+    name, agent = candidate.name, candidate.agent
+    return escape_line(f"{name} ({agent})" if name != agent else agent)
 
 
 Message = Annotated[

@@ -50,7 +50,7 @@ class Reports:
         self._html = opened("--html", html) if html is not None else None
         if self._junit and self._junit == self._html:
             raise UsageError(
-                f"--junit and --html are one file: {_relative_name(self._junit)}",
+                f"--junit and --html are one file: {escape_line(str(self._junit))}",
                 "give each its own",
             )
         self._summary = _summary(environ) if github else None
@@ -91,7 +91,6 @@ class Reports:
         """Print annotations on stderr: the CI runner reads both streams, and stdout may be JSON."""
         if not self._github:
             return
-
         path = in_repository(self._root, self._environ)
         for line in commands(run_result, say, path, error):
             common.warn(line)
@@ -107,23 +106,22 @@ def opened(option: str, path: Path) -> Path:
     """Return the file to write, with links resolved. Raises UsageError if it cannot be written."""
     if str(path) == "-" or _is_stdout(path):
         raise UsageError(
-            f"{option} writes a file, and `{_relative_name(path)}` is stdout",
+            f"{option} writes a file, and `{escape_line(str(path))}` is stdout",
             f"name one: {option} report{'.xml' if option == '--junit' else '.html'}",
         )
     target = Path(os.path.realpath(path))
     with _told_use(option, path):
         if path.is_fifo():
-            raise UsageError(f"{option}: {_relative_name(path)} is a pipe", "name a file")
+            raise UsageError(f"{option}: {escape_line(str(path))} is a pipe", "name a file")
         if target.is_dir():
-            raise UsageError(f"{option}: {_relative_name(path)} is a folder", "name a file in it")
-        if not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _part(target).unlink()
-        elif target.is_file():
-            _refuse_other(option, path, target)
-            _part(target).unlink()
-        else:  # a device: it is written to, never replaced
+            raise UsageError(f"{option}: {escape_line(str(path))} is a folder", "name a file in it")
+        if target.exists() and not target.is_file():  # a device: it is written to, never replaced
             target.open("ab").close()
+            return target
+        if target.is_file():
+            _refuse_other(option, path, target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _part(target).unlink()
     return target
 
 
@@ -141,7 +139,7 @@ def _refuse_other(option: str, path: Path, target: Path) -> None:
         begins = file.read(64).lstrip()
     if begins and not begins.startswith(b"<"):
         raise UsageError(
-            f"{option}: {_relative_name(path)} already exists and is not a report",
+            f"{option}: {escape_line(str(path))} already exists and is not a report",
             "name another file, or move that one away",
         )
 
@@ -185,7 +183,7 @@ def _told_use(option: str, path: Path) -> Iterator[None]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise UsageError(
-            f"{option}: cannot write {_relative_name(path)}: {reason}",
+            f"{option}: cannot write {escape_line(str(path))}: {reason}",
             "nothing was run; name another file",
         ) from error
 
@@ -196,9 +194,5 @@ def _told_refusal(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise DiskRefused(
-            f"{_relative_name(path)}: could not write: {error.strerror or error}"
+            f"{escape_line(str(path))}: could not write: {error.strerror or error}"
         ) from error
-
-
-def _relative_name(path: Path) -> str:
-    return escape_line(str(path))

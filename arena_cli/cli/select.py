@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import typer
@@ -66,16 +65,16 @@ def select(
         raise select_module.only_parts(files, loaded.root)
     _check_tags(tags, scenarios, broken)
 
-    fits = partial(_fits, tags, matcher)
-    chosen = [
-        scenario
-        for scenario in scenarios
-        if fits(scenario.title, scenario.path, scenario.file.tags)
-    ]
+    def fits(title: str, path: Path, own_tags: Sequence[str] | None) -> bool:
+        """Return True if the scenario is selected; an unreadable file always is."""
+        return own_tags is None or (
+            (not tags or not {*tags}.isdisjoint(own_tags))
+            and (matcher is None or matcher(f"{title} {path.name}"))
+        )
+
+    chosen = [item for item in scenarios if fits(item.title, item.path, item.file.tags)]
     wrong = [
-        scenario
-        for scenario in broken
-        if any(fits(title, scenario.path, scenario.tags) for title in scenario.titles)
+        item for item in broken if any(fits(title, item.path, item.tags) for title in item.titles)
     ]
     if not chosen and not wrong:
         request = f"-k {words!r}" if words is not None else "these files"
@@ -86,20 +85,6 @@ def select(
     warnings = [fault for scenario in chosen for fault in scenario.warnings]
     warnings += _outside(files, loaded.root)
     return ScenarioSelection(files, chosen, wrong, tuple(dict.fromkeys(warnings)), loaded)
-
-
-def _fits(
-    tags: Sequence[str],
-    matcher: Callable[[str], bool] | None,
-    title: str,
-    path: Path,
-    own_tags: Sequence[str] | None,
-) -> bool:
-    """Return True if the scenario is selected; an unreadable file always is."""
-    return own_tags is None or (
-        (not tags or not {*tags}.isdisjoint(own_tags))
-        and (matcher is None or matcher(f"{title} {path.name}"))
-    )
 
 
 def with_recordings(

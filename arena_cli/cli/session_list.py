@@ -79,12 +79,13 @@ def sessions(
     if as_json:
         common.print_json(rows)
         return
-    if not rows and archived:
-        common.warn("no session is archived; archive one: arena sessions archive SESSION")
-    elif not rows and running:
-        common.warn("no session is running")
-    elif not rows:
-        common.warn('no sessions yet; start one: arena send "hello"')
+    problem = 'no sessions yet; start one: arena send "hello"'
+    if archived:
+        problem = "no session is archived; archive one: arena sessions archive SESSION"
+    elif running:
+        problem = "no session is running"
+    if not rows:
+        common.warn(problem)
     say, now = user_words(), SystemClock().now()
     for row in rows:
         common.print_line(" · ".join(escape_line(str(fact)) for fact in _facts(row, now, say)))
@@ -104,13 +105,15 @@ def _archived_rows(root: Path, limit: int | None) -> list[dict[str, str | None]]
 def _facts(row: dict[str, str | None], now: datetime, say: Words) -> list[str | None]:
     if row["end"] is None:  # packed by another program
         return [row["session"]]
-    facts = [
+    changed = _local_time(row["changed"] or "", now, say)
+    first = [shorten_text(" ".join(row["first"].split()), _FIRST)] if row["first"] else []
+    return [
         row["session"],
         row["team"] or say("every agent"),
         say.enum(row["end"]),
-        _local_time(row["changed"] or "", now, say),
+        changed,
+        *first,
     ]
-    return facts + ([shorten_text(" ".join(row["first"].split()), _FIRST)] if row["first"] else [])
 
 
 _FIRST = 60  # characters of the first message in the list of sessions
@@ -163,10 +166,8 @@ def rename(
     """Rename a session, also in the notes that name it."""
     config = _config(context, wait)
     name = end_of_life.rename_session(config, session, new_name, _warn_busy(session, wait))
-    say = user_words()
-    common.print_line(
-        say("renamed {old} to {new}", old=escape_line(session), new=escape_line(name))
-    )
+    old, new = escape_line(session), escape_line(name)
+    common.print_line(user_words()("renamed {old} to {new}", old=old, new=new))
 
 
 @sessions_app.command("delete")
@@ -178,12 +179,12 @@ def delete(
     for name in session:
         if store.find_archive(config.workspace, store.checked(name)) is None:
             store.find(config.workspace, name)
-    names = ", ".join(session)
+    names = escape_line(", ".join(session))
     if not yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
-            f"nothing was deleted: deleting {escape_line(names)} needs a confirmation", "Add --yes."
+            f"nothing was deleted: deleting {names} needs a confirmation", "Add --yes."
         )
-    question = say("Delete {names} for good?", names=escape_line(names))
+    question = say("Delete {names} for good?", names=names)
     if not yes and not trust.agrees(question):
         raise typer.Exit(errors.EXIT_USAGE)
     for name in session:

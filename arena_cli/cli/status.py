@@ -13,7 +13,7 @@ import typer
 
 from arena_cli.cli import common, options
 from arena_cli.reports.budgets import BudgetRow, budget_rows
-from arena_cli.reports.columns import fit, width_of
+from arena_cli.reports.columns import fit, pad, width_of
 from arena_cli.reports.control_lines import describe_breaker, describe_pause
 from arena_cli.reports.lines import INDENT, Words, clock, user_words
 from arena_cli.session import status as session_status
@@ -123,20 +123,14 @@ def _draw_session(state: SessionStatus, budget: Sequence[BudgetRow], say: Words)
     text = "session {session} · chain {chain} · {state}"
     if state.steps is not None:
         text = "session {session} · flow · {state}"
-    heading = say(
-        text,
-        session=escape_line(state.session),
-        chain=state.chain,
-        state=say.enum(state.state),
-    )
+    name, word = escape_line(state.session), say.enum(state.state)
+    heading = say(text, session=name, chain=state.chain, state=word)
     detail = f"{say(': ')}{describe_pause(state.detail, say)}" if state.detail else ""
     yield f"{heading}{detail}"
     if state.supervisor:
-        yield INDENT + say(
-            "mode {mode}: {who} decides which agents reply",
-            mode=say.enum(state.mode),
-            who=escape_line(state.supervisor),
-        )
+        text = "mode {mode}: {who} decides which agents reply"
+        who = escape_line(state.supervisor)
+        yield INDENT + say(text, mode=say.enum(state.mode), who=who)
     if state.plan:
         work_lines = import_module("arena_cli.reports.work_lines")
         yield work_lines.render_plan(state.plan, say, escape_line).text
@@ -151,13 +145,10 @@ def _draw_session(state: SessionStatus, budget: Sequence[BudgetRow], say: Words)
         yield INDENT + describe_breaker(breaker, say, escape_line(breaker.agent))
     for request in state.requests:
         asked = request.asked
-        yield INDENT + say(
-            "request {request} of {agent} waits: {action}: {detail}",
-            request=asked.request,
-            agent=escape_line(asked.agent),
-            action=escape_line(asked.action),
-            detail=fit(escape_line(asked.detail), _WIDTH),
-        )
+        text = "request {request} of {agent} waits: {action}: {detail}"
+        values = {"agent": escape_line(asked.agent), "action": escape_line(asked.action)}
+        detail = fit(escape_line(asked.detail), _WIDTH)
+        yield INDENT + say(text, request=asked.request, **values, detail=detail)
     if state.tasks:
         yield from _draw_tasks(state.tasks, say)
     if state.notes:
@@ -191,11 +182,7 @@ def _draw_agents(agents: Sequence[AgentStatus], say: Words) -> Iterator[str]:
     widths = [max(map(width_of, column), default=0) for column in (names, states, times)]
     width = shutil.get_terminal_size((_WIDTH, 0)).columns
     for agent, *cells in zip(agents, names, states, times, strict=True):
-        padded = [
-            cell + " " * (room - width_of(cell))
-            for cell, room in zip(cells, widths, strict=True)
-            if room
-        ]
+        padded = [pad(cell, room) for cell, room in zip(cells, widths, strict=True) if room]
         row = INDENT + INDENT.join(padded) + INDENT
         room = max(width - width_of(row), _NARROWEST_DETAIL)
         yield f"{row}{fit(_describe_activity(agent, say), room)}".rstrip()
@@ -233,26 +220,16 @@ def _draw_decisions(state: SessionStatus, say: Words) -> Iterator[str]:
 
 
 def _draw_lane(lane: LaneState, say: Words) -> Iterator[str]:
-    yield say(
-        "lane {lane} · {count} of {bound} places taken",
-        lane=lane.name,
-        count=len(lane.holders),
-        bound=lane.bound,
-    )
-    for place in lane.holders:
-        yield INDENT + _describe_place("{agent} in session {session} since {time}", place, say)
-    for place in lane.waiting:
-        yield INDENT + _describe_place(
-            "waits: {agent} in session {session} since {time}", place, say
-        )
+    text = "lane {lane} · {count} of {bound} places taken"
+    yield say(text, lane=lane.name, count=len(lane.holders), bound=lane.bound)
+    text = "{agent} in session {session} since {time}"
+    yield from (INDENT + _describe_place(text, place, say) for place in lane.holders)
+    text = "waits: {agent} in session {session} since {time}"
+    yield from (INDENT + _describe_place(text, place, say) for place in lane.waiting)
 
 
 def _describe_place(text: str, place: LanePlace, say: Words) -> str:
     if not place.agent:
         return say("a place that is being taken")
-    return say(
-        text,
-        agent=escape_line(place.agent),
-        session=escape_line(place.session),
-        time=clock(place.since),
-    )
+    agent, session = escape_line(place.agent), escape_line(place.session)
+    return say(text, agent=agent, session=session, time=clock(place.since))

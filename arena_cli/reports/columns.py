@@ -51,13 +51,11 @@ def draw_columns(
 
 
 def _one_above_the_other(expected: str, actual: str, say: Words, indent: str) -> Iterator[Line]:
-    for label, text, style in (
-        (say("expected: "), expected, EXPECTED),
-        (say("actual:   "), actual, ACTUAL),
-    ):
+    sides = (("expected: ", expected, EXPECTED), ("actual:   ", actual, ACTUAL))
+    for label, text, style in sides:
         if text:
-            span = Span(escape_line(text), style)
-            yield line(indent, Span(label, "dim"), span, hang=len(indent) + len("expected: "))
+            spans = (Span(say(label), "dim"), Span(escape_line(text), style))
+            yield line(indent, *spans, hang=len(indent) + len(label))
 
 
 def _stacked(
@@ -93,9 +91,9 @@ def _row(
     indent: str, mark: str, texts: Sequence[str], column: int, styles: tuple[str, str]
 ) -> Line:
     left_text, right = texts
-    pad = " " * (column - _width(left_text))
+    blanks = " " * (column - width_of(left_text))
     right_part = [_BETWEEN, Span(right, styles[1])] if right else [_BETWEEN.rstrip()]
-    pieces = [indent, mark, Span(left_text, styles[0]), pad, *right_part]
+    pieces = [indent, mark, Span(left_text, styles[0]), blanks, *right_part]
     return line(*pieces)._replace(whole=True)
 
 
@@ -104,11 +102,6 @@ def _rows(text: str, width: int) -> list[str]:
     hang, rows = wrap_rows(text, width)
     first, *further = (text[start:end] for start, end in rows)
     return [first, *(" " * hang + row_text for row_text in further)]
-
-
-def _width(text: str) -> int:
-
-    return width_of(text)
 
 
 # A longer line is data, not prose: it runs on, and the terminal breaks it as it likes.
@@ -228,6 +221,11 @@ def fit(text: str, width: int) -> str:
             break
         length, used = end, used + cells
     return text[:length] + "…" if width > 0 else ""
+
+
+def pad(text: str, width: int) -> str:
+    """Return a text with blanks up to `width` columns."""
+    return text + " " * (width - width_of(text))
 
 
 def fit_end(text: str, width: int) -> str:

@@ -271,14 +271,8 @@ def draw_message(message: Message, say: Words) -> Iterator[Line]:
 
 def draw_text(content: str, *, style: str = "") -> Iterator[Line]:
     """Yield a text line by line; lines in code fences are never wrapped."""
-    if not content:
-        return
-    if "```" not in content and "~~~" not in content:
-        for row in escape_text(content).split("\n"):
-            yield Line((Span(INDENT + row, style),)) if row else EMPTY
-        return
     fence = ""
-    for row in escape_text(content).split("\n"):
+    for row in escape_text(content).split("\n") if content else ():
         match = _FENCE.match(row)
         inside = bool(fence)
         if match and not fence:
@@ -303,7 +297,7 @@ Drawn = tuple[str, list[Line]]
 def _task_list(data: Any) -> Drawn | None:
     """Draw a list of texts or tasks, or an object that holds one; return None if it is neither."""
     if isinstance(data, dict) and (actions := _task_actions(data.get("actions"))):
-        others = {name: value for name, value in data.items() if name != "actions"}
+        others = _omit(data, "actions")
         label, drawn = (_task_list(others) if others else None) or ("", list(_fields(others)))
         return label, [*drawn, *actions]
     title, tasks, remaining = _find_list(data) if isinstance(data, dict) else ("", data, {})
@@ -315,11 +309,11 @@ def _task_list(data: Any) -> Drawn | None:
 
 def _find_list(data: dict[str, Any]) -> tuple[str, Any, dict[str, Any]]:
     """Return the title of an object, its list of tasks or None, and its other fields."""
-    for key in task_lists.TASK_LIST_KEYS:
-        if isinstance(data.get(key), list):
-            remaining = {name: value for name, value in data.items() if name != key}
-            return _pop_text(remaining, task_lists.TASK_TITLE_KEYS), data[key], remaining
-    return "", None, data
+    key = _find_key(data, task_lists.TASK_LIST_KEYS, list)
+    if key is None:
+        return "", None, data
+    remaining = _omit(data, key)
+    return _pop_text(remaining, task_lists.TASK_TITLE_KEYS), data[key], remaining
 
 
 def _task_actions(actions: Any) -> list[Line] | None:
@@ -329,12 +323,10 @@ def _task_actions(actions: Any) -> list[Line] | None:
         if not isinstance(action, dict) or not isinstance(action.get("action"), str):
             return None
         fields = {name: value for name, value in action.items() if name not in ("action", "text")}
-        words = " ".join(str(action["action"]).split())
-        facts = ", ".join(f"{escape_line(str(key))}: {_compact(fields[key])}" for key in fields)
+        words = escape_line(" ".join(str(action["action"]).split()))
         text = f": {escape_line(str(action['text']))}" if action.get("text") else ""
-        suffix = Span(f" ({facts})", "dim") if facts else ""
-        indent = INDENT * 2
-        rows.append(line(indent, Span("▸ ", "dim"), escape_line(words), suffix, text, hang=6))
+        pieces = (Span("▸ ", "dim"), words, _describe_fields(fields), text)
+        rows.append(line(INDENT * 2, *pieces, hang=6))
     return rows
 
 
@@ -343,23 +335,16 @@ def _tasks(tasks: list[Any], depth: int) -> list[Line] | None:
     rows: list[Line] = []
     for task in tasks:
         remaining = dict(task) if isinstance(task, dict) else {"title": task}
-        key = next(
-            (key for key in task_lists.TASK_LIST_KEYS if isinstance(remaining.get(key), list)),
-            "subtasks",
-        )
+        key = _find_key(remaining, task_lists.TASK_LIST_KEYS, list) or "subtasks"
         below = remaining.pop(key, None) or []
         title = _pop_text(remaining, task_lists.TASK_TITLE_KEYS)
         if not title or not isinstance(below, list) or depth > task_lists.TASK_MAX_DEPTH:
             return None
         done = _done(remaining)
-        facts = ", ".join(
-            f"{escape_line(str(key))}: {_compact(remaining[key])}" for key in remaining
-        )
         mark = Span("[x] ", "added") if done else Span("[ ] ")
-        suffix = Span(f" ({facts})", "dim") if facts else ""
         body = Span(escape_line(title), "dim" if done else "")
         indent = INDENT * (2 + depth)
-        rows.append(line(indent, mark, body, suffix, hang=len(indent) + 4))
+        rows.append(line(indent, mark, body, _describe_fields(remaining), hang=len(indent) + 4))
         further = _tasks(below, depth + 1)
         if further is None:
             return None
@@ -397,10 +382,9 @@ def _code(data: Any) -> Drawn | None:
 def _diagram(data: Any) -> Drawn | None:
     """Draw a diagram as code; also an object whose key is the language (`mermaid: ...`)."""
     if isinstance(data, dict):
-        key = next((key for key in _DIAGRAMS if isinstance(data.get(key), str)), None)
+        key = _find_key(data, _DIAGRAMS, str)
         if key is not None and not any(name in data for name in _SOURCES):
-            remaining = {name: value for name, value in data.items() if name != key}
-            return f": {key}", [*_whole(data[key]), *_fields(remaining)]
+            return f": {key}", [*_whole(data[key]), *_fields(_omit(data, key))]
     return _code(data)
 
 
@@ -409,9 +393,9 @@ def _diff(data: Any) -> Drawn | None:
     items = data
     remaining: dict[str, Any] = {}
     if isinstance(data, dict):
-        key = next((key for key in ("files", "changes") if isinstance(data.get(key), list)), None)
+        key = _find_key(data, ("files", "changes"), list)
         items = data[key] if key else [data]
-        remaining = {name: value for name, value in data.items() if name != key} if key else {}
+        remaining = _omit(data, key) if key else {}
     elif not isinstance(data, list):
         items = [data]
     rows: list[Line] = []
@@ -473,10 +457,8 @@ _DRAWERS: dict[str, Callable[[Any], Drawn | None]] = {
 def _source(data: Any) -> tuple[str, dict[str, Any]] | None:
     if not isinstance(data, dict):
         return None
-    key = next((key for key in _SOURCES if isinstance(data.get(key), str)), None)
-    if key is None:
-        return None
-    return data[key], {name: value for name, value in data.items() if name != key}
+    key = _find_key(data, _SOURCES, str)
+    return None if key is None else (data[key], _omit(data, key))
 
 
 def _pop_text(fields: dict[str, Any], keys: tuple[str, ...]) -> str:
@@ -506,6 +488,21 @@ def _as_json(data: Any) -> list[Line]:
     if isinstance(data, str):
         return _whole(data)
     return _whole(json.dumps(data, ensure_ascii=False, indent=2))
+
+
+def _describe_fields(fields: Mapping[str, Any]) -> Span:
+    """Return the fields in parentheses; nothing if there are none."""
+    facts = ", ".join(f"{escape_line(str(key))}: {_compact(fields[key])}" for key in fields)
+    return Span(f" ({facts})" if facts else "", "dim")
+
+
+def _omit(fields: Mapping[str, Any], key: str | None) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name != key}
+
+
+def _find_key(fields: Mapping[str, Any], keys: Iterable[str], kind: type) -> str | None:
+    """Return the first of these keys whose value is of that kind."""
+    return next((key for key in keys if isinstance(fields.get(key), kind)), None)
 
 
 def _whole(source: str, style: Callable[[str], str] = lambda _: "") -> list[Line]:

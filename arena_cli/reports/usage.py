@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from arena_cli.protocol import Usage
-from arena_cli.reports.columns import fit, width_of
+from arena_cli.reports.columns import fit, pad, width_of
 from arena_cli.reports.lines import Line, Span, Words, line
 from arena_cli.transcript.events import (
     FREE_KINDS,
@@ -187,10 +187,10 @@ def draw_usage(ledger: Ledger, say: Words, width: int) -> Iterator[Line]:
         name_width = min(room, max(map(width_of, (head, *names))))
         table = zip((head, *names), (heads, *figures), strict=True)
         for index, (name, row) in enumerate(table):
-            cut = fit(name, name_width)
-            padded = cut + " " * (name_width - width_of(cut))
-            told = [" " * (w - width_of(one)) + one for w, one in zip(widths, row, strict=True)]
-            text = _GAP.join((padded, *told)).rstrip()
+            cells = [
+                " " * (room - width_of(cell)) + cell for room, cell in zip(widths, row, strict=True)
+            ]
+            text = _GAP.join((pad(fit(name, name_width), name_width), *cells)).rstrip()
             yield line(Span(text, "" if index else "dim"))._replace(whole=True)
     yield from _remarks(total, say)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
 
-from arena_cli.reports.columns import fit, width_of
+from arena_cli.reports.columns import fit, pad, width_of
 from arena_cli.reports.lines import (
     BETWEEN,
     INDENT,
@@ -119,11 +119,9 @@ def _list_facts(event: TaskChanged, say: Words, who: Who) -> Iterator[list[Span]
 def _render_work(event: WorkStarted, say: Words, who: Who) -> Line | None:
     if not event.tasks and event.max_tasks is None and event.until is None:
         return None  # the message that opens the chain says it
-    text = (
-        "work on tasks {tasks} begins, by {who}"
-        if event.tasks
-        else "work on tasks begins, by {who}"
-    )
+    text = "work on tasks begins, by {who}"
+    if event.tasks:
+        text = "work on tasks {tasks} begins, by {who}"
     spans = list(say.spans(text, tasks=_join(event.tasks, say), who=who(event.by)))
     if event.max_tasks is not None:
         spans += [Span(" · ", "dim"), Span(say("at most {count} tasks", count=event.max_tasks))]
@@ -139,9 +137,8 @@ def _draw_texts(event: TaskChanged, _: Words, __: Who) -> Iterator[Line]:
     text = event.facts.description if event.facts else ""
     if event.action == "complete":
         text = event.text
-    for row in (
-        escape_text(shorten_text(text.strip(), _LONGEST)).split("\n") if text.strip() else ()
-    ):
+    shown = escape_text(shorten_text(text.strip(), _LONGEST))
+    for row in shown.split("\n") if shown else ():
         yield line(INDENT * 2, Span("| ", "dim"), row, hang=6)
 
 
@@ -414,8 +411,7 @@ def draw_table(rows: Sequence[ListedTask], say: Words, width: int) -> Iterator[s
         titles = min(titles, max(room // 2, room - states))
     yield _pad([*heads, say("title")], columns).rstrip()
     for row, facts in zip(rows, cells, strict=True):
-        title = fit(row.title, titles)
-        title += " " * (titles - width_of(title))
+        title = pad(fit(row.title, titles), titles)
         state = fit(row.state, room - titles - len(INDENT)) if row.state else ""
         yield f"{_pad([*facts, title], columns)}{INDENT}{state}".rstrip()
 
@@ -432,7 +428,4 @@ def _list_cells(rows: Sequence[ListedTask], say: Words) -> Iterator[list[str]]:
 
 def _pad(cells: Sequence[str], widths: Sequence[int]) -> str:
     """Return the cells side by side, all but the last as wide as their columns."""
-    padded = [
-        cell + " " * (width - width_of(cell)) for cell, width in zip(cells, widths, strict=False)
-    ]
-    return INDENT.join([*padded, *cells[len(widths) :]])
+    return INDENT.join([*map(pad, cells, widths), *cells[len(widths) :]])
