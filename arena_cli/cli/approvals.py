@@ -236,11 +236,15 @@ _MOST_READ = 4096
 async def ask(question: ApprovalQuestion) -> PersonAnswer | None:
     """Ask until there is an answer; return None at the end of the input: it is decided later."""
     say = user_words()
-    _discard_input()
+    prompt = say("Allow it? y(es), n(o), a(lways in this session), e(xplain): ")
+    if question.asked.options:
+        prompt = say("Choose a number, or n(o), e(xplain): ")
+    if sys.platform != "win32":  # what was typed before the question is no answer to it
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
     for line in _draw_request(dict(question.asked), question.name, say):
         common.warn(line)
     while True:
-        sys.stderr.write(_prompt(question, say))
+        sys.stderr.write(prompt)
         sys.stderr.flush()
         line = await _read_line()
         word = line.strip().casefold()
@@ -264,12 +268,6 @@ def _read_answer(word: str, question: ApprovalQuestion) -> PersonAnswer | None:
     return answer if answer and answer.decision == "rejected" else None
 
 
-def _prompt(question: ApprovalQuestion, say: Words) -> str:
-    if question.asked.options:
-        return say("Choose a number, or n(o), e(xplain): ")
-    return say("Allow it? y(es), n(o), a(lways in this session), e(xplain): ")
-
-
 def _explain(question: ApprovalQuestion, say: Words) -> Iterator[str]:
     """Yield the arguments of the act, and what the agent said."""
     yield from draw_arguments(question.asked.arguments, say)
@@ -280,12 +278,6 @@ def _explain(question: ApprovalQuestion, say: Words) -> Iterator[str]:
     else:
         yield say("{who} said nothing so far", who=who)
     yield say("A yes allows exactly this, once.")
-
-
-def _discard_input() -> None:
-    """Drop what was typed before the question: it is no answer to it."""
-    if sys.platform != "win32":
-        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 async def _read_line() -> str:

@@ -360,7 +360,9 @@ def read_message(argument: str | None, file: Path | None) -> str:
     if file is not None:
         return _read(file)
     if argument is not None and argument != "-":
-        return _check_argument(argument)
+        if any("\udc80" <= character <= "\udcff" for character in argument):
+            raise _undecodable(argument.encode("utf-8", "surrogateescape"), "MESSAGE", ["utf-8"])
+        return argument
     if argument is None and sys.stdin.isatty():
         raise UsageError("there is no message", 'Write one: `arena send "hello"`.')
     return _read(None)
@@ -411,13 +413,6 @@ def _undecodable(data: bytes, name: str, encodings: Iterable[str]) -> UsageError
         f"{problem}; it looks like {likely}",
         f"Write it as UTF-8, or convert it: `iconv -f {likely} -t UTF-8 {source} | arena send -`.",
     )
-
-
-def _check_argument(message: str) -> str:
-    """Return a message of the command line. Raises UsageError if it could not be decoded."""
-    if any("\udc80" <= character <= "\udcff" for character in message):
-        raise _undecodable(message.encode("utf-8", "surrogateescape"), "MESSAGE", ["utf-8"])
-    return message
 
 
 def _check_replaced(text: str) -> None:

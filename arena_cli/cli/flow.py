@@ -300,7 +300,9 @@ def _report(result: FlowResult, flow: Flow, session: str, *, as_json: bool) -> N
         for step in flow.steps:
             outcome = result.outcomes.get(step.spec.id)
             if outcome is not None and outcome.status != "failed":
-                shown = "" if outcome.output is None else _shorten(outcome.output)
+                output = "" if outcome.output is None else outcome.output
+                text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+                shown = shorten_text(" ".join(text.split()), _SHOWN)
                 line = f"{step.spec.id}: {outcome.status} {shown}".rstrip()
                 common.print_line(escape_line(line), is_data=True)
     again = f"`arena flow run {flow.name} --session {session} --resume`"
@@ -314,8 +316,3 @@ def _report(result: FlowResult, flow: Flow, session: str, *, as_json: bool) -> N
             common.warn(f"arena: session {name} waits for a person: `arena approvals {name}`")
         common.warn(f"  {language.translate_message('to continue')}: {again}")
         raise typer.Exit(errors.EXIT_PAUSED)
-
-
-def _shorten(output: Any) -> str:
-    text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
-    return shorten_text(" ".join(text.split()), _SHOWN)

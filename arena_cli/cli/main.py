@@ -21,68 +21,38 @@ from arena_cli.cli.options import NoPager
 from arena_cli.errors import ArenaError, DiskRefused
 from arena_cli.util import language, process_signals
 
-# Each command's module, its function or group there, and the class of a command that needs its own;
-# below, the commands under their headings.
-_COMMANDS = {
-    "init": ("arena_cli.cli.workspace", "init", ""),
-    "send": ("arena_cli.cli.send", "send", "SendCommand"),
-    "resume": ("arena_cli.cli.send", "resume", ""),
-    "plan": ("arena_cli.cli.dry_run", "plan", ""),
-    "wait": ("arena_cli.cli.detached", "wait", ""),
-    "pause": ("arena_cli.cli.control", "pause", ""),
-    "cancel": ("arena_cli.cli.control", "cancel", ""),
-    "steer": ("arena_cli.cli.control", "steer", ""),
-    "terminate": ("arena_cli.cli.control", "terminate", ""),
-    "status": ("arena_cli.cli.status", "status", ""),
-    "approvals": ("arena_cli.cli.approvals", "approvals", ""),
-    "approve": ("arena_cli.cli.approvals", "approve", ""),
-    "reject": ("arena_cli.cli.approvals", "reject", ""),
-    "choose": ("arena_cli.cli.approvals", "choose", ""),
-    "checkpoint": ("arena_cli.cli.control", "checkpoint", ""),
-    "checkpoints": ("arena_cli.cli.control", "checkpoints", ""),
-    "fork": ("arena_cli.cli.control", "fork", ""),
-    "rewind": ("arena_cli.cli.control", "rewind", ""),
-    "edit": ("arena_cli.cli.control", "edit", ""),
-    "reassign": ("arena_cli.cli.control", "reassign", ""),
-    "react": ("arena_cli.cli.control", "react", ""),
-    "read": ("arena_cli.cli.control", "read", ""),
-    "unread": ("arena_cli.cli.control", "unread", ""),
-    "task": ("arena_cli.cli.tasks", "task_app", ""),
-    "tasks": ("arena_cli.cli.tasks", "tasks", ""),
-    "work": ("arena_cli.cli.tasks", "work", ""),
-    "run": ("arena_cli.cli.run", "run", "RunCommand"),
-    "flow": ("arena_cli.cli.flow", "flow_app", ""),
-    "promote": ("arena_cli.cli.promote", "promote", ""),
-    "show": ("arena_cli.cli.sessions", "show", "ShowCommand"),
-    "context": ("arena_cli.cli.context", "context", ""),
-    "usage": ("arena_cli.cli.context", "usage", ""),
-    "diff": ("arena_cli.cli.diff", "diff", ""),
-    "export": ("arena_cli.cli.export", "export", ""),
-    "sessions": ("arena_cli.cli.session_list", "sessions_app", ""),
-    "trust": ("arena_cli.cli.trust", "trust", ""),
-    "teams": ("arena_cli.cli.workspace", "teams", ""),
-    "doctor": ("arena_cli.cli.sessions", "doctor", ""),
-    "schema": ("arena_cli.cli.workspace", "schema", ""),
-    "path": ("arena_cli.cli.sessions", "path", ""),
-    "knowledge": ("arena_cli.cli.knowledge", "knowledge_app", ""),
-    "agents": ("arena_cli.cli.agents", "agents_app", ""),
-    "mcp": ("arena_cli.cli.mcp", "mcp", ""),
+# Each module with its commands: functions, or groups (`task_app`), which may have a class of their
+# own (`SendCommand`); below, the commands under their headings.
+_MODULES = {
+    "workspace": ("init", "teams", "schema"),
+    "send": ("send", "resume"),
+    "dry_run": ("plan",),
+    "detached": ("wait",),
+    "control": (
+        *("pause", "cancel", "steer", "terminate", "checkpoint", "checkpoints", "fork", "rewind"),
+        *("edit", "reassign", "react", "read", "unread"),
+    ),
+    "status": ("status",),
+    "approvals": ("approvals", "approve", "reject", "choose"),
+    "tasks": ("task", "tasks", "work"),
+    "run": ("run",),
+    "flow": ("flow",),
+    "promote": ("promote",),
+    "sessions": ("show", "doctor", "path"),
+    "context": ("context", "usage"),
+    "diff": ("diff",),
+    "export": ("export",),
+    "session_list": ("sessions",),
+    "trust": ("trust",),
+    "knowledge": ("knowledge",),
+    "agents": ("agents",),
+    "mcp": ("mcp",),
 }
 _SECTIONS = {
     "Set up": ("init", "agents", "teams", "trust", "doctor"),
     "Converse": (
-        "send",
-        "plan",
-        "flow",
-        "resume",
-        "wait",
-        "react",
-        "read",
-        "unread",
-        "show",
-        "sessions",
-        "export",
-        "usage",
+        *("send", "plan", "flow", "resume", "wait", "react", "read", "unread"),
+        *("show", "sessions", "export", "usage"),
     ),
     "Work": ("task", "tasks", "work"),
     "Control": (
@@ -104,17 +74,15 @@ class _ImportedCommands(MutableMapping[str, Any]):
     """
 
     def __init__(self) -> None:
-        self._places = dict(_COMMANDS)
+        self._places = {name: module for module, names in _MODULES.items() for name in names}
 
     def __getitem__(self, name: str) -> Any:
-        module_name, attribute, class_name = self._places[name]
-        module = importlib.import_module(module_name)
-        command = getattr(module, attribute)
-        if not isinstance(command, typer.Typer):
-            function = command
+        module = importlib.import_module(f"arena_cli.cli.{self._places[name]}")
+        command = getattr(module, f"{name}_app", None)
+        if command is None:
             command = command_line.App()
-            options = {"cls": getattr(module, class_name)} if class_name else {}
-            command.command(name, **options)(function)
+            own_class = getattr(module, f"{name.capitalize()}Command", command_line.Command)
+            command.command(name, cls=own_class)(getattr(module, name))
         loaded = typer.main.get_command(command)
         loaded.name = name
         return loaded
@@ -126,7 +94,7 @@ class _ImportedCommands(MutableMapping[str, Any]):
         return len(self._places)
 
     def __setitem__(self, name: str, command: Any) -> None:
-        raise TypeError("commands are listed in _COMMANDS")
+        raise TypeError("commands are listed in _MODULES")
 
     def __delitem__(self, name: str) -> None:
         del self._places[name]

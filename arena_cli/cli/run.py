@@ -193,7 +193,8 @@ def run(
 ) -> None:
     """Play scenarios and check their expectations. Exits 1 if an expectation fails."""
     context.obj.allow_outside |= allow_outside
-    _refuse_detail(detail=detail, as_json=as_json)
+    if detail and not as_json:
+        raise UsageError("--detail was given without --json", "add --json, or use --html FILE")
     mode = _choose_mode(replay=replay, live=live, record=record, update=update)
     chosen = select.select(context, scenarios or [], tag or [], words)
     if as_list:
@@ -227,11 +228,6 @@ def run(
         shelf=shelf,
     )
     _play(runner, teller, config)
-
-
-def _refuse_detail(*, detail: bool, as_json: bool) -> None:
-    if detail and not as_json:
-        raise UsageError("--detail was given without --json", "add --json, or use --html FILE")
 
 
 def _list_chosen(chosen: select.ScenarioSelection, *, as_json: bool, strict: bool) -> None:

@@ -194,15 +194,13 @@ def _describe_activity(agent: AgentStatus, say: Words) -> str:
         return say("request {request}: {action}", request=agent.request, action=action)
     is_message = agent.state in ("error", "waiting")
     detail = "" if agent.detail == "success" else escape_line(agent.detail)
-    detail = say.message(detail) if is_message else _describe_detail(detail, say)
+    if is_message:
+        detail = say.message(detail)
+    else:  # a word of what it does, and on what: `calling_tool: read_file`
+        word, colon, rest = detail.partition(": ")
+        detail = f"{say.enum(word)}{say(': ')}{rest}" if colon else say.enum(word)
     turn = say("turn {turn}", turn=agent.turn) if agent.turn else ""
     return say(": ").join(filter(None, (turn, detail)))
-
-
-def _describe_detail(detail: str, say: Words) -> str:
-    """Return a word of what an agent does, and on what: `calling_tool: read_file`."""
-    word, colon, rest = detail.partition(": ")
-    return f"{say.enum(word)}{say(': ')}{rest}" if colon else say.enum(word)
 
 
 def _draw_decisions(state: SessionStatus, say: Words) -> Iterator[str]:

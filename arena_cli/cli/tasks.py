@@ -209,10 +209,11 @@ def show(
     events = _read_events(stored)
     board = TaskBoard.read(events)
     found = _find_task(board, task, stored)
-    thread = _list_thread(found, events)
+    messages = [e.message for e in events if isinstance(e, (MessageEvent, ReplyFinished))]
+    thread = [message for message in messages if message and message.thread == found.id]
     if as_json:
-        messages = [message.model_dump(mode="json") for message in thread]
-        common.print_json({**_make_record(found, board), "thread": messages})
+        documents = [message.model_dump(mode="json") for message in thread]
+        common.print_json({**_make_record(found, board), "thread": documents})
         return
     say = user_words()
     common.print_lines(_draw_task(found, board, say))
@@ -401,14 +402,6 @@ def _draw_change(event: TaskChanged, say: Words) -> Iterator[str]:
     if line is not None:
         yield f"{clock(event.ts)}{line.text}"
     yield from (detail.text for detail in render_details(alone, say, escape_line))
-
-
-def _list_thread(task: Task, events: Sequence[Event]) -> list[Message]:
-    """Return the messages in the thread of a task, in order."""
-    messages = [
-        event.message for event in events if isinstance(event, (MessageEvent, ReplyFinished))
-    ]
-    return [message for message in messages if message and message.thread == task.id]
 
 
 def _draw_in_thread(message: Message, say: Words) -> Iterator[str]:

@@ -34,7 +34,6 @@ from arena_cli.reports.lines import Line, Words
 from arena_cli.scenarios import select
 from arena_cli.scenarios.result import (
     WRONG,
-    Cause,
     FileProblem,
     RunResult,
     ScenarioResult,
@@ -211,7 +210,9 @@ def _case(
     )
 
     prefix = f"[{result.case}] " if result.case else ""
-    case = TestCase(_line(f"{prefix}{name}"), _class_name(result.file), round(time, 3))
+    # `scenarios/team/gdpr.yaml` as `scenarios.team.gdpr`: packages and a class.
+    class_name = _line(select.stem(result.file).strip("/").replace("/", "."))
+    case = TestCase(_line(f"{prefix}{name}"), class_name, round(time, 3))
     if wrong and all(finding.aside and finding.kind == "expectation" for finding in wrong):
         skipped, output = f"xfail: {result.reason}", "\n".join(filter(None, (text, output)))
     if skipped:
@@ -226,11 +227,6 @@ def _case(
     if output:
         case.system_out = _defused(_shortened(output))
     return case
-
-
-def _class_name(file: str) -> str:
-    """Return `scenarios/team/gdpr.yaml` as `scenarios.team.gdpr`: packages and a class."""
-    return _line(select.stem(file).strip("/").replace("/", "."))
 
 
 def _message(wrong: Sequence[Finding]) -> str:
@@ -407,7 +403,9 @@ def summary(run_result: RunResult, say: Words, room: int = MOST_BYTES, error: st
     if wrong:
         sections.append(_table(wrong, say))
     causes = drift.Causes(run_result, say)
-    sections += [_cause(cause, causes, say) for cause in causes.ordered()]
+    for cause in causes.ordered():
+        title = f"{say('drift: ')}{drift.describe_drift(cause, say)}"
+        sections.append(_folded(title, _text(causes.below(cause)), is_open=True))
     sections += [_folded(item.title, _text(results.draw_result(item, say))) for item in wrong]
     return _fitting(sections, say, room)
 
@@ -443,11 +441,6 @@ def _row(result: ScenarioResult, say: Words) -> str:
         f"<td><code>{_escape_html(cell)}</code></td>" for cell in (result.title, location, problem)
     ]
     return f"<tr>{''.join(cells)}</tr>"
-
-
-def _cause(cause: Cause, causes: drift.Causes, say: Words) -> str:
-    title = f"{say('drift: ')}{drift.describe_drift(cause, say)}"
-    return _folded(title, _text(causes.below(cause)), is_open=True)
 
 
 def _folded(title: str, text: str, *, is_open: bool = False) -> str:

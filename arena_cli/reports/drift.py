@@ -101,9 +101,8 @@ def describe_drift(drift: Drift | Cause, say: Words) -> str:
         case "settings":
             description = _setting(drift.field, field, name, len(agents), say)
         case _:
-            description = say(
-                "{field} has changed", field=f"{name}{say(': ')}{field}" if name else field
-            )
+            changed = f"{name}{say(': ')}{field}" if name else field
+            description = say("{field} has changed", field=changed)
     return f"{description}{say(': ')}{_values(drift, say)}" if _is_short(drift) else description
 
 

@@ -21,7 +21,7 @@ from rich.control import Control
 from rich.segment import ControlType, Segment
 from rich.style import Style
 
-from arena_cli.reports import columns as columns_module
+from arena_cli.reports.columns import fit, fit_end, turns_around, width_of, wrap_rows
 from arena_cli.reports.lines import BETWEEN, Line, Span, Words
 from arena_cli.reports.lines import line as lines_line
 from arena_cli.transcript.events import Event, ReplyFinished, ReplyStarted, StatusReported
@@ -97,14 +97,10 @@ class AtWork:
         working = list(self._replies.values())
         if len(working) > most:
             working = working[: max(most - 1, 0)]
-        lines = [self._line(one, width) for one in working]
+        lines = [self._line(item, width) for item in working]
         left = len(self._replies) - len(working)
         if left and most > 0:
-            lines.append(
-                lines_line(
-                    Span(columns_module.fit(self._say("and {count} more", count=left), width))
-                )
-            )
+            lines.append(lines_line(fit(self._say("and {count} more", count=left), width)))
         return lines
 
     def _line(self, working: _Working, width: int) -> Line:
@@ -112,19 +108,19 @@ class AtWork:
         clock = f"{seconds // 60}:{seconds % 60:02}" if seconds >= 60 else ""
         took = clock or self._say("{seconds} s", seconds=seconds)
         *face, name = self._name(working.agent)
-        left = width - sum(columns_module.width_of(span.text) for span in face) - len(took) - 4
-        name = name._replace(text=columns_module.fit(name.text, max(_LEAST, width // 3)))
-        left -= columns_module.width_of(name.text)
+        left = width - sum(width_of(span.text) for span in face) - len(took) - 4
+        name = name._replace(text=fit(name.text, max(_LEAST, width // 3)))
+        left -= width_of(name.text)
         spans = [*face, name, BETWEEN, Span(took, "dim")]
         tail = " ".join(escape_line(working.tail.replace("\n", " ")).split())
-        for text, fit, share in (
-            (working.status, columns_module.fit, left // 2 if tail else left),
-            (tail, columns_module.fit_end, left),
+        for text, cut, share in (
+            (working.status, fit, left // 2 if tail else left),
+            (tail, fit_end, left),
         ):
             room = min(share, left) - 3
             if text and room >= _LEAST:
-                spans += [BETWEEN, Span(fit(text, room), "dim" if text is tail else "")]
-                left -= 3 + columns_module.width_of(spans[-1].text)
+                spans += [BETWEEN, Span(cut(text, room), "dim" if text is tail else "")]
+                left -= 3 + width_of(spans[-1].text)
         return lines_line(spans)
 
     def _status(self, event: StatusReported) -> str:
@@ -263,11 +259,7 @@ class Terminal:
         """Return a line that fits the width; escapes of characters may have made it longer."""
         spans = self._writable(line.spans)
         text = "".join(span.text for span in spans)
-        return (
-            spans
-            if columns_module.width_of(text) <= width
-            else [Span(columns_module.fit(text, width))]
-        )
+        return spans if width_of(text) <= width else [Span(fit(text, width))]
 
     def _line(self, line: Line, width: int) -> Iterator[Segment]:
         spans = self._writable(line.spans)
@@ -292,7 +284,7 @@ class Terminal:
         if "\t" in text:
             spans = tuple(span._replace(text=span.text.expandtabs(4)) for span in spans)
             text = "".join(span.text for span in spans)
-        hang, rows = columns_module.wrap_rows(text, width, hang)
+        hang, rows = wrap_rows(text, width, hang)
         for number, (start, end) in enumerate(rows):
             if number:
                 yield Segment.line()
@@ -301,11 +293,7 @@ class Terminal:
 
     def _pieces(self, spans: Iterable[Span]) -> Iterator[Segment]:
         for text, style in spans:
-            if (
-                self._any_script
-                and style.startswith(("agent", "human"))
-                and columns_module.turns_around(text)
-            ):
+            if self._any_script and style.startswith(("agent", "human")) and turns_around(text):
                 yield Segment(f"{_ISOLATE}{text}{_END_ISOLATE}", self._styles[style])
             elif text:
                 yield Segment(text, self._styles[style])
@@ -332,7 +320,7 @@ class Ticker:
 
 def wrap_text(text: str, width: int) -> str:
     """Return a line broken between words, its further rows indented by two more columns."""
-    hang, rows = columns_module.wrap_rows(text, width, len(text) - len(text.lstrip()) + 2)
+    hang, rows = wrap_rows(text, width, len(text) - len(text.lstrip()) + 2)
     return "\n".join((" " * hang if start else "") + text[start:end] for start, end in rows)
 
 
@@ -451,7 +439,7 @@ class Progress:
         facts.append(say("{seconds} s", seconds=int(self._clock() - self._began)))
         if self._working:
             facts.append(say(", ").join(map(escape_line, self._working.values())))
-        return columns_module.fit(" · ".join(facts), width)
+        return fit(" · ".join(facts), width)
 
     def _draw(self) -> None:
         self._erase()

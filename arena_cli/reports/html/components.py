@@ -136,11 +136,9 @@ def build_talk(
     rows = [row for item in items for row in table.rows(item)]
     skipped = {index for index, (seq, _) in enumerate(rows) if revisions.is_skipped(seq)}
     chains = [item for item in items if isinstance(item, Chain)]
-    reason = (
-        say("not asked (selection: none)")
-        if cast.config.get("selection") == "none"
-        else say("not asked (it answers only when it is named)")
-    )
+    reason = say("not asked (it answers only when it is named)")
+    if cast.config.get("selection") == "none":
+        reason = say("not asked (selection: none)")
     return {
         "lanes": list(lanes.values()),
         "rows": [row for _, row in rows],
@@ -323,9 +321,8 @@ class _Table:
             return ""
         if event.is_announcement:
             return self._say("announces exchange {number}", number=event.exchange)
-        to = [
-            self._name(name) for name in event.message.shown_to if name != event.message.author_id
-        ]
+        author = event.message.author_id
+        to = [self._name(name) for name in event.message.shown_to if name != author]
         number = self._say("exchange {number}", number=event.exchange)
         return f"→ {self._say(', ').join(to)} · {number}"
 
@@ -357,9 +354,11 @@ class _Table:
                 *self._refused(done),
                 *self._unresolved(done.unresolved),
             ],
-            facts=self._facts(done)
-            + [*filter(None, [self._name_thread(message)])]
-            + (self._describe_end(done.reply, turn) if is_last else []),
+            facts=[
+                *self._facts(done),
+                *filter(None, [self._name_thread(message)]),
+                *(self._describe_end(done.reply, turn) if is_last else ()),
+            ],
             steps=self._steps(done.reply, turn) if is_last else [],
         )
 
@@ -407,12 +406,9 @@ class _Table:
         ]
 
     def _refused(self, event: ReplyFinished) -> list[str]:
+        text = "may not call {who}: {reason}"
         return [
-            self._say(
-                "may not call {who}: {reason}",
-                who=self._cast.who(agent).name,
-                reason=escape_line(reason),
-            )
+            self._say(text, who=self._name(agent), reason=escape_line(reason))
             for agent, reason in event.refused.items()
         ]
 
