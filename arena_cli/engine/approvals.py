@@ -36,9 +36,9 @@ from arena_cli.transcript.control_events import (
 from arena_cli.transcript.conversation import Chain, Turn
 from arena_cli.transcript.events import ReplyFinished
 from arena_cli.util.clock import format_timestamp
+from arena_cli.util.language import Language, Texts
 from arena_cli.util.text import cut_text, escape_line
 from arena_cli.workspace.control import ApprovalPolicy, Approvals
-from arena_cli.workspace.models import Language
 from arena_cli.yamlio.schema_errors import explain_first
 
 NOTICE = "approval"
@@ -275,11 +275,11 @@ class ApprovalDesk:
         )
 
     def _report_faults(self, done: ReplyFinished, faults: list[str]) -> None:
-        name = self._name(done.agent)
-        reason = escape_line(cut_text("; ".join(faults), _MOST_DETAIL))
-        text = f"A request of {name} for approval cannot be read, nobody is asked: {reason}."
-        if self._room.language == "zh":
-            text = f"{name} 的审批请求无法读取，未询问任何人：{reason}。"
+        text = Texts(self._room.language)(
+            "A request of {name} for approval cannot be read, nobody is asked: {reason}.",
+            name=self._name(done.agent),
+            reason=escape_line(cut_text("; ".join(faults), _MOST_DETAIL)),
+        )
         self._write_message(text, {"notice": REFUSED_NOTICE, "reply": done.reply})
 
     def start_reply(self, planned: Planned, turn: Turn) -> None:
@@ -487,7 +487,7 @@ class ApprovalDesk:
             question, self._name(question.agent), decision, by, option, room.language
         )
         if because:
-            text += f"（{because}）" if room.language == "zh" else f" ({because})"
+            text = Texts(room.language)("{text} ({because})", text=text, because=because)
         metadata = {
             "notice": NOTICE,
             "request": question.request,
@@ -547,19 +547,16 @@ def _word_decision(
     """Return the system message about a decision."""
     detail = escape_line(cut_text(question.detail, _MOST_DETAIL))
     act = f'{escape_line(question.action)}, "{detail}"'
-    by = escape_line(by)
-    if language == "zh":
-        begin = f"请求 {question.request}（{name}：{act}）"
-        endings = {
-            "approved": f"已由 {by} 批准：可执行一次，且参数必须完全相同。",
-            "rejected": f"已被 {by} 拒绝：不得执行。",
-            "expired": "已过期，无人作出决定：不得执行。",
-        }
-        return f"{begin}：{by} 选择了“{option}”。" if option else f"{begin}{endings[decision]}"
-    begin = f"Request {question.request} of {name} ({act})"
-    endings = {
-        "approved": f"was approved by {by}: it may be done once, with exactly these arguments.",
-        "rejected": f"was rejected by {by}: it must not be done.",
-        "expired": "expired before a person decided: it must not be done.",
-    }
-    return f'{begin}: {by} chose "{option}".' if option else f"{begin} {endings[decision]}"
+    say, by = Texts(language), escape_line(by)
+    begin = say("Request {id} of {name} ({act})", id=question.request, name=name, act=act)
+    if option:
+        return say('{begin}: {by} chose "{option}".', begin=begin, by=by, option=option)
+    if decision == "expired":
+        return say("{begin} expired before a person decided: it must not be done.", begin=begin)
+    if decision == "rejected":
+        return say("{begin} was rejected by {by}: it must not be done.", begin=begin, by=by)
+    return say(
+        "{begin} was approved by {by}: it may be done once, with exactly these arguments.",
+        begin=begin,
+        by=by,
+    )

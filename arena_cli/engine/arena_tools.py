@@ -18,7 +18,7 @@ from arena_cli.engine.goals import GoalStack
 from arena_cli.engine.plan import Room
 from arena_cli.engine.toolbox import EngineTool, make_schema
 from arena_cli.notes import extraction, text
-from arena_cli.notes.model import KINDS
+from arena_cli.notes.model import KINDS, Note
 from arena_cli.protocol import Attachment, Message, PermissionRequest, ToolSpec
 from arena_cli.tools.base import Tool, ToolFailed, ToolOutput, ToolScope
 from arena_cli.transcript import reader
@@ -129,6 +129,25 @@ class ArenaSource:
         return [EngineTool(spec, getattr(desk, spec.name), idempotent=spec.name != "add_note")]
 
 
+def search_notes(room: Room, query: str, kinds: Sequence[str], limit: int) -> list[Note] | None:
+    """Return the notes of these kinds that fit a query; None if the session keeps none."""
+    recollection = room.scene.recollection
+    if recollection is None:
+        return None
+    recollection.follow()
+    index = recollection.index()
+    if index is None:
+        return []
+    hits = index.search(
+        query,
+        kinds=kinds,
+        session=room.scene.session_id,
+        approved_only=recollection.rules.approved_only,
+        limit=limit,
+    )
+    return [hit.note for hit in hits]
+
+
 def _describe_act(arguments: Mapping[str, Any]) -> PermissionRequest:
     action, detail = str(arguments["action"]).strip(), str(arguments["detail"]).strip()
     if not action or not detail:
@@ -167,34 +186,21 @@ class _Desk:
         return _as_json({**estimate._asdict(), "similar": chains})
 
     def _find_notes(self, query: str, kinds: Sequence[str], limit: int) -> ToolOutput:
-        recollection = self._room.scene.recollection
-        if recollection is None:
+        notes = search_notes(self._room, query, kinds, limit)
+        if notes is None:
             raise ToolFailed("this session keeps no notes")
-        recollection.follow()
-        index = recollection.index()
-        hits = (
-            ()
-            if index is None
-            else index.search(
-                query,
-                kinds=kinds,
-                session=self._room.scene.session_id,
-                approved_only=recollection.rules.approved_only,
-                limit=limit,
-            )
-        )
-        if not hits:
+        if not notes:
             return ToolOutput("no note matches; try other words")
         return _as_json(
             [
                 {
-                    "id": hit.note.id,
-                    "kind": hit.note.kind,
-                    "status": hit.note.status,
-                    "title": hit.note.title,
-                    "text": cut_text(hit.note.body.strip(), LONGEST_EXCERPT),
+                    "id": note.id,
+                    "kind": note.kind,
+                    "status": note.status,
+                    "title": note.title,
+                    "text": cut_text(note.body.strip(), LONGEST_EXCERPT),
                 }
-                for hit in hits
+                for note in notes
             ]
         )
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from arena_cli.engine.notices import write_notice
 from arena_cli.engine.plan import Room
 from arena_cli.tools.seen import ChangedFile, SeenFiles
+from arena_cli.util.language import Texts
 
 
 def report_changes(room: Room, folder: Path) -> None:
@@ -20,10 +21,8 @@ def report_changes(room: Room, folder: Path) -> None:
 
 
 def _describe(change: ChangedFile, room: Room) -> str:
-    if room.language == "zh":
-        text = f"文件 {change.name} 在你上次读写之后被改动。"
-    else:
-        text = f"The file {change.name} has changed since you last read or wrote it."
+    say = Texts(room.language)
+    text = say("The file {name} has changed since you last read or wrote it.", name=change.name)
     fence = "```"
     while fence in change.diff:
         fence += "`"

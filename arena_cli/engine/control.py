@@ -12,7 +12,6 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from arena_cli import errors
 from arena_cli.engine import breaker, past, reply_rules, rules
 from arena_cli.engine.approvals import POLICY, ApprovalDesk
 from arena_cli.engine.budget import BudgetGuard
@@ -25,7 +24,6 @@ from arena_cli.errors import UsageError
 from arena_cli.notes.model import Draft
 from arena_cli.protocol import Message, PermissionRequest
 from arena_cli.transcript.control_events import (
-    AgentState,
     AgentStateChanged,
     ChainPaused,
     ControlState,
@@ -36,7 +34,7 @@ from arena_cli.transcript.control_events import (
 )
 from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.events import MessageEvent, PauseReason
-from arena_cli.util.text import clean_text, escape_line
+from arena_cli.util.text import clean_text
 from arena_cli.workspace import mentions
 from arena_cli.workspace.models import Team
 
@@ -46,18 +44,6 @@ if TYPE_CHECKING:
 
 NOTHING = ControlState()
 NO_CONTROL = SessionControl()
-
-
-_ALREADY: dict[AgentState, str] = {
-    "running": "is running already",
-    "paused": "is paused already",
-    "terminated": "is terminated already",
-}
-_FROM_NOW_ON: dict[AgentState, str] = {
-    "running": "is running from now on",
-    "paused": "is paused from now on",
-    "terminated": "is terminated from now on",
-}
 
 
 def _pause_for(pending: Sequence[Request]) -> rules.Pause:
@@ -265,10 +251,7 @@ class Control:
         book, chain = self.rulebook, self._room.scene.fold.open
         if book is None or chain is None or not book.of("note", agent):
             return [""] * len(drafts)
-        is_written = reply == 0 or any(
-            isinstance(event, Decision) and (event.kind, event.reply) == ("note", reply)
-            for event in chain.turns[-1].side_events
-        )
+        is_written = reply == 0 or _count_written("note", reply, chain) > 0
         reasons = []
         for draft in drafts:
             decision = reply_rules.describe_note(draft, agent)
@@ -293,16 +276,11 @@ class Control:
         book, chain = self.rulebook, self._room.scene.fold.open
         if book is None or chain is None or not book.of("task", agent):
             return [""] * len(decisions)
-        written = sum(
-            isinstance(event, Decision) and (event.kind, event.reply) == ("task", reply)
-            for event in chain.turns[-1].side_events
-        )
-        reasons = []
-        for decision in decisions:
-            is_written = written > 0
-            reasons.append(await book.check_act("task", decision, reply, is_written=is_written))
-            written -= is_written
-        return reasons
+        written = _count_written("task", reply, chain)
+        return [
+            await book.check_act("task", decision, reply, is_written=number < written)
+            for number, decision in enumerate(decisions)
+        ]
 
     async def stop(self) -> None:
         """End the processes of functions of rules."""
@@ -311,25 +289,16 @@ class Control:
 
     def _without_unavailable(self, step: rules.Step) -> rules.Step:
         unavailable = self.unavailable()
-        if not unavailable:
+        if not unavailable or not isinstance(step, rules.StartTurn):
             return step
-        if isinstance(step, rules.StartTurn):
-            left_out = {
-                agent: unavailable[agent]
-                for agent in (*step.must, *step.deferred)
-                if agent in unavailable
-            }
-            if not left_out:
-                return step
-            due = tuple(a for a in (*step.must, *step.deferred) if a not in left_out)
-            places = self._room.scene.team.config.max_responders
-            return replace(
-                step,
-                must=due[:places],
-                deferred=due[places:],
-                passed_over={**step.passed_over, **left_out},
-            )
-        return step
+        agents = (*step.must, *step.deferred)
+        left_out = {agent: unavailable[agent] for agent in agents if agent in unavailable}
+        if not left_out:
+            return step
+        due = tuple(agent for agent in agents if agent not in left_out)
+        places = self._room.scene.team.config.max_responders
+        passed_over = {**step.passed_over, **left_out}
+        return replace(step, must=due[:places], deferred=due[places:], passed_over=passed_over)
 
     def _joining(self, chain: Chain, state: ControlState) -> list[Message]:
         """Return the messages that joined the chain and that no turn has replied to yet."""
@@ -452,7 +421,7 @@ class Control:
 
     def _cancel(self, request: ControlRequest) -> str:
         if request.agent:
-            self._check_member(request.agent)
+            past.check_member(request.agent, self._room)
         chain = self._open("cancel")
         if request.agent:
             if not self._stop_reply(request.agent, request.by):
@@ -509,7 +478,7 @@ class Control:
         return f"{message.id} joins chain {chain.number} at its next turn"
 
     def _change_agent(self, request: ControlRequest) -> str:
-        self._check_member(request.agent)
+        past.check_member(request.agent, self._room)
         fold = self._room.scene.fold
         current = (fold.control or NO_CONTROL).agents.get(request.agent, "running")
         if current == "terminated" and request.state != "terminated":
@@ -518,13 +487,13 @@ class Control:
                 "Start another session, or `arena fork` this one from before.",
             )
         if current == request.state:
-            return f"{request.agent} {_ALREADY[current]}"
+            return f"{request.agent} is {current} already"
         self._room.journal.write(
             AgentStateChanged, agent=request.agent, state=request.state, by=request.by
         )
         if request.state == "terminated":
             self._stop_reply(request.agent, request.by)
-        return f"{request.agent} {_FROM_NOW_ON[request.state]}"
+        return f"{request.agent} is {request.state} from now on"
 
     def _raise_budget(self, request: ControlRequest) -> str:
         chain = self._open("raise the budget of")
@@ -536,14 +505,6 @@ class Control:
     def _change_task(self, request: ControlRequest) -> str:
         text: str = import_module("arena_cli.engine.task_changes").carry_out(request, self._room)
         return text
-
-    def _check_member(self, agent: str) -> None:
-        members = [member.id for member in self._room.scene.team.members]
-        if agent not in members:
-            raise UsageError(
-                f"no member of this team has the id {escape_line(agent)!r}",
-                errors.suggest_nearest(agent, members),
-            )
 
 
 def _list_in_thread(mentioned: mentions.Mentions, chain: Chain, team: Team) -> list[str]:
@@ -558,3 +519,11 @@ def _list_in_thread(mentioned: mentions.Mentions, chain: Chain, team: Team) -> l
             problem = f"{name} is not in the thread of task {chain.thread}"
             raise UsageError(problem, f"Its agents: {', '.join(agents)}.")
     return [name for name in mentioned.ids if name not in outside]
+
+
+def _count_written(kind: str, reply: int, chain: Chain) -> int:
+    """Return the number of decisions about what a reply of the open turn does."""
+    return sum(
+        isinstance(event, Decision) and (event.kind, event.reply) == (kind, reply)
+        for event in chain.turns[-1].side_events
+    )

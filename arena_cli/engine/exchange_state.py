@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
 from arena_cli.context.history import shown_to_others
@@ -13,12 +12,11 @@ from arena_cli.engine.exchange_texts import quote
 from arena_cli.engine.plan import Room
 from arena_cli.engine.subagents import make_output
 from arena_cli.protocol import WAIT_FOR_AGENT, Message, ShownMessage
-from arena_cli.transcript import reader
+from arena_cli.transcript import queries
 from arena_cli.transcript.acting_events import AgentEnded
 from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.events import Event, MessageEvent
 from arena_cli.transcript.exchange_events import ExchangeFinished, ExchangeStarted, ExchangeTimedOut
-from arena_cli.transcript.revisions import Revisions
 from arena_cli.util.language import Language, Texts
 
 STEP = ".s"
@@ -140,15 +138,12 @@ def list_open(events: Sequence[Event]) -> list[Exchange]:
     return [exchange for exchange in found if exchange.finished is None]
 
 
-def find_newest(
-    transcript: Path, fits: Callable[[ExchangeStarted], bool], revisions: Revisions | None
-) -> Exchange | None:
-    """Return the newest exchange in a transcript that fits; None if there is none."""
+def find_newest(room: Room, fits: Callable[[ExchangeStarted], bool]) -> Exchange | None:
+    """Return the newest exchange of the session that fits; None if there is none."""
+    path = getattr(room.journal.log, "path", None)
     types = {"exchange_started", "exchange_timed_out", "exchange_finished", "message"}
     later: list[Event] = []
-    for event in reader.newest_first(transcript, transcript.stat().st_size, types):
-        if isinstance(event, bytes) or (revisions and revisions.is_skipped(event.seq)):
-            continue
+    for event in queries.list_newest(path, types, room.scene.fold.revisions):
         later.append(event)
         if isinstance(event, ExchangeStarted) and fits(event):
             return read_exchange(event.exchange, reversed(later))

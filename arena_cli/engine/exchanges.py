@@ -7,7 +7,7 @@ of an exchange is in the events of its turn: after a crash it continues from the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterator
+from collections.abc import Collection, Coroutine, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
@@ -76,8 +76,9 @@ class Exchanges:
         exchange = self._find(name)
         if exchange is None:
             by_key = (requester.id, asked.key)
-            earlier = asked.key and self._find_earlier(lambda e: (e.requester, e.key) == by_key)
-            if earlier:
+            if asked.key and (
+                earlier := find_newest(self._room, lambda e: (e.requester, e.key) == by_key)
+            ):
                 return self.tell(earlier)
             exchange = self._begin(requester, asked, name, planned.reply)
         if exchange.finished is None and not exchange.messages:
@@ -111,8 +112,8 @@ class Exchanges:
 
     def find_own(self, requester: str, name: str) -> Exchange | None:
         """Return an exchange of the session that this agent began, None if there is none."""
-        exchange = self._find(name) or self._find_earlier(
-            lambda started: (started.exchange, started.requester) == (name, requester)
+        exchange = self._find(name) or find_newest(
+            self._room, lambda started: (started.exchange, started.requester) == (name, requester)
         )
         return exchange if exchange and exchange.started.requester == requester else None
 
@@ -264,13 +265,6 @@ class Exchanges:
             has_target = exchange.started.target == find_target(self._room, asked.agent)
             if has_target and same in ([], [self._room.runtime.redactor.text(asked.message)]):
                 return number
-
-    def _find_earlier(self, fits: Callable[[ExchangeStarted], bool]) -> Exchange | None:
-        """Return the newest exchange of the session that fits; None if there is none."""
-        path = getattr(self._room.journal.log, "path", None)
-        if path is None or not path.exists():
-            return None
-        return find_newest(path, fits, self._room.scene.fold.revisions)
 
     # The course of an exchange.
 

@@ -10,7 +10,7 @@ from arena_cli.engine.plan import Room
 from arena_cli.engine.toolbox import EngineTool
 from arena_cli.protocol import ToolSpec
 from arena_cli.tools.base import Tool, ToolFailed, ToolOutput, ToolScope
-from arena_cli.transcript import reader
+from arena_cli.transcript import queries
 from arena_cli.transcript.acting_events import GOAL_MOST, Goal, GoalChanged
 
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 500}
@@ -131,12 +131,7 @@ class GoalStack:
     def _read(self) -> tuple[list[Goal], int]:
         """Return the open goals of the session so far, and how many were pushed."""
         path = getattr(self._room.journal.log, "path", None)  # a single call keeps no transcript
-        if path is None or not path.exists():
-            return [], 0
-        revisions = self._room.scene.fold.revisions
-        for event in reader.newest_first(path, path.stat().st_size, {"goal"}):
-            if not isinstance(event, GoalChanged) or event.agent != self._agent:
-                continue
-            if not (revisions and revisions.is_skipped(event.seq)):
+        for event in queries.list_newest(path, {"goal"}, self._room.scene.fold.revisions):
+            if isinstance(event, GoalChanged) and event.agent == self._agent:
                 return list(event.open), event.count
         return [], 0

@@ -20,12 +20,13 @@ from arena_cli.notes import markdown, model, staging
 from arena_cli.notes.model import Note
 from arena_cli.notes.staging import NoteChange
 from arena_cli.protocol import Message
-from arena_cli.transcript import queries, reader
+from arena_cli.transcript import queries
 from arena_cli.transcript.control_events import Checkpoint, Edited, MarkedRead, SessionControl
 from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.events import NoteEvent, ReplyStarted
 from arena_cli.transcript.revisions import NO_REVISIONS, Revisions
 from arena_cli.util.clock import format_timestamp
+from arena_cli.util.language import Texts
 from arena_cli.util.text import clean_text, escape_line
 
 EDIT_NOTICE = "edited"
@@ -98,11 +99,8 @@ def _find_label_fault(label: str) -> str:
 def _mark_read(request: ControlRequest, room: Room) -> str:
     """Mark the messages up to one as read by an agent, or by all. Raises UsageError."""
     team = room.scene.team
-    if request.agent and team.member(request.agent) is None:
-        raise UsageError(
-            f"no member of this team has the id {escape_line(request.agent)!r}",
-            errors.suggest_nearest(request.agent, [member.id for member in team.members]),
-        )
+    if request.agent:
+        check_member(request.agent, room)
     message = references.find_target(request.target or _find_last(room), room)
     agents = [request.agent] if request.agent else [member.id for member in team.members]
     room.journal.write(MarkedRead, agents=agents, upto=message.id, by=request.by)
@@ -162,15 +160,13 @@ def _edit(request: ControlRequest, room: Room) -> str:
         beginning = f"{beginning[:_QUOTED]}..."
     humans = {human.id: human.name for human in room.scene.team.humans}
     name = humans.get(request.by) or request.by
-    content = (
-        f'{name} corrected the message {message.id}, which began "{beginning}". '
-        "It now has the corrected text; the earlier one no longer holds."
+    content = Texts(room.language)(
+        '{name} corrected the message {id}, which began "{beginning}". It now has the corrected '
+        "text; the earlier one no longer holds.",
+        name=name,
+        id=message.id,
+        beginning=beginning,
     )
-    if room.language == "zh":
-        content = (
-            f"{name} 更正了消息 {message.id}（原文开头为“{beginning}”）。"
-            "该消息现为更正后的内容，原内容不再有效。"
-        )
     write_notice(
         room,
         content,
@@ -192,15 +188,12 @@ def _list_notes_from(message: str, room: Room) -> list[str]:
 
 def _list_readers(room: Room, seq: int) -> list[str]:
     """Return the agents that were called since an event, in order; rewinds aside."""
-    revisions = room.scene.fold.revisions or NO_REVISIONS
-    path = room.journal.log.path
     agents: dict[str, None] = {}
-    for event in reader.newest_first(path, path.stat().st_size, {"reply_started"}):
-        if not isinstance(event, ReplyStarted):
-            continue
+    path, revisions = room.journal.log.path, room.scene.fold.revisions
+    for event in queries.list_newest(path, {"reply_started"}, revisions):
         if event.seq < seq:
             break
-        if not revisions.is_skipped(event.seq):
+        if isinstance(event, ReplyStarted):
             agents[event.agent] = None
     return list(agents)[::-1]
 
@@ -231,10 +224,12 @@ def _reassign(request: ControlRequest, room: Room) -> str:
     )
     recollection.wrote(changed)
     if room.scene.fold.open is not None:
-        before = note.owner or "-"
-        content = f'The task "{note.title}" is now for {agent} (before: {before}).'
-        if room.language == "zh":
-            content = f"任务“{note.title}”现由 {agent} 负责（原负责人：{before}）。"
+        content = Texts(room.language)(
+            'The task "{title}" is now for {agent} (before: {before}).',
+            title=note.title,
+            agent=agent,
+            before=note.owner or "-",
+        )
         write_notice(room, content, {"notice": REASSIGN_NOTICE})
     return f"{title}: now for {agent}, before for {escape_line(note.owner) or 'no agent'}"
 
@@ -254,13 +249,18 @@ def _act(note: Note, act: str, status: str, by: str) -> dict[str, Any]:
     return fields
 
 
-def _check_assignee(agent: str, room: Room) -> None:
+def check_member(agent: str, room: Room) -> None:
+    """Raise UsageError if no member of the team has that id."""
     members = [member.id for member in room.scene.team.members]
     if agent not in members:
         raise UsageError(
             f"no member of this team has the id {escape_line(agent)!r}",
             errors.suggest_nearest(agent, members),
         )
+
+
+def _check_assignee(agent: str, room: Room) -> None:
+    check_member(agent, room)
     control = room.scene.fold.control
     if control and control.agents.get(agent) == "terminated":
         raise UsageError(f"{agent} is terminated in this session", "Name another agent.")

@@ -28,6 +28,7 @@ from arena_cli.engine import (
     rules,
     side_calls,
 )
+from arena_cli.engine.arena_tools import search_notes
 from arena_cli.engine.plan import Room, attempt_limit_s, limit_s
 from arena_cli.engine.plan_prompt import PLAN
 from arena_cli.engine.plan_reading import PlanDraft
@@ -48,7 +49,6 @@ from arena_cli.workspace.models import Member, Team
 
 if TYPE_CHECKING:
     from arena_cli.engine.control import Control
-    from arena_cli.notes.model import Note
 
 EXPERIENCE = ("pit", "pattern", "solution", "decision")
 """The kinds of notes that a planner is shown."""
@@ -197,6 +197,7 @@ class Planner:
         room, scene = self._room, self._room.scene
         message = chain.opening.message.content
         similar = await asyncio.to_thread(past_work.find_similar, message, room)
+        notes = await asyncio.to_thread(search_notes, room, message, EXPERIENCE, _MOST_NOTES)
         planner = scene.team.planner
         members = [
             member for member in scene.team.members if planner is None or member.id != planner.id
@@ -204,7 +205,7 @@ class Planner:
         question = plan_prompt.PlanQuestion(
             message=message,
             members=members or scene.team.members,
-            notes=await asyncio.to_thread(self._find_notes, message),
+            notes=notes or (),
             similar=similar,
             estimate=past_work.estimate_complexity(message, similar, room.workspace),
             earlier=self._list_earlier(chain),
@@ -216,24 +217,6 @@ class Planner:
             ],
         )
         return room.runtime.redactor.text(plan_prompt.write_prompt(question, room.language))
-
-    def _find_notes(self, message: str) -> list[Note]:
-        """Return the notes of experience that fit the message."""
-        recollection = self._room.scene.recollection
-        if recollection is None:
-            return []
-        recollection.follow()
-        index = recollection.index()
-        if index is None:
-            return []
-        hits = index.search(
-            message,
-            kinds=EXPERIENCE,
-            session=self._room.scene.session_id,
-            approved_only=recollection.rules.approved_only,
-            limit=_MOST_NOTES,
-        )
-        return [hit.note for hit in hits]
 
     def _list_earlier(self, chain: Chain) -> list[ShownMessage]:
         """Return the last messages before the chain that all agents may be shown."""

@@ -12,7 +12,7 @@ from arena_cli.engine.inbox import ControlRequest
 from arena_cli.engine.plan import Planned, Room
 from arena_cli.errors import UsageError
 from arena_cli.protocol import AgentOutput, Message, StructuredContent
-from arena_cli.transcript import queries, reader
+from arena_cli.transcript import queries
 from arena_cli.transcript.conversation import quote_message
 from arena_cli.transcript.events import MessageEvent
 from arena_cli.transcript.revisions import NO_REVISIONS
@@ -127,14 +127,11 @@ def find_target(name: str, room: Room) -> Message:
 
 def _check_new(message: Message, emoji: str, by: str, room: Room) -> None:
     """Raise UsageError if that person reacted so already."""
-    path = room.journal.log.path
-    revisions = room.scene.fold.revisions or NO_REVISIONS
-    for event in reader.newest_first(path, path.stat().st_size, frozenset({"message"})):
-        if not isinstance(event, MessageEvent):
-            continue
+    path, revisions = room.journal.log.path, room.scene.fold.revisions
+    for event in queries.list_newest(path, {"message"}, revisions):
         if event.seq <= message.seq:
             return
-        if _is_same(event.message, message.id, emoji, by) and not revisions.is_skipped(event.seq):
+        if isinstance(event, MessageEvent) and _is_same(event.message, message.id, emoji, by):
             raise UsageError(f"{message.id} has {emoji} of {by} already")
 
 

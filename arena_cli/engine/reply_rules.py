@@ -23,6 +23,7 @@ from arena_cli.notes.model import Draft
 from arena_cli.protocol import AgentInput, AgentOutput, ShownMessage, Usage
 from arena_cli.transcript.control_events import Decision, RuleBroken
 from arena_cli.util.clock import format_timestamp
+from arena_cli.util.language import Texts
 from arena_cli.util.redaction import REDACTED, Redactor
 from arena_cli.util.text import cut_text, iter_texts
 from arena_cli.workspace import control
@@ -359,9 +360,7 @@ class Review:
         if self._left == 0:
             return False
         self._left -= 1
-        message = self._correction(error.text, self._attempts[-1].broken)
-        planned = self._planned
-        planned.correct(message)
+        self._planned.correct(self._correction(error.text, self._attempts[-1].broken))
         return True
 
     def settle(self, *, has_reply: bool) -> None:
@@ -462,22 +461,16 @@ class Review:
 
     def _correction(self, text: str, broken: Sequence[BrokenRule]) -> ShownMessage:
         """Return the system message that gives a refused reply back to its agent."""
-        is_chinese = self._room.language == "zh"
-        heading, quote, again = (
-            (
-                "你的回复没有发出，因为它违反了团队的规则：",
-                "你的回复是：",
-                "请写一份遵守这些规则的回复。",
-            )
-            if is_chinese
-            else (
-                "Your reply was not sent, because it breaks rules of this team:",
-                "Your reply was:",
-                "Write a reply that keeps these rules.",
-            )
-        )
-        lines = [heading, *(f"- {rule}: {' '.join(error.split())}" for rule, error, _ in broken)]
-        lines += ["", quote, *(f"| {line}" for line in text.splitlines()), "", again]
+        say = Texts(self._room.language)
+        lines = [
+            say("Your reply was not sent, because it breaks rules of this team:"),
+            *(f"- {rule}: {' '.join(error.split())}" for rule, error, _ in broken),
+            "",
+            say("Your reply was:"),
+            *(f"| {line}" for line in text.splitlines()),
+            "",
+            say("Write a reply that keeps these rules."),
+        ]
         return ShownMessage(
             id="m0",
             author_id="system",

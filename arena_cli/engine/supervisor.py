@@ -23,9 +23,10 @@ from arena_cli.protocol import parse_decision, parse_seq
 from arena_cli.transcript.control_events import ControlState, Decision, Supervised
 from arena_cli.transcript.conversation import FAILED, Chain, Turn
 from arena_cli.transcript.events import Order
+from arena_cli.util.language import Texts
 from arena_cli.util.text import cut_text, escape_line
 from arena_cli.workspace.mentions import Roster, resolve_mentions
-from arena_cli.workspace.models import Language, Member, Team
+from arena_cli.workspace.models import Member, Team
 
 REPLAN_NOTICE = "replan"
 """The `notice` in the metadata of the system message that asks for another plan."""
@@ -324,15 +325,10 @@ class Supervisor:
 
     async def _tell_problems(self, problems: Sequence[str]) -> None:
         """Write the system message that asks for another plan."""
-        content = _describe_problems(problems, self._room.language)
-        write_notice(self._room, content, {"notice": REPLAN_NOTICE})
-
-
-def _describe_problems(problems: Sequence[str], language: Language) -> str:
-    listed = "\n".join(f"- {problem}" for problem in problems)
-    if language == "zh":
-        return f"上一轮出了问题：\n{listed}\n请换一种办法。"
-    return f"The last turn did not work out:\n{listed}\nFind another way."
+        say = Texts(self._room.language)
+        lines = [f"- {problem}" for problem in problems]
+        lines = [say("The last turn did not work out:"), *lines, say("Find another way.")]
+        write_notice(self._room, "\n".join(lines), {"notice": REPLAN_NOTICE})
 
 
 def _has_news(decision: Supervised, chain: Chain, state: ControlState) -> bool:

@@ -6,7 +6,7 @@ The length of the transcript does not matter for the newest parts.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,13 +71,24 @@ def read_from_chain(path: Path, seq: int) -> Passage:
     return passage if any(map(opens, passage.events)) else Passage([], passage.end, 0)
 
 
+def list_newest(
+    path: Path | None, types: Container[str], revisions: Revisions | None
+) -> Iterator[Event]:
+    """Yield the events of these types, rewinds aside, the newest first; none without a file.
+
+    There may be other types among them, of lines that arena did not write.
+    """
+    if path is not None and path.exists():
+        for event in reader.newest_first(path, reader.tail(path)[1], types):
+            if isinstance(event, Event) and not (revisions and revisions.is_skipped(event.seq)):
+                yield event
+
+
 def find_keyed(path: Path, key: str, revisions: Revisions) -> MessageEvent | None:
     """Return the message that opened a chain with this key, rewinds aside; None if none did."""
-    for entry in reader.newest_first(path, reader.tail(path)[1], frozenset({"message"})):
-        if not isinstance(entry, MessageEvent) or entry.chain is None or entry.key != key:
-            continue
-        if not revisions.is_skipped(entry.seq):
-            return entry
+    for event in list_newest(path, {"message"}, revisions):
+        if isinstance(event, MessageEvent) and event.chain is not None and event.key == key:
+            return event
     return None
 
 
