@@ -484,6 +484,6 @@ def test_wrong_times_are_wrong_use(program: Program, words: tuple[str, ...]) -> 
 
 
 def test_a_plain_conversation_imports_none_of_it(program: Program) -> None:
-    names = ("engine.references", "transcript.read_marks", "cli.detached", "cli.messages")
+    names = ("engine.references", "cli.detached", "cli.messages")
     imported = program.list_imported("send", "-s", "s", "@dev hello")
     assert [name for name in names if f"arena_cli.{name}" in imported] == []

@@ -24,7 +24,7 @@ from arena_cli.session import outgoing, past
 from arena_cli.session.past import MarkedPoint, Point
 from arena_cli.session.session import Session, make_redactor
 from arena_cli.session.store import Stored
-from arena_cli.transcript import queries, read_marks, reader
+from arena_cli.transcript import queries, reader
 from arena_cli.transcript.revisions import list_visible
 from arena_cli.util.language import translate_message
 from arena_cli.util.text import cut_text, escape_line
@@ -371,7 +371,7 @@ def unread(
     path = stored.transcript
     events = list_visible(event for line in reader.read_lines(path) for event in line.events)
     agents = [] if agent is None else [queries.agent_named(path, agent)]
-    unread_of = read_marks.list_unread(events, agents)
+    unread_of = queries.list_unread(events, agents)
     if as_json:
         common.print_json(
             {name: [message.id for message in messages] for name, messages in unread_of.items()}

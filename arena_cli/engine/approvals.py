@@ -23,7 +23,7 @@ from arena_cli.engine.notices import write_notice
 from arena_cli.engine.plan import Planned, Room
 from arena_cli.errors import UsageError
 from arena_cli.protocol import CallNote, Permission, PermissionRequest, Shape
-from arena_cli.transcript import reader
+from arena_cli.transcript import queries
 from arena_cli.transcript.control_events import (
     ApprovalDecided,
     ApprovalDecision,
@@ -404,18 +404,19 @@ class ApprovalDesk:
 
     def _open_request(self, number: int) -> Request:
         """Return a request that is not decided. Raises UsageError."""
-        session = self._session
-        request = self._requests().get(number)
+        session, request = self._session, self._requests().get(number)
+        if request is None and 0 < number <= self._session_control.requests:
+            path = self._room.journal.log.path
+            for event in queries.list_newest(path, {"approval_decided"}, None):
+                if isinstance(event, ApprovalDecided) and event.request == number:
+                    decision = _describe_decision(event)
+                    raise UsageError(
+                        f"request {number} is decided: {decision}", "Its chain has ended."
+                    )
+            all_of_them = f"`arena approvals {session} --all` lists it with its decision."
+            raise UsageError(f"the chain of request {number} has ended", all_of_them)
         if request is None:
             hint = f"`arena approvals {session}` lists the open ones."
-            if (decided := self._find_decision(number)) is not None:
-                raise UsageError(
-                    f"request {number} is decided: {_describe_decision(decided)}",
-                    "Its chain has ended.",
-                )
-            if 0 < number <= self._session_control.requests:
-                all_of_them = f"`arena approvals {session} --all` lists it with its decision."
-                raise UsageError(f"the chain of request {number} has ended", all_of_them)
             raise UsageError(f"session {session} has no request {number}", hint)
         self._expire(request)
         if request.decided is not None:
@@ -424,15 +425,6 @@ class ApprovalDesk:
                 f"`arena resume {session}` continues the chain.",
             )
         return request
-
-    def _find_decision(self, number: int) -> ApprovalDecided | None:
-        """Return the decision of a request of a chain that has ended, from the transcript."""
-        if not 0 < number <= self._session_control.requests:
-            return None
-        lines = reader.read_lines(self._room.journal.log.path)
-        events = (event for line in lines for event in line.events)
-        decisions = (event for event in events if isinstance(event, ApprovalDecided))
-        return next((event for event in decisions if event.request == number), None)
 
     def _check_agent(self, agent: str, decision: str) -> None:
         """Raise UsageError if the act of an agent is approved that cannot be called any more."""

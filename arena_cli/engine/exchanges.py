@@ -39,6 +39,7 @@ from arena_cli.transcript.conversation import Turn
 from arena_cli.transcript.events import Event, MessageEvent
 from arena_cli.transcript.exchange_events import (
     ExchangeEnd,
+    ExchangeEvent,
     ExchangeFinished,
     ExchangeMode,
     ExchangeStarted,
@@ -182,14 +183,7 @@ class Exchanges:
     def _give_up(self, exchange: Exchange, wait_s: float) -> Told:
         """Write that the agent that asked no longer waits, and return the message for it."""
         started = exchange.started
-        self._room.journal.write(
-            ExchangeTimedOut,
-            exchange=started.exchange,
-            reply=started.reply,
-            requester=started.requester,
-            target=started.target,
-            wait_s=wait_s,
-        )
+        self._write(ExchangeTimedOut, exchange, wait_s=wait_s)
         if work := self._works.find(started.exchange):
             work.give_up()
         self._note_late(exchange)
@@ -524,17 +518,20 @@ class Exchanges:
     def _finish(
         self, exchange: Exchange, end: ExchangeEnd, reason: str = "", *, announced: bool = False
     ) -> None:
+        turns = len(exchange.answers)
+        self._write(
+            ExchangeFinished, exchange, end=end, turns=turns, announced=announced, reason=reason
+        )
+
+    def _write(self, shape: type[ExchangeEvent], exchange: Exchange, **fields: Any) -> None:
         started = exchange.started
         self._room.journal.write(
-            ExchangeFinished,
+            shape,
             exchange=started.exchange,
             reply=started.reply,
             requester=started.requester,
             target=started.target,
-            end=end,
-            turns=len(exchange.answers),
-            announced=announced,
-            reason=reason,
+            **fields,
         )
 
     def tell(self, exchange: Exchange) -> Told:

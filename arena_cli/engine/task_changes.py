@@ -154,12 +154,9 @@ def resolve_drafts(
         NewTask(
             ids[fold_title(draft.title)],
             TaskFacts(
-                title=draft.title,
-                description=draft.description,
-                type=draft.type,
-                priority=draft.priority,
-                needs=list(dict.fromkeys(_find_id(name, ids, board) for name in draft.needs)),
-                note=draft.note,
+                **draft._replace(
+                    needs=tuple(dict.fromkeys(_find_id(name, ids, board) for name in draft.needs))
+                )._asdict()
             ),
             find_agent(draft.assigned_to, room) if draft.assigned_to else "",
         )

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from arena_cli.engine import task_changes, task_ends, task_entries
+from arena_cli.engine import task_changes, task_ends
 from arena_cli.engine.plan import Planned, Room
 from arena_cli.engine.task_changes import TaskDraft, fold_title, get_board
 from arena_cli.engine.tasks import list_started_by
@@ -44,7 +44,7 @@ _SPECS = {
         "turn ends. `needs` are ids of tasks, or titles of tasks that you have added just now.",
         input_schema=make_schema(
             ["action"],
-            action={"type": "string", "enum": ["add", *task_entries.AGENT_ACTIONS]},
+            action={"type": "string", "enum": ["add", *task_ends.AGENT_ACTIONS]},
             id={"type": "string", "description": "the id of the task, such as t3"},
             text={
                 "type": "string",
@@ -108,7 +108,7 @@ class _TaskAnswers:
         return ToolOutput(f"{text}\n(and {more} more)" if more else text)
 
     async def _add(self, arguments: Mapping[str, Any], planned: Planned) -> ToolOutput:
-        draft, problem = task_entries.read_task(arguments)
+        draft, problem = task_ends.read_task(arguments)
         if draft is None:
             raise ToolFailed(problem)
         earlier = self._list_added(planned)
@@ -127,7 +127,7 @@ class _TaskAnswers:
         return ToolOutput(f"noted: the task {draft.title!r} is added when your turn ends")
 
     async def _change(self, arguments: Mapping[str, Any], planned: Planned) -> ToolOutput:
-        action, problem = task_entries.read_action(arguments)
+        action, problem = task_ends.read_action(arguments)
         if action is None:
             raise ToolFailed(problem)
         board, work = get_board(self._room), self._find_work(planned)
@@ -156,7 +156,7 @@ class _TaskAnswers:
         """Return the tasks that the reply has added so far."""
         chain = self._room.scene.fold.open
         events = chain.turns[-1].side_events if chain and chain.turns else ()
-        return task_entries.read_entries(
+        return task_ends.read_entries(
             None, planned.reply, events, self._room.runtime.redactor
         ).drafts
 

@@ -14,11 +14,11 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from arena_cli.protocol import Attachment, Message, Usage
+from arena_cli.protocol import Attachment, Message, Shape, Usage
 from arena_cli.transcript.events import (
     Compacted,
     Event,
@@ -331,29 +331,26 @@ def save_fold(transcript: Path, fold: Fold, offset: int) -> None:
         temporary.replace(target)
 
 
+_NUMBERS = ("seq", "chain", "turn", "reply", "messages", "extracted", "noted")
+_PLAIN = (*_NUMBERS, "extracted_upto", "calls", "agent_sessions", "levels", "fits")
+_SHAPES: Mapping[str, type[Shape]] = {
+    "session": SessionEvent,
+    "usage": Usage,
+    "summary": Compacted,
+    "tried": Compacted,
+}
+
+
 def _record(fold: Fold, offset: int, check: str) -> dict[str, Any]:
+    shapes = {name: getattr(fold, name) for name in _SHAPES}
     return {
         "format": FORMAT,
         "offset": offset,
         "check": check,
-        "seq": fold.seq,
-        "chain": fold.chain,
-        "turn": fold.turn,
-        "reply": fold.reply,
-        "messages": fold.messages,
-        "session": fold.session.model_dump() if fold.session else None,
-        "calls": fold.calls,
+        **{name: getattr(fold, name) for name in _PLAIN},
+        **{name: shape.model_dump() if shape else None for name, shape in shapes.items()},
         "scripted_used": {agent: sorted(used) for agent, used in fold.scripted_used.items()},
-        "agent_sessions": fold.agent_sessions,
-        "usage": fold.usage.model_dump() if fold.usage else None,
-        "summary": fold.summary.model_dump() if fold.summary else None,
-        "tried": fold.tried.model_dump() if fold.tried else None,
-        "levels": fold.levels,
         "crowded": sorted(fold.crowded),
-        "fits": fold.fits,
-        "extracted": fold.extracted,
-        "extracted_upto": fold.extracted_upto,
-        "noted": fold.noted,
         "counts": fold.counts.record(),
         "control": fold.control.record() if fold.control else None,
         "revisions": fold.revisions.record() if fold.revisions else None,
@@ -375,30 +372,24 @@ def load(transcript: Path, fold: Fold) -> int:
 
 
 def _fill_fold(fold: Fold, record: dict[str, Any]) -> None:
-    session = record["session"] and SessionEvent.model_validate(record["session"])
-    usage = record["usage"] and Usage.model_validate(record["usage"])
-    calls = {str(agent): int(count) for agent, count in record["calls"].items()}
-    used = {str(agent): set(entries) for agent, entries in record["scripted_used"].items()}
-    summary = record["summary"] and Compacted.model_validate(record["summary"])
-    attempt = record["tried"] and Compacted.model_validate(record["tried"])
-    fold.summary, fold.tried = summary, attempt
+    for name in _NUMBERS:
+        setattr(fold, name, int(record[name]))
+    for name, shape in _SHAPES.items():
+        setattr(fold, name, record[name] and shape.model_validate(record[name]))
+    used = record["scripted_used"].items()
+    fold.scripted_used = {str(agent): set(entries) for agent, entries in used}
+    own_sessions = record["agent_sessions"].items()
+    fold.agent_sessions = {str(agent): dict(own_session) for agent, own_session in own_sessions}
+    fold.calls = {str(agent): int(count) for agent, count in record["calls"].items()}
+    fold.fits = {str(agent): int(tokens) for agent, tokens in record["fits"].items()}
     fold.levels = {str(agent): str(level) for agent, level in record["levels"].items()}
     fold.crowded = {str(agent) for agent in record["crowded"]}
     fold.extracted_upto = str(record["extracted_upto"])
-    fold.fits = {str(agent): int(tokens) for agent, tokens in record["fits"].items()}
-    fold.extracted, fold.noted = int(record["extracted"]), int(record["noted"])
     fold.counts.restore(record["counts"])
-    fold.seq, fold.chain = int(record["seq"]), int(record["chain"])
-    fold.turn, fold.reply = int(record["turn"]), int(record["reply"])
-    fold.messages = int(record["messages"])
-    fold.agent_sessions = {
-        str(agent): dict(own_session) for agent, own_session in record["agent_sessions"].items()
-    }
     if record["control"]:
         fold.control = import_control_events().SessionControl.restore(record["control"])
     if record["revisions"]:
         fold.revisions = Revisions.restore(record["revisions"])
-    fold.session, fold.usage, fold.calls, fold.scripted_used = session, usage, calls, used
 
 
 def _is_cache_valid(transcript: Path, offset: int) -> str:

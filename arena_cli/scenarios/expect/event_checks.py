@@ -12,7 +12,7 @@ from arena_cli.scenarios.expect.context import CheckContext
 from arena_cli.scenarios.expect.json_checks import JsonCheck
 from arena_cli.scenarios.expect.text_checks import Check, Verdict
 from arena_cli.scenarios.expect.values import Range, describe_limit, within
-from arena_cli.transcript import read_marks
+from arena_cli.transcript import queries
 from arena_cli.util.text import cut_text
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def match_rows(
 
 def has_unread(agent: str, count: int | Range, conversation: CheckContext) -> Verdict:
     """Check the number of messages that an agent was not shown."""
-    messages = read_marks.list_unread(conversation.conversation.events, [agent])[agent]
+    messages = queries.list_unread(conversation.conversation.events, [agent])[agent]
     listed = "".join(f"\n{message.author_id}: {message.content}" for message in messages)
     return Verdict(
         within(count, len(messages)),
