@@ -114,9 +114,6 @@ class BudgetGuard:
         """Check that the cost of each call is known, if it has a bound. Raises UsageError."""
         check_prices(self._limits, self._members.values(), self._room.models)
 
-    def _cost(self, usage: Usage, settings: Mapping[str, object]) -> float | None:
-        return _estimate_cost(usage, settings, self._room.models)
-
     def _price(self, agent: str, usage: Usage) -> float:
         """Return the cost of what an agent used; where it was not reported, by its settings."""
         if usage.cost_usd is not None:
@@ -129,7 +126,8 @@ class BudgetGuard:
     def _highest_cost(self, member: Member, usage: Usage) -> float:
         """Return the cost of a call by the most expensive adapter that may answer it."""
         adapters = agents.list_adapters(member.profile.adapter)
-        return max(self._cost(usage, settings) or 0.0 for settings in adapters)
+        models = self._room.models
+        return max(_estimate_cost(usage, settings, models) or 0.0 for settings in adapters)
 
     def _estimate(self, member: Member | None, input_tokens: int, output_tokens: int) -> Spent:
         usage = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
@@ -441,13 +439,10 @@ class BudgetGuard:
 
     def _change_model(self, planned: Planned, model: str) -> None:
         assert planned.member is not None
-        cheaper = self._with_model(planned.member, model)
+        cheaper = _replace_model(planned.member, model, self._room.models)
         if cheaper is not None and cheaper != planned.member:
             planned.member = cheaper
             planned.input = planned.input.afresh()  # its own session is another model's
-
-    def _with_model(self, member: Member, model: str) -> Member | None:
-        return _replace_model(member, model, self._room.models)
 
     def _next_step(self, chain: Chain, agent: str) -> str | None:
         """Return the next step of working with less; None if all are used up.
@@ -456,17 +451,17 @@ class BudgetGuard:
         """
         if self._limits.on_exceed != "degrade":
             return None
-        taken = _steps(chain)
+        taken, member = _steps(chain), self._members.get(agent)
         for step in self._limits.degrade:
-            name = f"{_MODEL}{step.model}" if isinstance(step, ModelStep) else step
-            member = self._members.get(agent)
-            if name in taken:
+            name: str
+            if not isinstance(step, ModelStep):
+                name = step
+            elif member and _replace_model(member, step.model, self._room.models):
+                name = f"{_MODEL}{step.model}"
+            else:
                 continue
-            if isinstance(step, ModelStep) and not (
-                member and self._with_model(member, step.model)
-            ):
-                continue
-            return name
+            if name not in taken:
+                return name
         return None
 
     def _take_step(self, chain: Chain, agent: str, excess: Excess) -> str | None:

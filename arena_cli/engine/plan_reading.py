@@ -150,7 +150,7 @@ class _PlanReader:
     def _read_lead(self, value: Any) -> str:
         if value is None or value == "":
             return ""
-        agent = self._find_agent(value) if isinstance(value, str) else ""
+        agent = self._find_agent(value)[0] if isinstance(value, str) else ""
         if not agent:
             self._ignored.append("the agent that leads")
         return agent
@@ -194,9 +194,9 @@ class _PlanReader:
         if not isinstance(agent, str) or not agent.strip():
             self._add_problem(f"step {shown} has no agent")
             return []
-        member = self._find_agent(agent)
-        if not member:
-            self._add_problem(f"step {shown}: {_quote(agent)} {self._explain(agent)}")
+        member, problem = self._find_agent(agent)
+        if problem:
+            self._add_problem(f"step {shown}: {_quote(agent)} {problem}")
         if not member or not task:
             return []
         needs = self._read_needs(fields.get("needs"), shown)
@@ -213,25 +213,18 @@ class _PlanReader:
             self._add_problem(f"the needs of step {shown} are no list of ids")
         return list(dict.fromkeys(_read_text(name, _LONGEST_NAME) for name in names))
 
-    def _find_agent(self, name: str) -> str:
-        """Return the id of the member that can be called and is meant; empty if there is none."""
+    def _find_agent(self, name: str) -> tuple[str, str]:
+        """Return the member that is meant and can be called, or the reason why there is none."""
         resolved = resolve_mentions([name], self._roster, author="", opener="user").ids
-        usable = [agent for agent in resolved if self._is_usable(agent)]
-        return usable[0] if len(usable) == 1 else ""
-
-    def _is_usable(self, agent: str) -> bool:
-        return self._team.member(agent) is not None and agent not in self._unavailable
-
-    def _explain(self, name: str) -> str:
-        """Return the reason why a name cannot be the agent of a step."""
-        resolved = resolve_mentions([name], self._roster, author="", opener="user").ids
-        if not resolved:
-            return "is no member of the team"
-        if len([agent for agent in resolved if self._is_usable(agent)]) > 1:
-            return "names several agents"
-        if self._team.member(resolved[0]) is None:
-            return "is no agent"
-        return f"cannot be called now ({self._unavailable.get(resolved[0], '')})"
+        members = [agent for agent in resolved if self._team.member(agent)]
+        usable = [agent for agent in members if agent not in self._unavailable]
+        if len(usable) == 1:
+            return usable[0], ""
+        if usable:
+            return "", "names several agents"
+        if not members:
+            return "", "is no agent" if resolved else "is no member of the team"
+        return "", f"cannot be called now ({self._unavailable[members[0]]})"
 
     def _check_steps(self, draft: PlanDraft) -> None:
         """Note duplicate ids, unknown needs, and steps that do not fit the mode."""

@@ -33,7 +33,7 @@ from arena_cli.engine.plan import Room, attempt_limit_s, limit_s
 from arena_cli.engine.plan_prompt import PLAN
 from arena_cli.engine.plan_reading import PlanDraft
 from arena_cli.engine.plan_work import PlanWork, make_labels
-from arena_cli.engine.reply_rules import Findings
+from arena_cli.engine.reply_rules import BrokenRule, Findings
 from arena_cli.engine.side_calls import AgentAnswer
 from arena_cli.protocol import AgentInput, ShownMessage, Usage
 from arena_cli.transcript.control_events import (
@@ -308,14 +308,9 @@ class Planner:
         journal = self._room.journal
         for kind in _find_unwritten(plan, chain):
             if kind is None:
-                journal.write(
-                    Decision,
-                    decision=1 + reply_rules.count_decisions(self._room.scene.fold),
-                    kind="plan",
-                    by=plan.agent,
-                    allowed=not plan.broken,
-                    rules=plan.rules,
-                )
+                broken = [BrokenRule(*pair) for pair in plan.broken.items()]
+                findings = Findings(plan.rules, broken)
+                reply_rules.write_decision(self._room, "plan", plan.agent, findings)
             else:
                 error = plan.broken[kind]
                 journal.write(RuleBroken, reply=0, agent=plan.agent, rule=kind, error=error)

@@ -21,7 +21,7 @@ from arena_cli.engine.plan import Planned, Room
 from arena_cli.errors import AgentBrokeRule, AgentError
 from arena_cli.notes.model import Draft
 from arena_cli.protocol import AgentInput, AgentOutput, ShownMessage, Usage
-from arena_cli.transcript.control_events import Decision, RuleBroken
+from arena_cli.transcript.control_events import Decision, DecisionKind, RuleBroken
 from arena_cli.util.clock import format_timestamp
 from arena_cli.util.language import Texts
 from arena_cli.util.redaction import REDACTED, Redactor
@@ -47,6 +47,10 @@ class BrokenRule(NamedTuple):
     error: str
     failed: bool = False
 
+    def __str__(self) -> str:
+        verb = f"rule {self.rule} failed" if self.failed else f"refused by rule {self.rule}"
+        return f"{verb}: {self.error}"
+
 
 class Findings(NamedTuple):
     """The ids of the rules that looked at something, and those of them that refuse it."""
@@ -57,13 +61,7 @@ class Findings(NamedTuple):
     @property
     def reason(self) -> str:
         """The reason of a refusal, in one text; empty if nothing refuses."""
-        return "; ".join(describe(broken) for broken in self.broken)
-
-
-def describe(broken: BrokenRule) -> str:
-    """Return a refusal in words."""
-    verb = f"rule {broken.rule} failed" if broken.failed else f"refused by rule {broken.rule}"
-    return f"{verb}: {broken.error}"
+        return "; ".join(map(str, self.broken))
 
 
 class _RuleFailed(Exception):
@@ -226,6 +224,21 @@ def count_decisions(fold: Fold) -> int:
     return sum(total for total, _ in state.decisions.values()) if state else 0
 
 
+def write_decision(
+    room: Room, kind: DecisionKind, agent: str, findings: Findings, reply: int = 0
+) -> None:
+    """Write a decision of an agent that rules or a supervisor looked at."""
+    room.journal.write(
+        Decision,
+        decision=count_decisions(room.scene.fold) + 1,
+        kind=kind,
+        by=agent,
+        allowed=not findings.broken,
+        rules=list(findings.looked),
+        reply=reply,
+    )
+
+
 class Rulebook:
     """The rules of a session's team and of its agents."""
 
@@ -257,28 +270,10 @@ class Rulebook:
         agent = decision["agent"]
         findings = await look(self.of(kind, agent), {"kind": kind, **decision})
         if findings.looked and not is_written:
-            self.record_decision(kind, agent, reply, findings)
+            write_decision(self._room, kind, agent, findings, reply)
             for broken in findings.broken:
                 self.record_broken(broken, agent, reply, corrected=False)
         return findings.reason
-
-    def record_decision(
-        self,
-        kind: Literal["reply", "tool", "note", "task"],
-        agent: str,
-        reply: int,
-        findings: Findings,
-    ) -> None:
-        """Write a decision that rules looked at."""
-        self._room.journal.write(
-            Decision,
-            decision=count_decisions(self._room.scene.fold) + 1,
-            kind=kind,
-            by=agent,
-            allowed=not findings.broken,
-            rules=list(findings.looked),
-            reply=reply,
-        )
 
     def record_broken(self, broken: BrokenRule, agent: str, reply: int, *, corrected: bool) -> None:
         """Write that a rule was broken."""
@@ -368,7 +363,7 @@ class Review:
         agent, reply = self._planned.agent, self._planned.reply
         for findings in self._attempts:
             if findings.looked:
-                self._book.record_decision("reply", agent, reply, findings)
+                write_decision(self._room, "reply", agent, findings, reply)
         broken = [broken for findings in self._attempts for broken in findings.broken]
         broken += [*self._repaired, *self._mentions] if has_reply else ()
         for last in {one.rule: one for one in broken}.values():

@@ -17,7 +17,7 @@ from arena_cli.context import window
 from arena_cli.engine import plan, rules, side_calls
 from arena_cli.engine.notices import write_notice
 from arena_cli.engine.plan import Room
-from arena_cli.engine.reply_rules import count_decisions
+from arena_cli.engine.reply_rules import BrokenRule, Findings, write_decision
 from arena_cli.notes.agent_extraction import read_values
 from arena_cli.protocol import parse_decision, parse_seq
 from arena_cli.transcript.control_events import ControlState, Decision, Supervised
@@ -291,13 +291,8 @@ class Supervisor:
 
     async def _note(self, decision: Supervised) -> None:
         """Write that the supervisor looked at the routing of a turn (`decision`)."""
-        self._room.journal.write(
-            Decision,
-            decision=count_decisions(self._room.scene.fold) + 1,
-            kind="route",
-            by=decision.agent,
-            allowed=not decision.fallback,
-        )
+        broken = [BrokenRule("", decision.fallback)] if decision.fallback else []
+        write_decision(self._room, "route", decision.agent, Findings((), broken))
 
     # Without a supervisor.
 

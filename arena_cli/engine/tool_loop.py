@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from arena_cli.adapters import permission_requests
-from arena_cli.adapters.runtime import Answer, Heard, ToolAnswer, ToolNext, ToolRequest
+from arena_cli.adapters.runtime import Answer, Heard, ToolAnswer, ToolRequest
 from arena_cli.context import tokens
 from arena_cli.engine import call, tool_steps
 from arena_cli.engine.plan import Planned, Room
@@ -141,7 +141,9 @@ class ToolLoop:
             self._think(output, acting)
             if not output.tool_calls:
                 if self._is_done(answer, acting):
-                    return self._finish(answer)
+                    # Its count of tokens is not that of the input alone.
+                    metadata = {key: value for key, value in output.metadata.items() if key != MARK}
+                    return answer._replace(output=output.model_copy(update={"metadata": metadata}))
                 continue
             if acting.closing and self._toolbox.complete_task is None:
                 raise self._unfinished(acting)
@@ -290,11 +292,6 @@ class ToolLoop:
         kind = AgentTimeout if acting.closing == "timeout" else AgentUnfinished
         return kind(self._member.id, problem, mend=mend, again=False)
 
-    def _finish(self, answer: Answer) -> Answer:
-        """Return the last answer; its count of tokens is not that of the input alone."""
-        metadata = {key: value for key, value in answer.output.metadata.items() if key != MARK}
-        return answer._replace(output=answer.output.model_copy(update={"metadata": metadata}))
-
     async def _hand_in(self, value: Any) -> Answer:
         """Return the answer of an agent that handed in its output; its turns are counted.
 
@@ -338,7 +335,8 @@ class ToolLoop:
 
     async def _run_calls(self, output: AgentOutput, acting: Acting) -> None:
         """Run the calls of an answer side by side, and keep them as a step."""
-        self._report(output.tool_calls)
+        names = ", ".join(dict.fromkeys(tool_call.tool for tool_call in output.tool_calls))
+        self._heard.on_status(StatusEvent(status="calling_tool", detail=names))
         count = len(output.tool_calls)
         requested = [self._request(tool_call, acting, count) for tool_call in output.tool_calls]
         places = asyncio.Semaphore(self._limits.max_parallel_tools)
@@ -361,10 +359,6 @@ class ToolLoop:
     def _number(self, acting: Acting) -> str:
         acting.calls += 1
         return f"{self._within}.{acting.calls}" if self._within else str(acting.calls)
-
-    def _report(self, calls: Sequence[ToolCall]) -> None:
-        names = ", ".join(dict.fromkeys(tool_call.tool for tool_call in calls))
-        self._heard.on_status(StatusEvent(status="calling_tool", detail=names))
 
     def _request(self, tool_call: ToolCall, acting: Acting, count: int = 1) -> _Requested:
         """Write that the model calls a tool, in an answer with `count` calls."""
@@ -424,9 +418,10 @@ class ToolLoop:
                 began = self._room.clock.monotonic()
                 async with asyncio.timeout(max(self._seconds_left(acting), 0)):
                     run = partial(self._run_tool, requested)
-                    is_internal = getattr(tool, "internal", False)
-                    call_tool = run if is_internal else partial(self._call_outside, run)
-                    answer = await call_tool(request)
+                    if getattr(tool, "internal", False):
+                        answer = await run(request)
+                    else:  # a replay answers in its place
+                        answer = await self._room.runtime.call_tool(request, run)
         except ToolFailed as failure:
             return self._end_call(number, tool_call.tool, failure, self._ms_since(began))
         except TimeoutError:
@@ -453,10 +448,6 @@ class ToolLoop:
         plain = tool_steps.describe_call(tool_call)
         if refused := await control.check_action(self._planned.agent, self._planned.reply, plain):
             raise ToolFailed(f"not allowed: {refused}", "denied")
-
-    async def _call_outside(self, run: ToolNext, request: ToolRequest) -> ToolAnswer:
-        """Call a tool that acts on the outside: a replay answers in its place."""
-        return await self._room.runtime.call_tool(request, run)
 
     async def _run_tool(self, requested: _Requested, request: ToolRequest) -> ToolAnswer:
         """Call a tool; what it gave is cleaned and redacted before it is shown or recorded."""

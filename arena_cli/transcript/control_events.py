@@ -233,6 +233,9 @@ class IntentSorted(ControlEvent):
             fold.calls[self.by] = fold.calls.get(self.by, 0) + 1
 
 
+DecisionKind = Literal["reply", "route", "tool", "note", "plan", "task", "step"]
+
+
 class Decision(ControlEvent):
     """A decision of an agent that rules or a supervisor looked at: `rules` are their ids.
 
@@ -244,7 +247,7 @@ class Decision(ControlEvent):
 
     type: Literal["decision"] = "decision"
     decision: Annotated[int, Position]
-    kind: Literal["reply", "route", "tool", "note", "plan", "task", "step"]
+    kind: DecisionKind
     by: str
     allowed: bool
     rules: list[str] = []
