@@ -16,8 +16,17 @@ from arena_cli.adapters.base import find_tool_way
 from arena_cli.adapters.runtime import Answer, Heard
 from arena_cli.engine import call, exchange_state, exchange_texts
 from arena_cli.engine.answers import resolve_calls
-from arena_cli.engine.exchange_calls import AnswerHeld, AnswerWork, Works, make_loop, plan_step
-from arena_cli.engine.exchange_queue import DEEPEST, ExchangeQueue, find_problem, find_target
+from arena_cli.engine.exchange_calls import (
+    DEEPEST,
+    AnswerHeld,
+    AnswerWork,
+    ExchangeQueue,
+    Works,
+    find_problem,
+    find_target,
+    make_loop,
+    plan_step,
+)
 from arena_cli.engine.exchange_state import (
     SAY,
     STEP,
