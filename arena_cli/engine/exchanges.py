@@ -135,12 +135,9 @@ class Exchanges:
         if self._queue.closes_ring(exchange.started.requester, target):
             problem = f"{target} waits for you already: it would be a ring"
             return Told(name, translate_message(problem, self._room.language), is_refused=True)
-        in_time = await self.wait(exchange, wait_s, planned)
-        return (
-            self.tell(self._get(name))
-            if in_time
-            else exchange_state.tell_late(exchange, wait_s, self._room)
-        )
+        if await self.wait(exchange, wait_s, planned):
+            return self.tell(self._get(name))
+        return exchange_state.tell_late(exchange, wait_s, self._room)
 
     # The work that goes on while nobody waits.
 
@@ -348,10 +345,9 @@ class Exchanges:
                 reason = make_output(end).text if end else f"{speaker.id} was stopped by a person"
                 self._finish(self._get(exchange.started.exchange), "error", reason)
             return
-        text, is_done = exchange_texts.cut_done(make_output(end).text)
-        text, _ = exchange_texts.read_blocks(text)
-        if text.strip():
-            self._say(exchange, speaker, step, text.strip())
+        text, is_done = _read_end(end)
+        if text:
+            self._say(exchange, speaker, step, text)
         elif not is_done:
             problem = f"{speaker.id} only asked others, and answered nothing"
             self._finish(self._get(exchange.started.exchange), "error", problem)
@@ -370,9 +366,7 @@ class Exchanges:
         end = await self._call(exchange, member, f"{exchange.call}{SAY}", note)
         if end is None or end.mode != "goal":
             return False
-        text, _ = exchange_texts.cut_done(make_output(end).text)
-        text, _ = exchange_texts.read_blocks(text)
-        output = await self._review(AgentOutput(content=text.strip()), exchange, member)
+        output = await self._review(AgentOutput(content=_read_end(end)[0]), exchange, member)
         if output is None or not output.content.strip():
             return False
         chain = room.scene.fold.open
@@ -577,3 +571,9 @@ class Exchanges:
     def _list_events(self) -> Iterator[Event]:
         """Yield the events of the open turn."""
         return list_turn_events(self._room.scene.fold.open)
+
+
+def _read_end(end: AgentEnded) -> tuple[str, bool]:
+    """Return what an agent says by the end of a call, and True if that is its last word."""
+    text, is_done = exchange_texts.cut_done(make_output(end).text)
+    return exchange_texts.read_blocks(text)[0].strip(), is_done

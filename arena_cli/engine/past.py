@@ -24,7 +24,6 @@ from arena_cli.transcript import queries
 from arena_cli.transcript.control_events import Checkpoint, Edited, MarkedRead, SessionControl
 from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.events import NoteEvent, ReplyStarted
-from arena_cli.transcript.revisions import NO_REVISIONS, Revisions
 from arena_cli.util.clock import format_timestamp
 from arena_cli.util.language import Texts
 from arena_cli.util.text import clean_text, escape_line
@@ -115,18 +114,9 @@ def _find_last(room: Room) -> str:
     return messages[-1].id
 
 
-def _find_editable(request: ControlRequest, room: Room, revisions: Revisions) -> Message:
+def _find_editable(request: ControlRequest, room: Room) -> Message:
     """Return the message that a person wants to edit. Raises UsageError if it cannot be."""
-    session = escape_line(room.scene.session_id)
-    message = queries.message(room.journal.log.path, request.target)
-    if message is None or revisions.is_skipped(message.seq):
-        skipped = message is not None
-        raise UsageError(
-            f"message {escape_line(request.target)} of session {session} was skipped by a rewind"
-            if skipped
-            else f"session {session} has no message {escape_line(request.target)}",
-            "`arena show SESSION --json` has the ids of messages.",
-        )
+    message = references.find_target(request.target, room)
     if message.author_type != "human":
         author = "the system" if message.author_type == "system" else escape_line(message.author_id)
         raise UsageError(
@@ -139,13 +129,11 @@ def _find_editable(request: ControlRequest, room: Room, revisions: Revisions) ->
 
 def _edit(request: ControlRequest, room: Room) -> str:
     fold, journal = room.scene.fold, room.journal
-    revisions = fold.revisions or NO_REVISIONS
-    message = _find_editable(request, room, revisions)
-    current = revisions.correct_message(message)
+    message = _find_editable(request, room)
     text = room.runtime.redactor.text(clean_text(request.text)[0])
     if not text.strip():
         raise UsageError("the new text is empty", "Write the corrected message.")
-    if text == current.content:
+    if text == message.content:
         raise UsageError(f"{message.id} has that text already", "Write the corrected message.")
     readers = _list_readers(room, message.seq)
     journal.write(Edited, message=message.id, content=text, by=request.by)
@@ -155,7 +143,7 @@ def _edit(request: ControlRequest, room: Room) -> str:
     notes = f"; notes made from the original stay: {', '.join(left)}" if left else ""
     if not readers:
         return f"{message.id} is corrected; no agent has read it yet{notes}"
-    beginning = " ".join(current.content.split())
+    beginning = " ".join(message.content.split())
     if len(beginning) > _QUOTED:
         beginning = f"{beginning[:_QUOTED]}..."
     humans = {human.id: human.name for human in room.scene.team.humans}

@@ -152,19 +152,13 @@ class _Settlement:
             ),
         ]
         reasons = await control.check_tasks(decisions, self._done.agent, self._done.reply)
-        drafts = []
-        for draft, reason in zip(entries.drafts, reasons, strict=False):
-            if reason:
-                refused.append((draft.title, reason))
-            else:
-                drafts.append(draft)
-        actions = []
-        for action, reason in zip(entries.actions, reasons[len(entries.drafts) :], strict=True):
-            if reason:
-                refused.append((action.task or action.action, reason))
-            else:
-                actions.append(action)
-        return drafts, actions
+        names = [draft.title for draft in entries.drafts]
+        names += [action.task or action.action for action in entries.actions]
+        refused += [pair for pair in zip(names, reasons, strict=True) if pair[1]]
+        of_drafts = zip(entries.drafts, reasons, strict=False)
+        of_actions = zip(entries.actions, reasons[len(entries.drafts) :], strict=True)
+        drafts = [draft for draft, reason in of_drafts if not reason]
+        return drafts, [action for action, reason in of_actions if not reason]
 
     def _find_id(self, action: Action) -> str:
         """Return the id of the task of an action, which may be named by its title."""

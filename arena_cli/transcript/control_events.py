@@ -523,15 +523,10 @@ class SessionControl:
     def record(self) -> dict[str, Any]:
         """Return the state as JSON."""
         return {
-            "requests": self.requests,
-            "agents": self.agents,
+            **vars(self),
             "always": sorted(self.always),
             "breakers": {agent: event.model_dump() for agent, event in self.breakers.items()},
-            "decisions": self.decisions,
-            "raised": [self.raised_tokens, self.raised_usd],
-            "outcomes": self.outcomes,
             "refused": sorted(self.refused),
-            "checkpoints": self.checkpoints,
             "tasks": self.tasks.record() if self.tasks else None,
         }
 
@@ -539,7 +534,6 @@ class SessionControl:
     def restore(cls, record: Mapping[str, Any]) -> SessionControl:
         """Return the recorded state. Raises KeyError, TypeError or ValueError."""
         breakers = record["breakers"].items()
-        raised_tokens, raised_usd = record["raised"]
         return cls(
             requests=int(record["requests"]),
             agents=dict(record["agents"]),
@@ -548,8 +542,8 @@ class SessionControl:
             decisions={
                 agent: [int(n) for n in counts] for agent, counts in record["decisions"].items()
             },
-            raised_tokens=int(raised_tokens),
-            raised_usd=float(raised_usd),
+            raised_tokens=int(record["raised_tokens"]),
+            raised_usd=float(record["raised_usd"]),
             outcomes={str(agent): str(letters) for agent, letters in record["outcomes"].items()},
             refused={int(reply) for reply in record["refused"]},
             checkpoints={str(label): int(at) for label, at in record["checkpoints"].items()},
