@@ -113,7 +113,7 @@ from arena_cli.engine.inbox import ControlRequest, Inbox, read_allowance
 from arena_cli.engine.intent import sort_by_rules as intent_sort_by_rules
 from arena_cli.engine.past_work import decide_mode, estimate_complexity
 from arena_cli.engine.plan import Room
-from arena_cli.engine.plan_reading import read_plan
+from arena_cli.engine.plan_texts import read_plan
 from arena_cli.engine.supervisor import read_answer as supervisor_read_answer
 from arena_cli.errors import (
     AgentError,

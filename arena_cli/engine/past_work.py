@@ -1,6 +1,6 @@
 """Estimate work before it begins: earlier chains that are similar, its size, the way to do it.
 
-The numbers are those of the decision tree that planners are shown (`engine.plan_prompt`).
+The numbers are those of the decision tree that planners are shown (`engine.plan_texts`).
 """
 
 from __future__ import annotations

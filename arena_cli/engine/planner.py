@@ -22,16 +22,14 @@ from arena_cli.context import tokens
 from arena_cli.engine import (
     call,
     past_work,
-    plan_prompt,
-    plan_reading,
+    plan_texts,
     reply_rules,
     rules,
     side_calls,
 )
 from arena_cli.engine.arena_tools import search_notes
 from arena_cli.engine.plan import Room, attempt_limit_s, limit_s
-from arena_cli.engine.plan_prompt import PLAN
-from arena_cli.engine.plan_reading import PlanDraft
+from arena_cli.engine.plan_texts import PLAN, PlanDraft
 from arena_cli.engine.plan_work import PlanWork, make_labels
 from arena_cli.engine.reply_rules import BrokenRule, Findings
 from arena_cli.engine.side_calls import AgentAnswer
@@ -85,9 +83,9 @@ def estimate_prompt(message: str, team: Team) -> int:
     They are estimates.
     """
     estimate = past_work.estimate_complexity(message)
-    question = plan_prompt.PlanQuestion(message, team.members, (), (), estimate)
+    question = plan_texts.PlanQuestion(message, team.members, (), (), estimate)
     role = team.planner.role_prompt if team.planner else ""
-    return tokens.estimate(plan_prompt.write_prompt(question, "en")) + tokens.estimate(role)
+    return tokens.estimate(plan_texts.write_prompt(question, "en")) + tokens.estimate(role)
 
 
 class Planner:
@@ -189,7 +187,7 @@ class Planner:
             return PlanDraft(problem=answer.error)
         team, unavailable = self._room.scene.team, self._control.unavailable()
         least = team.config.min_confidence
-        draft = plan_reading.read_plan(answer.text, team, self._room.roster, unavailable, least)
+        draft = plan_texts.read_plan(answer.text, team, self._room.roster, unavailable, least)
         return draft if draft.problem else draft._replace(problem=self._find_excess(draft))
 
     async def _write_prompt(self, chain: Chain, failed: Sequence[str]) -> str:
@@ -202,7 +200,7 @@ class Planner:
         members = [
             member for member in scene.team.members if planner is None or member.id != planner.id
         ]
-        question = plan_prompt.PlanQuestion(
+        question = plan_texts.PlanQuestion(
             message=message,
             members=members or scene.team.members,
             notes=notes or (),
@@ -216,7 +214,7 @@ class Planner:
                 if task.status == "completed"
             ],
         )
-        return room.runtime.redactor.text(plan_prompt.write_prompt(question, room.language))
+        return room.runtime.redactor.text(plan_texts.write_prompt(question, room.language))
 
     def _list_earlier(self, chain: Chain) -> list[ShownMessage]:
         """Return the last messages before the chain that all agents may be shown."""
@@ -321,7 +319,7 @@ class Planner:
         if draft.problem:
             agent = find_fallback(self._room.scene.team, self._control.unavailable())
             message = chain.opening.message.content
-            phases = plan_reading.make_single(agent, message) if agent else []
+            phases = plan_texts.make_single(agent, message) if agent else []
         else:
             control = self._room.scene.fold.control
             labels = control.checkpoints if control else {}

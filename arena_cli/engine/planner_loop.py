@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from arena_cli.adapters.runtime import Answer, Heard
-from arena_cli.engine import plan_prompt, plan_reading
+from arena_cli.engine import plan_texts
 from arena_cli.engine.plan import Planned, Room
 from arena_cli.engine.side_calls import AgentAnswer
 from arena_cli.engine.subagents import SubLoop, make_output
@@ -57,7 +57,7 @@ _OF_REPLIES = frozenset(
 )
 """Tools that belong to a turn, or do the work: a planner has none of them."""
 
-_OUTPUT = OutputSpec(name="plan", description="the plan", schema=plan_prompt.PLAN_SCHEMA)
+_OUTPUT = OutputSpec(name="plan", description="the plan", schema=plan_texts.PLAN_SCHEMA)
 
 
 class PlannerCall(NamedTuple):
@@ -79,7 +79,7 @@ def find_call(chain: Chain) -> PlannerCall:
                 end = event
             case PlanMade(call=call) if call == name:
                 count, end = count + 1, None
-            case ApprovalRequested(reply=0, in_message=False) if event.action != plan_prompt.PLAN:
+            case ApprovalRequested(reply=0, in_message=False) if event.action != plan_texts.PLAN:
                 waiting.add(event.request)
             case ApprovalDecided(request=request) if request in waiting:
                 waiting.discard(request)
@@ -99,7 +99,7 @@ class PlannerLoop(SubLoop):
     """The loop of a planner; it may also write its plan as text."""
 
     def _is_done(self, answer: Answer, acting: Acting) -> bool:
-        return plan_reading.holds_plan(answer.output.content) or super()._is_done(answer, acting)
+        return plan_texts.holds_plan(answer.output.content) or super()._is_done(answer, acting)
 
 
 def prepare(planner: Member, seconds: float | None) -> Member:

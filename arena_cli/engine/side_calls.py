@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
 from arena_cli.adapters.runtime import Answer, Heard
@@ -11,6 +11,7 @@ from arena_cli.context import tokens
 from arena_cli.engine import call, plan, rules
 from arena_cli.engine.plan import Room
 from arena_cli.errors import AgentError
+from arena_cli.notes.agent_extraction import read_values
 from arena_cli.protocol import AgentInput, ShownMessage, Usage
 from arena_cli.util.clock import format_timestamp
 from arena_cli.util.text import cut_text
@@ -68,6 +69,16 @@ def make_input(
         max_output_tokens=member.profile.context.max_output_tokens,
         deadline_s=plan.limit_s(member, room.scene.team),
     )
+
+
+def read_object(text: str, keys: Iterable[str]) -> dict[str, Any] | None:
+    """Return the last JSON object in a text that has one of these keys; None if there is none.
+
+    It may be in a fence, or between words.
+    """
+    values = [value for value in read_values(text) if isinstance(value, dict)]
+    fitting = [value for value in values if not value.keys().isdisjoint(keys)]
+    return fitting[-1] if fitting else None
 
 
 def find_wait(

@@ -18,9 +18,9 @@ from arena_cli.engine import call, plan, side_calls
 from arena_cli.engine.plan import Planned, Room
 from arena_cli.engine.tool_loop import ToolLoop
 from arena_cli.engine.tool_steps import Acting
-from arena_cli.engine.toolbox import Toolbox
+from arena_cli.engine.toolbox import EngineTool, Toolbox
 from arena_cli.errors import AgentError, AgentUnavailable
-from arena_cli.protocol import AgentInput, PermissionRequest, ToolSpec, Usage
+from arena_cli.protocol import AgentInput, ToolSpec, Usage
 from arena_cli.tools.base import Tool, ToolFailed, ToolOutput, ToolScope
 from arena_cli.transcript.acting_events import AgentEnded, EndMode
 from arena_cli.util.text import fill_template
@@ -52,31 +52,29 @@ class ColleagueSource:
         """Return the tool for the agent that an entry names."""
         agent = str(entry).removeprefix(AGENT_TOOL).strip()
         colleague = self._room.config.find_agent(agent) or self._room.scene.team.agent(agent)
-        return [SubAgent(self._room, colleague, member)] if colleague else []
+        return [SubAgent(self._room, colleague, member).make_tool()] if colleague else []
 
 
 class SubAgent:
-    """A tool that is another agent.
+    """Answers the calls of a tool that is another agent.
 
     It is idempotent because it continues: what it did before a restart is in its events.
     """
-
-    idempotent = True
 
     def __init__(self, room: Room, member: Member, caller: Member) -> None:
         self._room = room
         self._member = member
         self._caller = caller
-        inputs = member.profile.inputs
-        self.spec = ToolSpec(
-            name=f"{AGENT_TOOL}{member.id}",
-            description=_describe(member),
+
+    def make_tool(self) -> Tool:
+        """Return the tool, as the caller's model is shown it."""
+        inputs = self._member.profile.inputs
+        spec = ToolSpec(
+            name=f"{AGENT_TOOL}{self._member.id}",
+            description=_describe(self._member),
             input_schema=make_input_schema(inputs) if inputs else _TASK_SCHEMA,
         )
-
-    def find_act(self, arguments: Mapping[str, Any]) -> PermissionRequest | None:  # noqa: ARG002
-        """Return None: what it does is approved, not that it is asked."""
-        return None
+        return EngineTool(spec, self.call, internal=False)
 
     async def call(self, arguments: Mapping[str, Any], scope: ToolScope) -> ToolOutput:
         """Run the agent until it is done; return its output, or why there is none."""

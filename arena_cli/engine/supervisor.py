@@ -18,7 +18,6 @@ from arena_cli.engine import plan, rules, side_calls
 from arena_cli.engine.notices import write_notice
 from arena_cli.engine.plan import Room
 from arena_cli.engine.reply_rules import BrokenRule, Findings, write_decision
-from arena_cli.notes.agent_extraction import read_values
 from arena_cli.protocol import parse_decision, parse_seq
 from arena_cli.transcript.control_events import ControlState, Decision, Supervised
 from arena_cli.transcript.conversation import FAILED, Chain, Turn
@@ -62,14 +61,10 @@ def read_answer(
     Names are resolved like mentions. `unavailable` are agents that cannot be called now, with the
     reasons.
     """
-    decisions = [
-        value
-        for value in read_values(text)
-        if isinstance(value, dict) and not value.keys().isdisjoint(("should_reply", "done"))
-    ]
-    if not decisions:
+    fields = side_calls.read_object(text, ("should_reply", "done"))
+    if fields is None:
         return SupervisorAnswer([], problem="its answer holds no decision in JSON")
-    return _DecisionReader(team, roster, unavailable).read(decisions[-1])
+    return _DecisionReader(team, roster, unavailable).read(fields)
 
 
 class _DecisionReader:

@@ -147,32 +147,23 @@ SERVED_ALWAYS = ("search_notes", "search_history", "list_members", "read_attachm
 """The tools of an agent that is a program, in addition to those that its profile names."""
 
 
-_SOURCES = {
-    "function": ("local_tools", "FunctionSource"),
-    "agent": ("subagents", "ColleagueSource"),
-    "folder": ("local_tools", "FolderSource"),
-    "arena": ("arena_tools", "ArenaSource"),
-    "server": ("mcp_tools", "ServerSource"),
-    "ask": ("exchange_tools", "AskSource"),
-    "task": ("task_tools", "TaskSource"),
-    "flow": ("arena_cli.flows.flow_tool", "FlowSource"),
+_SOURCES: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys(ARENA_TOOLS, ("arena_cli.engine.arena_tools", "ArenaSource")),
+    **dict.fromkeys((*FILE_TOOLS, RUN_COMMAND), ("arena_cli.engine.local_tools", "FolderSource")),
+    **dict.fromkeys((TASK_LIST, TASK_UPDATE), ("arena_cli.engine.task_tools", "TaskSource")),
+    **dict.fromkeys(EXCHANGE_TOOLS, ("arena_cli.engine.exchange_tools", "AskSource")),
+    RUN_FLOW: ("arena_cli.flows.flow_tool", "FlowSource"),  # of a higher layer
 }
-"""The module and the class that make the tools of each kind of entry; flows are a higher layer."""
+"""The module and the class that make the tools of an entry."""
 
 
-def _find_kind(entry: str | InlineTool) -> str:
-    """Return the kind of an entry of `tools`."""
+def _find_source(entry: str | InlineTool) -> tuple[str, str]:
+    """Return the module and the class that make the tools of an entry of `tools`."""
     if not isinstance(entry, str) or entry.startswith(PYTHON):
-        return "function"
+        return "arena_cli.engine.local_tools", "FunctionSource"
     if entry.startswith(AGENT_TOOL):
-        return "agent"
-    if entry in (*FILE_TOOLS, RUN_COMMAND):
-        return "folder"
-    if entry in (TASK_LIST, TASK_UPDATE):
-        return "task"
-    if entry in (*EXCHANGE_TOOLS, RUN_FLOW):
-        return "flow" if entry == RUN_FLOW else "ask"
-    return "arena" if entry in ARENA_TOOLS else "server"
+        return "arena_cli.engine.subagents", "ColleagueSource"
+    return _SOURCES.get(entry, ("arena_cli.engine.mcp_tools", "ServerSource"))
 
 
 class ToolShop:
@@ -234,13 +225,10 @@ class ToolShop:
 
     def _source(self, entry: str | InlineTool) -> Any:
         """Return where the tools of an entry come from; it is imported when it is first needed."""
-        kind = _find_kind(entry)
-        if kind not in self._sources:
-            module, name = _SOURCES[kind]
-            path = module if "." in module else f"arena_cli.engine.{module}"
-            source = getattr(import_module(path), name)
-            self._sources[kind] = source(self._room)
-        return self._sources[kind]
+        module, name = _find_source(entry)
+        if name not in self._sources:
+            self._sources[name] = getattr(import_module(module), name)(self._room)
+        return self._sources[name]
 
     async def stop(self) -> None:
         """End all that the tools started."""
