@@ -58,7 +58,7 @@ PUT_TOGETHER = {  # from parts of fewer than three words
     "write a list",
     "write a text",
     *(f"{{agent}} is {state} from now on" for state in ("paused", "running", "terminated")),
-    *(f"{{agent}} is {state} already" for state in ("paused", "running", "terminated")),
+    *(f"{{agent}} is {state} already" for state in ("running", "terminated")),
     "{name}: cannot read it: {reason}",
 }
 TYPER = Path(typer.__file__).parent

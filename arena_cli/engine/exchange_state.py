@@ -1,4 +1,4 @@
-"""The state of an exchange as the events of its turn tell it, and what its agents are told."""
+"""The state of an exchange as the events of its turn tell it, and the messages about it."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def show_to(message: Message, agent: str) -> ShownMessage:
     return shown.model_copy(update={"role": "assistant"}) if message.author_id == agent else shown
 
 
-# What its agents are told.
+# The messages about it, for its agents.
 
 
 def tell(exchange: Exchange, room: Room, *, is_of_turn: bool) -> Told:
