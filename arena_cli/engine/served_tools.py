@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -78,18 +78,8 @@ async def open_served(member: Member, room: Room) -> Toolbox:
 class ServedLoop(ToolLoop):
     """The calls of a program in its reply; each is a step of its own."""
 
-    def __init__(
-        self,
-        member: Member,
-        room: Room,
-        planned: Planned,
-        heard: Heard,
-        toolbox: Toolbox,
-        *,
-        within: str = "",
-    ) -> None:
-        super().__init__(member, room, planned, heard, toolbox, within=within, permit=heard.permit)
-        self._places = asyncio.Semaphore(self._limits.max_parallel_tools)
+    def _make_permit(self) -> Callable[[PermissionRequest], Awaitable[Permission]]:
+        return self._heard.permit
 
     def settle(self, acting: Acting) -> None:
         """Continue the counts after a restart; calls that were interrupted are errors."""
@@ -142,7 +132,7 @@ class ServedLoop(ToolLoop):
             {"tool": tool_call.tool, "arguments": arguments}
         )
         try:
-            result = await self._answer(requested, acting, self._places)
+            result = await self._answer(requested, acting)
         except asyncio.CancelledError:
             with suppress(DiskRefused):
                 failure = ToolFailed(_WITHDRAWN, "timeout")

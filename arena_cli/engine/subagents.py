@@ -15,7 +15,7 @@ from typing import Any
 
 from arena_cli.adapters.runtime import Answer, Heard
 from arena_cli.engine import call, plan, side_calls
-from arena_cli.engine.plan import Planned, Room
+from arena_cli.engine.plan import Room
 from arena_cli.engine.tool_loop import ToolLoop
 from arena_cli.engine.tool_steps import Acting
 from arena_cli.engine.toolbox import EngineTool, Toolbox
@@ -123,24 +123,13 @@ class SubAgent:
 class SubLoop(ToolLoop):
     """The loop of an agent that is called as a tool; it writes its own end."""
 
-    def __init__(
-        self,
-        member: Member,
-        room: Room,
-        planned: Planned,
-        heard: Heard,
-        toolbox: Toolbox,
-        *,
-        within: str,
-    ) -> None:
-        super().__init__(member, room, planned, heard, toolbox, within=within)
-        self._acting = Acting(0.0)
-        self._settled = 0
-        self._text = ""
+    _acting: Acting
+    _settled = 0
+    _text = ""
 
     async def run_to_end(self, agent_input: AgentInput) -> AgentEnded:
         """Run the agent, and write how it ended. Raises CancelledError, DiskRefused."""
-        acting = self._acting
+        acting = self._acting = Acting(0.0)
         answer: Answer | None = None
         problem = ""
         mode: EndMode = "error"

@@ -115,7 +115,6 @@ class ToolLoop:
         toolbox: Toolbox,
         *,
         within: str = "",
-        permit: Callable[[PermissionRequest], Awaitable[Permission]] | None = None,
     ) -> None:
         self._member = member
         self._room = room
@@ -123,8 +122,13 @@ class ToolLoop:
         self._heard = heard
         self._toolbox = toolbox
         self._within = within
-        self._permitted = permit or call.Asking(planned, room, heard, None).permit
+        self._permitted = self._make_permit()
         self._limits = member.profile.run or RunLimits()
+        self._places = asyncio.Semaphore(self._limits.max_parallel_tools)
+
+    def _make_permit(self) -> Callable[[PermissionRequest], Awaitable[Permission]]:
+        """Return what asks if the agent may do something."""
+        return call.Asking(self._planned, self._room, self._heard, None).permit
 
     async def run(self, agent_input: AgentInput, acting: Acting) -> Answer:
         """Ask the model and run its calls until the agent is done.
@@ -339,13 +343,9 @@ class ToolLoop:
         self._heard.on_status(StatusEvent(status="calling_tool", detail=names))
         count = len(output.tool_calls)
         requested = [self._request(tool_call, acting, count) for tool_call in output.tool_calls]
-        places = asyncio.Semaphore(self._limits.max_parallel_tools)
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(self._answer(request, acting, places))
-                    for request in requested
-                ]
+                tasks = [group.create_task(self._answer(request, acting)) for request in requested]
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None
         step = ToolStep(
@@ -399,9 +399,7 @@ class ToolLoop:
             "use the results above, or do something else"
         )
 
-    async def _answer(
-        self, requested: _Requested, acting: Acting, places: asyncio.Semaphore
-    ) -> ToolResult:
+    async def _answer(self, requested: _Requested, acting: Acting) -> ToolResult:
         """Run a call, if it can be made and is allowed, and write how it ended."""
         number, tool_call, tool = requested.number, requested.tool_call, requested.tool
         if tool is None or requested.problem:
@@ -414,7 +412,7 @@ class ToolLoop:
         try:
             if requested.failure is None:
                 await self._permit(tool_call, requested.act)
-            async with places:
+            async with self._places:
                 began = self._room.clock.monotonic()
                 async with asyncio.timeout(max(self._seconds_left(acting), 0)):
                     run = partial(self._run_tool, requested)
@@ -564,7 +562,7 @@ class ToolLoop:
             if not problem and tool is not None and not tool.idempotent:
                 problem = CUT_SHORT
             requested = _Requested(request.call, tool_call, tool, act, problem, failure)
-            return await self._answer(requested, acting, asyncio.Semaphore(1))
+            return await self._answer(requested, acting)
         complete_task = self._toolbox.complete_task
         if end.tool == COMPLETE_TASK and end.status == "ok" and complete_task:
             acting.output = (request.arguments.get(complete_task.output.name),)
