@@ -141,10 +141,7 @@ def wait(
             f"session {name}: chain {number} was cut short; `arena resume {name}` continues"
         )
         raise typer.Exit(errors.EXIT_INTERRUPTED)
-    fold = reader.load_fold(
-        stored.transcript, on_message=lambda _: None, weigh=lambda _: 0, budget=0, keep=False
-    )
-    pauses.exit_by(end, stored.name, fold)
+    pauses.exit_by(end, stored.name, store.load_state(stored.transcript))
 
 
 def _find_chain(stored: Stored, number: int | None) -> int:

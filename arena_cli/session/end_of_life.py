@@ -24,7 +24,6 @@ import zlib
 from collections.abc import Callable, Collection, Iterator
 from datetime import timedelta
 from pathlib import Path
-from threading import ThreadError
 from typing import Any, NamedTuple
 
 from arena_cli.adapters.base import SessionConfig
@@ -36,10 +35,8 @@ from arena_cli.notes.store import Folder, NoSuchNote
 from arena_cli.session import shelves, store
 from arena_cli.session.session import own_notes, shared_notes
 from arena_cli.session.store import Stored
-from arena_cli.transcript import log, queries, reader
+from arena_cli.transcript import queries, reader
 from arena_cli.transcript.events import SessionEvent
-from arena_cli.transcript.log import Journal, Log
-from arena_cli.transcript.state import Fold
 from arena_cli.util import files
 from arena_cli.util.text import FILESYSTEM_NAME_BYTES, cut_text, escape_line, measure_name
 from arena_cli.util.tickets import Lock
@@ -245,7 +242,7 @@ def restore_session(config: SessionConfig, name: str) -> str:
                 "`arena sessions --archived` lists the archived sessions.",
             )
         name = store.checked(path.name.removesuffix(store.ARCHIVE_SUFFIX))
-        check_unused(config.workspace, name)
+        check_unused(config.workspace, name, is_archived=True)
         part = home / f"{PART}{os.getpid()}"
         part.mkdir(files.FOLDER_MODE)
         unpack(path, part)
@@ -272,7 +269,7 @@ def rename_session(
                 f"session {escape_line(name)} has that name already", "Give another name."
             )
         check_unused(config.workspace, new_name, but=stored.folder)
-        with _locked(config, stored, on_wait) as lock:
+        with _hold(config, stored, on_wait) as lock:
             names = json.dumps([stored.name, new_name], ensure_ascii=False)
             files.replace_file(home / _RENAMING, names.encode("utf-8"), sync=True)
             shelves.forget_notes(own_notes(stored.folder, config.workspace))
@@ -288,12 +285,12 @@ def delete_session(config: SessionConfig, name: str, on_wait: Callable[[], None]
     """
     with hold_archives(config) as home:
         path = store.find_archive(config.workspace, store.checked(name))
-        if path is not None and not _is_session(config.workspace, name):
+        if path is not None and not is_session(config.workspace, name):
             path.unlink()
             files.sync_folders([home])
             return
         stored = store.find(config.workspace, name)
-        with _locked(config, stored, on_wait) as lock:
+        with _hold(config, stored, on_wait) as lock:
             _check_closed(stored)
             if path is not None and is_copy(path, stored.transcript):
                 path.unlink()
@@ -304,7 +301,7 @@ def discard_new(config: SessionConfig, name: str) -> None:
     """Remove a session in which nothing has happened yet; leave any other one as it is."""
     with hold_archives(config) as home:
         stored = store.find(config.workspace, name)
-        with _locked(config, stored, lambda: None) as lock:
+        with _hold(config, stored, lambda: None) as lock:
             if reader.last_seq(stored.transcript) <= 1:
                 _discard(config, stored.folder, home, lock)
 
@@ -375,14 +372,16 @@ def list_archived(workspace: Path) -> list[ArchivedSession]:
         if path.name[0] != "." and path.is_file() and not files.is_link(path)
     ]
     rows.sort(key=lambda row: (-row[0], row[1].name))
-    return [row for _, row in rows if not _is_session(workspace, row.name)]
+    return [row for _, row in rows if not is_session(workspace, row.name)]
 
 
-def read_archived(archived: ArchivedSession, folder: Path) -> Stored:
-    """Return an archived session as one to read; its transcript is written below `folder`."""
+def read_archived(
+    archived: ArchivedSession, folder: Path, only: str | None = store.TRANSCRIPT
+) -> Stored:
+    """Return an archived session to read; `only` that file of it, or all, is below `folder`."""
     home = folder / archived.name
     home.mkdir(files.FOLDER_MODE)
-    unpack(archived.path, home, store.TRANSCRIPT)
+    unpack(archived.path, home, only)
     return Stored(archived.name, home, archived.path.stat().st_mtime)
 
 
@@ -398,14 +397,13 @@ def hold_archives(config: SessionConfig, *, waits: bool = True) -> Iterator[Path
     label = home.relative_to(config.workspace).as_posix()
     try:
         files.make_own_folder(home, below=config.workspace)
-        lock = store.acquire(home, label, wait_s=wait_s, on_wait=lambda: None)
-        try:
-            _clear(home)
-            _finish_rename(config, home)
-            yield home
-        finally:
-            _clear(home)
-            lock.release()
+        with store.hold(home, label, wait_s=wait_s):
+            try:
+                _clear(home)
+                _finish_rename(config, home)
+                yield home
+            finally:
+                _clear(home)
     except OSError as error:
         problem = f"{error.filename or home}: {error.strerror or error}"
         raise DiskRefused(
@@ -424,15 +422,11 @@ def _clear(home: Path) -> None:
                 path.unlink(missing_ok=True)
 
 
-@contextlib.contextmanager
-def _locked(config: SessionConfig, stored: Stored, on_wait: Callable[[], None]) -> Iterator[Lock]:
+def _hold(
+    config: SessionConfig, stored: Stored, on_wait: Callable[[], None]
+) -> contextlib.AbstractContextManager[Lock]:
     label = f"session {stored.name}"
-    lock = store.acquire(stored.folder, label, wait_s=config.wait_s, on_wait=on_wait)
-    try:
-        yield lock
-    finally:
-        with contextlib.suppress(ThreadError):  # released to move the folder
-            lock.release()
+    return store.hold(stored.folder, label, wait_s=config.wait_s, on_wait=on_wait)
 
 
 def _archive(
@@ -444,7 +438,7 @@ def _archive(
             f"session {escape_line(stored.name)}: its name is too long for an archive",
             "Rename it first: `arena sessions rename`.",
         )
-    with _locked(config, stored, on_wait) as lock:
+    with _hold(config, stored, on_wait) as lock:
         _check_closed(stored)
         older = store.find_archive(config.workspace, stored.name)
         if older is not None and not is_copy(older, stored.transcript):
@@ -480,10 +474,7 @@ def _move(folder: Path, target: Path, lock: Lock) -> None:
 
 
 def _check_closed(stored: Stored) -> None:
-    fold = reader.load_fold(
-        stored.transcript, on_message=lambda _: None, weigh=lambda _: 1, budget=0, keep=False
-    )
-    if fold.open is not None:
+    if store.load_state(stored.transcript).open is not None:
         name = escape_line(stored.name)
         raise SessionOpen(
             f"session {name}: its last chain is still open",
@@ -491,26 +482,30 @@ def _check_closed(stored: Stored) -> None:
         )
 
 
-def _is_session(workspace: Path, name: str) -> bool:
+def is_session(workspace: Path, name: str) -> bool:
+    """Return True if there is a session of that name that is not archived."""
     folder = store.existing(store.sessions_folder(workspace), name)
     return folder is not None and (folder / store.TRANSCRIPT).is_file()
 
 
-def check_unused(workspace: Path, name: str, but: Path | None = None) -> None:
-    """Raise UsageError if there is a session or archive of that name, except the folder `but`."""
+def check_unused(
+    workspace: Path, name: str, *, but: Path | None = None, is_archived: bool = False
+) -> None:
+    """Raise UsageError if there is a session of that name, except the folder `but`, or an archive.
+
+    With `is_archived` there may be an archive.
+    """
     folder = store.existing(store.sessions_folder(workspace), name)
     if folder is not None and folder != but:
         raise UsageError(
             f"there is a session {escape_line(folder.name)} already",
             "Choose another name, or rename that session: `arena sessions rename`.",
         )
-    if but is not None:
-        path = store.find_archive(workspace, name)
-        if path is not None:
-            raise UsageError(
-                f"there is an archived session {escape_line(name)} already",
-                "Choose another name; `arena sessions --archived` lists the archived sessions.",
-            )
+    if not is_archived and store.find_archive(workspace, name) is not None:
+        raise UsageError(
+            f"there is an archived session {escape_line(name)} already",
+            "Choose another name; `arena sessions --archived` lists the archived sessions.",
+        )
 
 
 def _finish_rename(config: SessionConfig, home: Path) -> None:
@@ -535,28 +530,21 @@ def _finish_rename(config: SessionConfig, home: Path) -> None:
 
 def _record_name(config: SessionConfig, folder: Path) -> None:
     """Append the `session` event of a session that has another name now."""
-    label = f"session {folder.name}"
-    lock = store.acquire(folder, label, wait_s=_LEAST_WAIT_S, on_wait=lambda: None)
-    try:
-        transcript = folder / store.TRANSCRIPT
-        repair = log.repair(transcript, reader.last_seq(transcript) + 1)
+    transcript = folder / store.TRANSCRIPT
+    with (
+        store.hold(folder, f"session {folder.name}", wait_s=_LEAST_WAIT_S),
+        store.open_journal(config, transcript) as journal,
+    ):
         opening = queries.read_session_event(transcript)
-        seq = reader.last_seq(transcript)
-        opened = Log(transcript, clock=config.clock, durability=config.durability, seq=seq)
-        with contextlib.closing(opened):
-            journal = Journal(opened, Fold(), lambda _: None)
-            journal.write_repair(repair)
-            if opening is not None and opening.session != folder.name:
-                journal.write(
-                    SessionEvent,
-                    session=folder.name,
-                    team=opening.team,
-                    members=opening.members,
-                    config=opening.config,
-                    scenario=opening.scenario,
-                )
-    finally:
-        lock.release()
+        if opening is not None and opening.session != folder.name:
+            journal.write(
+                SessionEvent,
+                session=folder.name,
+                team=opening.team,
+                members=opening.members,
+                config=opening.config,
+                scenario=opening.scenario,
+            )
 
 
 def _rename_in_notes(notes: Folder, old: str, new: str) -> None:

@@ -95,8 +95,9 @@ class Keeper:
         )
         with contextlib.ExitStack() as held:
             name = shelf.name if shelf.stored else home.relative_to(config.workspace).as_posix()
-            lock = store.acquire(home, name, wait_s=config.wait_s, on_wait=lambda: on_wait(name))
-            held.callback(lock.release)
+            held.enter_context(
+                store.hold(home, name, wait_s=config.wait_s, on_wait=lambda: on_wait(name))
+            )
             seq = reader.last_seq(shelf.trail)
             repair = log.repair(shelf.trail, seq + 1)
             seq = reader.last_seq(shelf.trail)

@@ -19,7 +19,7 @@ from arena_cli.adapters.runtime import Calls, Middleware
 from arena_cli.context import render, window
 from arena_cli.engine import loop, plan
 from arena_cli.engine.call import announce, run
-from arena_cli.engine.plan import ControlHolder, Planned, Room, Scene, ToolsHolder
+from arena_cli.engine.plan import Planned, Room, Scene
 from arena_cli.engine.rules import StartTurn
 from arena_cli.errors import AgentError, DiskRefused
 from arena_cli.protocol import AgentInput, ToolSpec
@@ -31,7 +31,6 @@ from arena_cli.transcript.log import Journal, NullLog
 from arena_cli.transcript.state import Fold
 from arena_cli.util.language import Texts
 from arena_cli.util.text import clean_text
-from arena_cli.workspace import mentions
 from arena_cli.workspace.models import AgentProfile, Member, Team, TeamConfig
 
 MOST_AT_ONCE = 8  # each may be a program of its own
@@ -136,21 +135,12 @@ class Aside:
         fold = Fold(history.append)
         fold.calls, fold.scripted_used = self._called, self.used
         heard: list[Event] = []
-        room = Room(
-            scene=Scene(folder.name, team, fold, history),
-            roster=mentions.build_roster(team),
-            journal=Journal(NullLog(self._config.clock), fold, heard.append),
-            runtime=calls,
-            clock=self._config.clock,
-            keep=lambda parts, message_id: log.store(
-                parts, message_id, session=folder, workspace=folder
-            ),
-            language=self._config.language,
-            control=ControlHolder(),
-            workspace=self._config.workspace,
-            make_function=partial(session.make_user_function, self._config),
-            config=self._config,
-            tools=ToolsHolder(),
+        room = session.make_room(
+            self._config,
+            Scene(folder.name, team, fold, history),
+            Journal(NullLog(self._config.clock), fold, heard.append),
+            calls,
+            partial(log.store, session=folder, workspace=folder),
         )
         planned = _planned(room, member.id, text)
         announce(planned, room)

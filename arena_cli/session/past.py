@@ -25,10 +25,11 @@ from arena_cli.notes.markdown import NoteFault
 from arena_cli.notes.store import Folder, NoSuchNote
 from arena_cli.protocol import parse_seq
 from arena_cli.session import end_of_life, shelves, store
+from arena_cli.session.end_of_life import ArchivedSession
 from arena_cli.session.notes import Keeper
 from arena_cli.session.session import KNOWLEDGE, own_notes
 from arena_cli.session.store import Stored
-from arena_cli.transcript import log, queries, reader
+from arena_cli.transcript import queries, reader
 from arena_cli.transcript.control_events import Checkpoint, Forked, Rewound
 from arena_cli.transcript.events import (
     ChainFinished,
@@ -37,7 +38,7 @@ from arena_cli.transcript.events import (
     encode_line,
     read_type,
 )
-from arena_cli.transcript.log import Journal, Log
+from arena_cli.transcript.log import Journal
 from arena_cli.transcript.revisions import find_lines
 from arena_cli.transcript.state import Fold
 from arena_cli.util import files
@@ -176,20 +177,16 @@ def _list_acts(acts: Sequence[NoteEvent], after: int, upto: int) -> tuple[set[st
 
 @contextlib.contextmanager
 def _hold(stored: Stored) -> Iterator[None]:
-    name = escape_line(stored.name)
-    try:
-        lock = store.acquire(
-            stored.folder, f"session {stored.name}", wait_s=_WAIT_S, on_wait=lambda: None
-        )
-    except SessionBusy as error:
-        raise SessionBusy(
-            f"session {name} is in use by another process: it cannot go back now",
-            f"Pause or cancel its chain first: `arena pause {name}` or `arena cancel {name}`.",
-        ) from error
-    try:
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(store.hold(stored.folder, f"session {stored.name}", wait_s=_WAIT_S))
+        except SessionBusy as error:
+            name = escape_line(stored.name)
+            raise SessionBusy(
+                f"session {name} is in use by another process: it cannot go back now",
+                f"Pause or cancel its chain first: `arena pause {name}` or `arena cancel {name}`.",
+            ) from error
         yield
-    finally:
-        lock.release()
 
 
 def _check_visible(stored: Stored, point: Point) -> Point:
@@ -219,29 +216,19 @@ def _write_rewind(
     is closed after it.
     """
     transcript = stored.transcript
-    repair = log.repair(transcript, reader.last_seq(transcript) + 1)
-    fold = _load(transcript)
-    opened = Log(transcript, clock=config.clock, durability=config.durability, seq=fold.seq)
     closed: list[int] = []
-    with contextlib.closing(opened):
-        journal = Journal(opened, fold, lambda _: None)
-        journal.write_repair(repair)
-        if fold.open is not None:
+    with store.open_journal(config, transcript) as journal:
+        opened = journal.log
+        if journal.fold.open is not None:
             closed.append(_interrupt(journal))
         last = opened.seq
         journal.write(Rewound, to=point.at, by=by, last=last)
-        journal = Journal(opened, _load(transcript), lambda _: None)
-        if journal.fold.open is not None:
-            closed.append(_interrupt(journal))
+        rewound = Journal(opened, store.load_state(transcript), lambda _: None)
+        if rewound.fold.open is not None:
+            closed.append(_interrupt(rewound))
         opened.sync()
-        reader.save_fold(transcript, journal.fold, opened.size)
+        reader.save_fold(transcript, rewound.fold, opened.size)
     return list(dict.fromkeys(closed)), last
-
-
-def _load(transcript: Path) -> Fold:
-    return reader.load_fold(
-        transcript, on_message=lambda _: None, weigh=lambda _: 1, budget=0, keep=False
-    )
 
 
 def _interrupt(journal: Journal) -> int:
@@ -276,7 +263,7 @@ def fork(config: SessionConfig, name: str, at: str, new_name: str | None) -> For
         point = find_point(stored, at)
         home = held.enter_context(end_of_life.hold_archives(config))
         new_name = new_name or _choose_name(config)
-        _check_unused(config, new_name)
+        end_of_life.check_unused(config.workspace, new_name)
         part = home / f"{end_of_life.PART}{os.getpid()}"
         part.mkdir(files.FOLDER_MODE)
         _copy_transcript(stored.transcript, part / store.TRANSCRIPT, point.at, new_name)
@@ -292,15 +279,11 @@ def fork(config: SessionConfig, name: str, at: str, new_name: str | None) -> For
 def _find_source(config: SessionConfig, name: str, held: contextlib.ExitStack) -> Stored:
     """Return the session to read: from a temporary folder if it is archived."""
     path = store.find_archive(config.workspace, store.checked(name))
-    sessions = store.sessions_folder(config.workspace)
-    folder = store.existing(sessions, store.checked(name))
-    if path is None or (folder is not None and (folder / store.TRANSCRIPT).is_file()):
+    if path is None or end_of_life.is_session(config.workspace, store.checked(name)):
         return store.find(config.workspace, name)
-    session = path.name.removesuffix(store.ARCHIVE_SUFFIX)
-    home = Path(held.enter_context(tempfile.TemporaryDirectory())) / session
-    home.mkdir(files.FOLDER_MODE)
-    end_of_life.unpack(path, home)
-    return Stored(session, home, path.stat().st_mtime)
+    archived = ArchivedSession(path.name.removesuffix(store.ARCHIVE_SUFFIX), path)
+    folder = Path(held.enter_context(tempfile.TemporaryDirectory()))
+    return end_of_life.read_archived(archived, folder, only=None)
 
 
 def _choose_name(config: SessionConfig) -> str:
@@ -309,18 +292,6 @@ def _choose_name(config: SessionConfig) -> str:
         name = store.automatic(config.clock)
         if not (sessions / name).exists():
             return name
-
-
-def _check_unused(config: SessionConfig, name: str) -> None:
-    end_of_life.check_unused(config.workspace, name)
-    if store.find_archive(config.workspace, name) is not None:
-        raise UsageError(
-            f"there is an archived session {escape_line(name)} already",
-            "Choose another name; `arena sessions --archived` lists the archived sessions.",
-        )
-    folder = store.sessions_folder(config.workspace) / name
-    if folder.exists():
-        raise UsageError(f"{folder} exists already, and is not a session", "Choose another name.")
 
 
 def _copy_transcript(source: Path, target: Path, at: int, name: str) -> None:
@@ -407,11 +378,8 @@ def _restore_status(text: str, status: str) -> str:
 
 def _open_fork(config: SessionConfig, transcript: Path, source: str, at: int) -> int | None:
     """Append where the session comes from; close the chain that was open there."""
-    fold = _load(transcript)
-    opened = Log(transcript, clock=config.clock, durability=config.durability, seq=fold.seq)
-    with contextlib.closing(opened):
-        journal = Journal(opened, fold, lambda _: None)
+    with store.open_journal(config, transcript) as journal:
         journal.write(Forked, session=source, at=at)
-        closed = _interrupt(journal) if fold.open is not None else None
-        opened.sync()
+        closed = _interrupt(journal) if journal.fold.open is not None else None
+        journal.log.sync()
     return closed

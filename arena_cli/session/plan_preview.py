@@ -10,7 +10,7 @@ from pathlib import Path
 from arena_cli.adapters.base import SessionConfig
 from arena_cli.adapters.runtime import Calls, Runtime
 from arena_cli.engine import rules
-from arena_cli.engine.plan import ControlHolder, Room, Scene, ToolsHolder
+from arena_cli.engine.plan import Room, Scene
 from arena_cli.errors import UsageError
 from arena_cli.session import outgoing, session, store
 from arena_cli.session.outgoing import Outgoing
@@ -20,7 +20,6 @@ from arena_cli.transcript.control_events import control_of
 from arena_cli.transcript.log import Journal, NullLog
 from arena_cli.transcript.plan_events import PlanMade
 from arena_cli.util.clock import Clock
-from arena_cli.workspace import mentions
 from arena_cli.workspace.models import Team
 
 
@@ -72,23 +71,8 @@ def _make_room(config: SessionConfig, folder: Path, scene: Scene, runtime: Runti
     journal = Journal(
         _PreviewLog(path, config.clock, scene.fold.seq), scene.fold, on_event=lambda _: None
     )
-    return Room(
-        scene=scene,
-        roster=mentions.build_roster(scene.team),
-        journal=journal,
-        runtime=Calls(runtime, ()),
-        clock=config.clock,
-        keep=lambda parts, message_id: log.planned(
-            parts, message_id, session=folder, workspace=config.workspace
-        ),
-        language=config.language,
-        control=ControlHolder(),
-        workspace=config.workspace,
-        make_function=partial(session.make_user_function, config),
-        config=config,
-        tools=ToolsHolder(),
-        models=config.models,
-    )
+    keep = partial(log.planned, session=folder, workspace=config.workspace)
+    return session.make_room(config, scene, journal, Calls(runtime, ()), keep)
 
 
 async def _ask(room: Room) -> PlanMade:

@@ -380,9 +380,7 @@ def _scene(
             transcript, offset, window.weigh, budget, revisions=revisions
         ):
             history.append(message)
-    restored = reader.load_fold(
-        transcript, on_message=lambda _: None, weigh=lambda _: 1, budget=0, keep=False
-    )
+    restored = store.load_state(transcript)
     later = Fold()
     for event in since:
         later.apply(event)

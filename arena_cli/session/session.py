@@ -19,7 +19,7 @@ from arena_cli.chat import Renderer
 from arena_cli.context import history, render, window
 from arena_cli.engine import after_turn, loop
 from arena_cli.engine.loop import Engine
-from arena_cli.engine.plan import ControlHolder, Room, Scene, ToolsHolder
+from arena_cli.engine.plan import ControlHolder, Keep, Room, Scene, ToolsHolder
 from arena_cli.engine.recall import Recollection
 from arena_cli.notes import staging
 from arena_cli.notes.model import Note
@@ -159,13 +159,14 @@ class Session(contextlib.AbstractContextManager["Session"]):
         self.folder = store.make_session_folder(config.workspace, name, config.clock)
         self.name = self.folder.name
         with contextlib.ExitStack() as held:
-            lock = store.acquire(
-                self.folder,
-                f"session {self.name}",
-                wait_s=config.wait_s,
-                on_wait=lambda: on_wait(self.name),
+            held.enter_context(
+                store.hold(
+                    self.folder,
+                    f"session {self.name}",
+                    wait_s=config.wait_s,
+                    on_wait=lambda: on_wait(self.name),
+                )
             )
-            held.callback(lock.release)
             self._open(held, on_event, on_text, middlewares)
             self._held = held.pop_all()
 
@@ -192,21 +193,13 @@ class Session(contextlib.AbstractContextManager["Session"]):
         self._recollection = recollection = open_recollection(config, self.folder, team)
         held.callback(recollection.close)
         windows = self._windows()
-        room = Room(
-            scene=Scene(
-                self.name, team, fold, self._history, recollection, windows, config.language
-            ),
-            roster=self._roster,
-            journal=self.journal,
-            runtime=self._runtime,
-            clock=config.clock,
-            keep=self._keep,
-            language=config.language,
-            control=ControlHolder(),
-            workspace=config.workspace,
-            make_function=partial(make_user_function, config),
-            config=config,
-            tools=ToolsHolder(),
+        history = self._history
+        room = make_room(
+            config,
+            Scene(self.name, team, fold, history, recollection, windows, config.language),
+            self.journal,
+            self._runtime,
+            self._keep,
             on_text=on_text,
             summarizer=config.summarizer,
             extractor=config.extractor,
@@ -217,7 +210,6 @@ class Session(contextlib.AbstractContextManager["Session"]):
             draw_nested_place=None if config.lane == "nested" else self._lane("nested"),
             draw_planner_place=self._lane("planner"),
             ask_person=config.ask_person,
-            models=config.models,
             sessions=self.folder.parent if config.connects else None,
         )
         self._control, self._tools = room.control, room.tools
@@ -513,6 +505,33 @@ def make_runtime(
         redactor=redactor,
         used=used,
         session=session,
+    )
+
+
+def make_room(
+    config: SessionConfig,
+    scene: Scene,
+    journal: Journal,
+    runtime: Calls,
+    keep: Keep,
+    **others: Any,
+) -> Room:
+    """Return the room of a session; `others` are its fields that have a default."""
+    return Room(
+        scene=scene,
+        roster=mentions.build_roster(scene.team),
+        journal=journal,
+        runtime=runtime,
+        clock=config.clock,
+        keep=keep,
+        language=config.language,
+        control=ControlHolder(),
+        workspace=config.workspace,
+        make_function=partial(make_user_function, config),
+        config=config,
+        tools=ToolsHolder(),
+        models=config.models,
+        **others,
     )
 
 

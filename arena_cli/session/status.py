@@ -200,13 +200,7 @@ def read_status(workspace: Path, stored: Stored, team: Team) -> SessionStatus:
     """Return the state of a session and of the agents of its team."""
     events = queries.last_chain(stored.transcript).events
     conversation = read_conversation(list_visible(events))
-    fold = reader.load_fold(
-        stored.transcript,
-        on_message=lambda _: None,
-        weigh=lambda _: 0,
-        budget=0,
-        keep=False,
-    )
+    fold = store.load_state(stored.transcript)
     control = fold.control or SessionControl()
     chain = fold.open
     state = (chain.control if chain else None) or ControlState()

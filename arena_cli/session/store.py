@@ -14,7 +14,7 @@ import re
 import sys
 import time
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import ThreadError
 from typing import NamedTuple
@@ -28,8 +28,10 @@ from arena_cli.errors import SessionBusy, UsageError
 from arena_cli.notes import staging
 from arena_cli.notes.staging import NOTHING, ReadTrail
 from arena_cli.notes.store import Folder
-from arena_cli.transcript import events, queries, reader
+from arena_cli.transcript import events, log, queries, reader
 from arena_cli.transcript.events import NoteEvent, SessionEvent
+from arena_cli.transcript.log import Journal, Log
+from arena_cli.transcript.state import Fold
 from arena_cli.util import files, text, tickets
 from arena_cli.util.clock import Clock, format_timestamp
 from arena_cli.util.text import escape_line, lazy_pattern
@@ -122,6 +124,9 @@ CONTROL = "control"
 # What is told of a session that was there a moment ago, such as one of a scenario that passed;
 # Windows refuses a file that is being removed.
 _GONE = (FileNotFoundError, PermissionError) if sys.platform == "win32" else (FileNotFoundError,)
+
+
+_FOLDER_HINT = "arena keeps transcripts there; fix the permissions, or choose another --workspace."
 
 
 class Stored(NamedTuple):
@@ -267,11 +272,7 @@ def make_session_folder(workspace: Path, name: str | None, clock: Clock) -> Path
     except OSError as error:
         raise UsageError(
             f"{sessions}: cannot make a folder here: {error.strerror or error}",
-            files.suggest_fix(
-                error,
-                "arena keeps transcripts there; fix the permissions, or choose "
-                "another --workspace.",
-            ),
+            files.suggest_fix(error, _FOLDER_HINT),
         ) from error
     # An archive is complete before its session's folder goes, so that this look is late enough.
     archived = None if (folder / TRANSCRIPT).exists() else find_archive(workspace, name)
@@ -299,6 +300,19 @@ NAME = "transcript.lock"
 _POLL_S = 0.05
 
 
+@contextlib.contextmanager
+def hold(
+    folder: Path, name: str, *, wait_s: float, on_wait: Callable[[], None] = lambda: None
+) -> Iterator[Lock]:
+    """Hold the lock of a folder until the end; see `acquire`."""
+    lock = acquire(folder, name, wait_s=wait_s, on_wait=on_wait)
+    try:
+        yield lock
+    finally:
+        with contextlib.suppress(ThreadError):  # released to move the folder
+            lock.release()
+
+
 def acquire(folder: Path, name: str, *, wait_s: float, on_wait: Callable[[], None]) -> Lock:
     """Hold the lock of a folder, called `name` for people; call `on_wait` once if it is held.
 
@@ -321,11 +335,7 @@ def acquire(folder: Path, name: str, *, wait_s: float, on_wait: Callable[[], Non
             raise moved from error
         raise UsageError(
             f"{folder}: cannot write here: {getattr(error, 'strerror', None) or error}",
-            files.suggest_fix(
-                error,
-                "arena keeps transcripts there; fix the permissions, or choose "
-                "another --workspace.",
-            ),
+            files.suggest_fix(error, _FOLDER_HINT),
         ) from error
     raise SessionBusy(
         f"{escape_line(name)} is busy: another arena is writing to it "
@@ -366,6 +376,25 @@ def _acquire_in_turn(lock: Lock, wait_s: float, on_wait: Callable[[], None]) -> 
             if not ticket.find_position() and lock.try_acquire():
                 return True
     return False
+
+
+def load_state(transcript: Path) -> Fold:
+    """Return the state of a session without its messages; its cache stays as it is."""
+    return reader.load_fold(
+        transcript, on_message=lambda _: None, weigh=lambda _: 1, budget=0, keep=False
+    )
+
+
+@contextlib.contextmanager
+def open_journal(config: SessionConfig, transcript: Path) -> Iterator[Journal]:
+    """Repair the transcript of a session that is held, and open it for further events."""
+    repair = log.repair(transcript, reader.last_seq(transcript) + 1)
+    fold = load_state(transcript)
+    opened = Log(transcript, clock=config.clock, durability=config.durability, seq=fold.seq)
+    with contextlib.closing(opened):
+        journal = Journal(opened, fold, lambda _: None)
+        journal.write_repair(repair)
+        yield journal
 
 
 LANES = ".lanes"
