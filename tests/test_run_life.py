@@ -65,11 +65,15 @@ def test_a_key_is_that_of_one_session(program: Program) -> None:
     ("words", "then", "now"),
     [
         (["deploy that"], "", 'user, "deploy that"'),
-        (["--to", "dev", "deploy it"], " (to nobody)", 'user, "deploy it" (to dev)'),
+        (["--to", "dev", "deploy it"], " (to none)", 'user, "deploy it" (to dev)'),
         (["--kind", "task", "deploy it"], " (kind chat)", 'user, "deploy it" (kind task)'),
-        (["--reply-to", "m2", "deploy it"], " (no reply)", 'user, "deploy it" (reply to m2)'),
+        (["--reply-to", "m2", "deploy it"], " (reply to none)", 'user, "deploy it" (reply to m2)'),
         (["--from", "maya", "deploy it"], "", 'maya, "deploy it"'),
-        (["--attach", "plan.txt", "deploy it"], "", 'user, "deploy it" + plan.txt'),
+        (
+            ["--attach", "plan.txt", "deploy it"],
+            "",
+            'user, "deploy it" + plan.txt (files with sha256 b5d68511)',
+        ),
     ],
 )
 def test_a_key_of_another_message_is_an_error_that_shows_both(

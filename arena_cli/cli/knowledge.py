@@ -345,9 +345,7 @@ def search(
     index = shelves.open_index(
         root,
         [*folders, shared_notes(root)],
-        embedding=embedding,
-        environ={**agents.read_dotenv(root), **os.environ},
-        connects=connect,
+        VectorSource(embedding, {**agents.read_dotenv(root), **os.environ}, connect),
         on_problem=lambda problem: common.warn(str(problem)),
         on_progress=common.report_indexing,
     )
@@ -464,7 +462,11 @@ def _find_vectors(context: typer.Context, *, connects: bool) -> VectorSource:
 
 
 def _inspected(
-    shelf: Shelf, language: str, *, is_full: bool = False, vectors: VectorSource | None = None
+    shelf: Shelf,
+    language: str,
+    *,
+    is_full: bool = False,
+    vectors: VectorSource = shelves.NO_VECTORS,
 ) -> Inspected:
     return notes_module.inspect(
         shelf,

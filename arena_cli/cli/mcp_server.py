@@ -35,6 +35,7 @@ from arena_cli.protocol import Attachment, ToolResult, ToolSpec
 from arena_cli.session import outgoing, shelves, store
 from arena_cli.session.served import ServedAgent
 from arena_cli.session.session import Session, own_notes, shared_notes
+from arena_cli.session.shelves import VectorSource
 from arena_cli.tools.base import find_problem
 from arena_cli.transcript.events import ChainFinished, Event, ReplyFinished
 from arena_cli.util.text import cut_text
@@ -403,9 +404,7 @@ class _Teams:
         index = shelves.open_index(
             root,
             [*folders, shared_notes(root)],
-            embedding=loaded.file.memory.embedding,
-            environ={**agents.read_dotenv(root), **os.environ},
-            connects=False,
+            VectorSource(loaded.file.memory.embedding, {**agents.read_dotenv(root), **os.environ}),
             on_problem=lambda problem: common.warn(str(problem)),
         )
         try:

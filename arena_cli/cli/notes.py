@@ -73,8 +73,10 @@ def _shelves(
 
 def open_index(among: Sequence[Shelf]) -> Index:
     """Return the index of the notes of some shelves; report on stderr what it meets."""
-    return shelves_module.open_shelves_index(
-        among, common.report_indexing, lambda problem: common.warn(str(problem))
+    return shelves_module.open_index(
+        [shelf.folder for shelf in among],
+        on_progress=common.report_indexing,
+        on_problem=lambda problem: common.warn(str(problem)),
     )
 
 

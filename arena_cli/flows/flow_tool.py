@@ -17,9 +17,9 @@ from typing import Any
 
 from arena_cli.adapters.base import FlowHost
 from arena_cli.engine.plan import Room
-from arena_cli.errors import ArenaError
-from arena_cli.flows import contacts, loader, reflection, step_rules
-from arena_cli.flows.calls import AgentCalls
+from arena_cli.errors import ArenaError, UsageError
+from arena_cli.flows import contacts, loader, step_rules
+from arena_cli.flows.calls import AgentCalls, describe_run
 from arena_cli.flows.loader import Flow, FlowStep
 from arena_cli.flows.model import LEAF_KINDS
 from arena_cli.flows.outcomes import FlowCaller, FlowResult, StepLog, read_log
@@ -34,7 +34,6 @@ from arena_cli.transcript.events import MessageEvent
 from arena_cli.transcript.flow_events import FlowStarted
 from arena_cli.util import files
 from arena_cli.workspace.acting import InlineTool
-from arena_cli.workspace.inputs import check_inputs, describe_missing
 from arena_cli.workspace.models import Member, Team
 from arena_cli.workspace.workspace import Workspace
 from arena_cli.yamlio.loader import dump_yaml
@@ -196,12 +195,10 @@ class RunFlow:
                 flow = loader.load(path, workspace, team)
         except (ArenaError, OSError, ValueError) as error:
             raise ToolFailed(str(error)) from error
-        declared = flow.file.inputs
-        checked = check_inputs(declared, arguments.get("inputs", {}))
-        if checked.problems or checked.missing:
-            problem = describe_missing("the flow", declared, checked.missing)
-            raise ToolFailed("; ".join(checked.problems) or problem)
-        given = {key: checked.values.get(key) for key in declared}
+        try:
+            given = loader.complete_inputs(flow, arguments.get("inputs", {}))
+        except UsageError as error:
+            raise ToolFailed(error.what) from error
         return loader.add_rules(flow, self._member.profile), given
 
     # The session of a call.
@@ -289,7 +286,7 @@ def _encode(fields: Mapping[str, Any]) -> str:
 
 
 def _make_output(flow: Flow, result: FlowResult, name: str) -> ToolOutput:
-    text = reflection.describe_run(flow, result)
+    text = describe_run(flow, result)
     if result.status == "paused":
         waits = ", ".join(result.waits)
         text += f"\n\nIt waits for a person (session {waits}); `arena resume {name}` continues it."

@@ -16,7 +16,7 @@ from arena_cli.flows.model import Branch, FlowFile, StepSpec
 from arena_cli.flows.outcomes import FACTS
 from arena_cli.util import files
 from arena_cli.util.graphs import find_circle
-from arena_cli.util.text import list_placeholders
+from arena_cli.util.text import iter_texts, list_placeholders
 from arena_cli.workspace import rule_files
 from arena_cli.workspace.control import RuleSpec
 from arena_cli.workspace.inputs import INPUT_NAME, fits_type, is_required, require_inputs
@@ -130,6 +130,12 @@ def load_for_step(path: Path, inputs: Mapping[str, Any], workspace: Workspace, t
     flow = load(path, workspace, team)
     require_inputs("the flow", flow.file.inputs, inputs)
     return flow
+
+
+def complete_inputs(flow: Flow, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs of a flow; those without a value are null. Raises UsageError."""
+    specs = flow.file.inputs
+    return {**dict.fromkeys(specs), **require_inputs("the flow", specs, inputs)}
 
 
 def _shown_name(path: Path, root: Path) -> str:
@@ -304,7 +310,9 @@ class _FileChecks:
         referred: set[str] = set()
         data = _own_keys(Fragment(self._document, loc).data)
         for key, value in data.items():
-            for place, text in _iter_texts(value, (*loc, key)):
+            for place, text in iter_texts(value, (*loc, key)):
+                if key in ("when", "choose") or place[-1] == "until":
+                    continue  # an expression
                 for name in values.list_references(text):
                     referred |= self._check_reference(name, place, scope)
                 if key == "sql" and (place[-1] == "statement" or place[-2] == "run"):
@@ -491,16 +499,6 @@ def _own_keys(data: Any) -> dict[str, Any]:
         for key, value in dict(data).items()
         if key not in ("steps", "group") and not str(key).startswith("x-")
     }
-
-
-def _iter_texts(value: Any, loc: Loc) -> Iterator[tuple[Loc, str]]:
-    if loc[-1] in ("when", "until", "choose"):
-        return
-    if isinstance(value, str):
-        yield loc, value
-    children = value.items() if isinstance(value, dict) else ()
-    for key, child in children or (enumerate(value) if isinstance(value, list) else ()):
-        yield from _iter_texts(child, (*loc, key))
 
 
 def find_team(workspace: Workspace, spec: StepSpec, team: Team | None) -> Team:

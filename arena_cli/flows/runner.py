@@ -19,11 +19,10 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from arena_cli.adapters.base import SessionConfig
-from arena_cli.errors import ArenaError
-from arena_cli.flows import calls, reflection, values
+from arena_cli.errors import ArenaError, UsageError
+from arena_cli.flows import calls, values
 from arena_cli.flows.calls import AgentCalls, ChainWaits
-from arena_cli.flows.filling import fill_step
-from arena_cli.flows.loader import Flow, FlowStep
+from arena_cli.flows.loader import Flow, FlowStep, complete_inputs
 from arena_cli.flows.model import LEAF_KINDS, Reflect, StepSpec
 from arena_cli.flows.outcomes import FlowCaller, FlowResult, StepLog, StepOutcome
 from arena_cli.flows.step_rules import FLOW, StepRules
@@ -41,7 +40,6 @@ from arena_cli.transcript.log import Journal
 from arena_cli.util.redaction import Redactor
 from arena_cli.util.text import clean_value
 from arena_cli.workspace.control import RuleSpec
-from arena_cli.workspace.inputs import check_inputs, describe_missing
 from arena_cli.yamlio.schema_errors import explain_first
 
 _LONGEST_NAME, _LONGEST_KEY = 64, 40
@@ -216,11 +214,11 @@ class FlowRun:
         session = self.find_session_name("reflect")
         fields: dict[str, Any] = {"by": reflect.agent, "session": session}
         try:
-            message = reflection.make_request(self._flow, result)
+            message = calls.make_reflection(self._flow, result)
             spec = StepSpec(id="reflect", agent=reflect.agent, message=message)
             ask = partial(self._agents.ask, reflect.agent, message, {}, session)
             answer = calls.read_json(await self._answer("reflected", spec, ask))
-            event_fields = reflection.read_assessment(answer)
+            event_fields = calls.read_assessment(answer)
             self._journal.write(Reflected, **fields, **self._redactor.value(event_fields))
         except (StepFailed, ArenaError, ValueError, ChainWaits) as error:
             problem = str(error)
@@ -374,12 +372,10 @@ class _Attempts:
             return await self._run_repeat()
         if self._step.flow is not None:
             filled = values.fill(spec.inputs, self._scope.all_values(), self._run._config.environ)
-            declared = self._step.flow.file.inputs
-            checked = check_inputs(declared, filled)
-            if checked.problems or checked.missing:
-                problem = describe_missing("the flow", declared, checked.missing)
-                raise StepFailed("; ".join(checked.problems) or problem, "usage")
-            given = {key: checked.values.get(key) for key in declared}
+            try:
+                given = complete_inputs(self._step.flow, filled)
+            except UsageError as error:
+                raise StepFailed(error.what, "usage") from error
             rules = (*self._scope.rules, *self._step.flow.rules)
             inner = _ListScope(f"{self._key}.", {"inputs": given}, rules)
             return await self._run_inner(self._step.flow.steps, inner)
@@ -476,6 +472,34 @@ class _Attempts:
         )
         run._finished[self._key] = event
         return StepOutcome.of(event, is_new=True)
+
+
+_TEXTS = ("send", "message", "stdin", "agent", "cwd", "url", "image", "code", "database")
+
+
+def fill_step(spec: StepSpec, known: Mapping[str, Any], environ: Mapping[str, str]) -> StepSpec:
+    """Return a step with its placeholders filled. Raises StepFailed or ValueMissing."""
+    data = spec.model_dump(exclude_unset=True, exclude={"steps", "group", "choose"})
+    filled = values.fill(data, known, environ)
+    try:
+        return StepSpec.model_validate(_as_texts(filled))
+    except ValidationError as error:
+        raise StepFailed(explain_first(error), "usage") from error
+
+
+def _as_texts(filled: dict[str, Any]) -> dict[str, Any]:
+    """Return filled keys of a step, those that are texts as texts: a placeholder keeps its type."""
+    changed = dict(filled)
+    for key, value in filled.items():
+        if key in _TEXTS:
+            changed[key] = values.as_text(value)
+        elif key in ("shell", "command") and value is not None:
+            changed[key] = [values.as_text(word) for word in value]
+        elif key in ("env", "headers") and value is not None:
+            changed[key] = {name: values.as_text(inner) for name, inner in value.items()}
+        elif key in ("http", "container", "sql") and isinstance(value, dict):
+            changed[key] = _as_texts(value)
+    return changed
 
 
 class _StepWaits(Exception):

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from arena_cli.errors import ArenaError
-from arena_cli.util.text import fill_template, list_placeholders, map_texts
+from arena_cli.util.text import fill_template, iter_texts, list_placeholders, map_texts
 
 ENV = "env:"
 ROOTS = frozenset({"steps", "inputs", "item", "index", "round"})
@@ -67,14 +67,8 @@ def parse_reference(text: str) -> ValuePath | None:
 
 def list_references(data: Any) -> Iterator[str]:
     """Yield the text of each placeholder in nested data, but for `env:`."""
-    if isinstance(data, str):
-        yield from (name for name in list_placeholders(data) if not name.startswith(ENV))
-    elif isinstance(data, Mapping):
-        for value in data.values():
-            yield from list_references(value)
-    elif isinstance(data, list):
-        for value in data:
-            yield from list_references(value)
+    for _, text in iter_texts(data):
+        yield from (name for name in list_placeholders(text) if not name.startswith(ENV))
 
 
 def fill(data: Any, values: Mapping[str, Any], environ: Mapping[str, str]) -> Any:

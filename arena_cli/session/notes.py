@@ -284,7 +284,9 @@ class Keeper:
     def _alike(self, draft: Draft, among: Sequence[Shelf]) -> list[Note]:
         """Return the notes on these shelves that say the same as a draft."""
         config = self._place
-        with contextlib.closing(shelves.open_shelves_index(among, config.on_progress)) as index:
+        folders = [shelf.folder for shelf in among]
+        opened = shelves.open_index(folders, on_progress=config.on_progress)
+        with contextlib.closing(opened) as index:
             notes = index.alike(draft.kind, draft.title)
         return [note for note in notes if lifecycle.says_the_same(note, draft)]
 
@@ -499,15 +501,14 @@ def inspect(
     language: str = "en",
     is_full: bool = False,
     on_progress: Callable[[int, int], None] = lambda _, __: None,
-    vectors: VectorSource | None = None,
+    vectors: VectorSource = shelves.NO_VECTORS,
 ) -> Inspected:
     """Search the notes and the messages of a session, or the shared notes, for findings.
 
     With `is_full`, the content of each file is compared with the index first.
     """
-    with contextlib.closing(
-        shelves.open_shelves_index([shelf], on_progress, vectors=vectors)
-    ) as index:
+    opened = shelves.open_index([shelf.folder], vectors, on_progress=on_progress)
+    with contextlib.closing(opened) as index:
         problems = index.sync(is_full=is_full)
         notes = index.notes_in(shelf.folder)
         living = [note for note in notes if note.is_living]

@@ -36,7 +36,7 @@ class Outgoing(NamedTuple):
     `inputs` are those of the agents that it calls; the message keeps them. The same `key` opens no
     second chain in a session. `reply_to` is the id of the message that it answers, `quoted` as in
     `Message`. With `plan`, the team's planner plans the chain. `thread` is the task in whose thread
-    it is, `shown_to` are the agents in it (`session.threads`).
+    it is, `shown_to` are the agents in it (`session.task_messages`).
     """
 
     content: str
@@ -234,78 +234,59 @@ def find_repeated(sent: Outgoing, journal: Journal, *, roster: Roster) -> list[E
     attached = log.planned(
         sent.attachments, earlier.id, session=path.parent, workspace=path.parents[2]
     )
-    mentions = list(dict.fromkeys((*sent.to, *mentioned)))
-    attached_hashes = _hashes(attached)
-    repeated = _Facts(
-        *(sent.content, author, sent.kind, sent.reply_to, mentions, attached_hashes, sent.plan),
-        sent.thread,
+    repeated = earlier.model_copy(
+        update={
+            "content": sent.content,
+            "author_id": author,
+            "kind": sent.kind,
+            "reply_to": sent.reply_to,
+            "mentions": list(dict.fromkeys((*sent.to, *mentioned))),
+            "attachments": attached,
+            "thread": sent.thread,
+        }
     )
-    original = _Facts(
-        *(earlier.content, earlier.author_id, earlier.kind, earlier.reply_to),
-        *(earlier.mentions, _hashes(earlier.attachments), bool(earlier.metadata.get("plan"))),
-        earlier.thread,
-    )
-    if repeated != original:
+    plan = "yes" if sent.plan else ""
+    original, new = _list_facts(earlier), {**_list_facts(repeated), "plan": plan}
+    if new != original:
         raise UsageError(
             f"key {escape_line(sent.key)} was used in this session for another message: "
-            f"{earlier.id} of {earlier.author_id}, {_quote(earlier.content, earlier.attachments)}"
-            f"{_tell_facts(original, repeated)}; "
-            f"now: {author}, {_quote(sent.content, attached)}{_tell_facts(repeated, original)}",
+            f"{earlier.id} of {earlier.author_id}, {_quote(earlier, original, new)}; "
+            f"now: {author}, {_quote(repeated, new, original)}",
             "Use another key, or send the same message.",
         )
     return queries.read_chain(path, opening.chain)
 
 
-class _Facts(NamedTuple):
-    """What makes a message the same as another one."""
-
-    content: str
-    author: str
-    kind: str
-    reply_to: str | None
-    mentions: list[str]
-    attached: list[tuple[str, str | None]]
-    plan: bool
-    thread: str
-
-
-def _tell_facts(facts: _Facts, other: _Facts) -> str:
-    """Return what else distinguishes a message from the other one, for an error."""
-    reply = f"reply to {escape_line(facts.reply_to)}" if facts.reply_to else "no reply"
-    names, other_names = ([name for name, _ in each.attached] for each in (facts, other))
-    hashes = ((sha256 or "unknown")[:8] for _, sha256 in facts.attached)
-    texts = (
-        (facts.kind != other.kind, f"kind {facts.kind}"),
-        (facts.reply_to != other.reply_to, reply),
-        (facts.plan != other.plan, "with a plan" if facts.plan else "without a plan"),
-        (
-            facts.thread != other.thread,
-            f"thread {escape_line(facts.thread)}" if facts.thread else "no thread",
-        ),
-        (
-            facts.mentions != other.mentions,
-            f"to {' '.join(map(escape_line, facts.mentions)) or 'nobody'}",
-        ),
-        (
-            names == other_names and facts.attached != other.attached,
-            f"files with sha256 {' '.join(hashes)}",
-        ),
-    )
-    told = [text for differs, text in texts if differs]
-    return f" ({', '.join(told)})" if told else ""
-
-
-def _hashes(attachments: Iterable[Attachment]) -> list[tuple[str, str | None]]:
-    return [(attachment.name, attachment.sha256) for attachment in attachments]
+def _list_facts(message: Message) -> dict[str, Any]:
+    """Return what makes a message the same as another one."""
+    return {
+        "content": message.content,
+        "author": message.author_id,
+        "files": [(file.name, file.sha256) for file in message.attachments],
+        "kind": message.kind,
+        "reply to": message.reply_to,
+        "plan": "yes" if message.metadata.get("plan") else "",
+        "thread": message.thread,
+        "to": " ".join(message.mentions),
+    }
 
 
 _QUOTED = 200  # characters of a message in an error
 
 
-def _quote(content: str, attachments: Iterable[Attachment]) -> str:
-    """Return a message in one line, for an error."""
-    names = "".join(f" + {escape_line(attachment.name)}" for attachment in attachments)
-    return f'"{escape_line(cut_text(" ".join(content.split()), _QUOTED))}"{names}'
+def _quote(message: Message, facts: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """Return a message in one line, with what else distinguishes it from the other one."""
+    names = "".join(f" + {escape_line(file.name)}" for file in message.attachments)
+    differing = [
+        f"{name} {escape_line(value or 'none')}"
+        for name, value in facts.items()
+        if name not in ("content", "author", "files") and value != other[name]
+    ]
+    if message.attachments and facts["files"] != other["files"]:
+        hashes = ((file.sha256 or "unknown")[:8] for file in message.attachments)
+        differing.append(f"files with sha256 {' '.join(hashes)}")
+    line = escape_line(cut_text(" ".join(message.content.split()), _QUOTED))
+    return f'"{line}"{names}' + (f" ({', '.join(differing)})" if differing else "")
 
 
 def plant(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +18,6 @@ from typing import NamedTuple
 from arena_cli import errors
 from arena_cli.adapters.base import SessionConfig
 from arena_cli.context import window
-from arena_cli.context import window as window_module
 from arena_cli.context.history import KEPT_AT_LEAST, History, Memory
 from arena_cli.context.window import Built, CallContext, build, sizes
 from arena_cli.engine import loop, plan, rules
@@ -26,7 +26,6 @@ from arena_cli.engine.recall import Recollection
 from arena_cli.errors import UsageError
 from arena_cli.protocol import Message
 from arena_cli.session import outgoing, session, store
-from arena_cli.session import session as session_module
 from arena_cli.session.outgoing import Outgoing
 from arena_cli.session.session import make_redactor, open_recollection
 from arena_cli.session.store import Stored
@@ -121,23 +120,21 @@ def _preview(
     )
     journal = Journal(NullLog(config.clock, seq=scene.fold.seq), scene.fold, lambda _: None)
     if clean.thread:
-        threads = import_module("arena_cli.session.threads")
-        clean = threads.resolve_thread(clean, scene.fold, folder / store.TRANSCRIPT, team)
+        tasks = import_module("arena_cli.session.task_messages")
+        clean = tasks.resolve_thread(clean, scene.fold, folder / store.TRANSCRIPT, team)
     chain = _open_chain(scene, clean, folder, config, journal)
     step = rules.next_step(chain, team)
     assert isinstance(step, rules.StartTurn)
-    planner = supervisor = None
-    if alone := _find_simple(chain, team):
+    alone = _find_simple(chain, team)
+    if alone:
         step = replace(step, must=(alone,), deferred=())
-    elif (planner := _plan_planner(chain, scene)) is None:
-        supervisor = _plan_supervisor(step, chain, scene)
+    planner = None if alone else _plan_planner(chain, scene)
+    supervisor = None if alone or planner else _plan_supervisor(step, chain, scene)
     must: list[PlannedCall] = []
-    deferred: list[str] = []
     others: list[Judged] = []
-    if planner is None and supervisor is None:
+    if not planner and not supervisor:
         loop.start_turn(step, journal)
         must = [_plan_call(agent, "A", chain, scene) for agent in step.must]
-        deferred = list(step.deferred)
         others = [] if alone or chain.thread else _judged(chain, scene)
     return Preview(
         session=name,
@@ -150,7 +147,7 @@ def _preview(
         redacted=(clean.content, clean.attachments) != (sent.content, sent.attachments),
         selection=team.config.selection,
         must=must,
-        deferred=deferred,
+        deferred=[] if planner or supervisor else list(step.deferred),
         others=others,
         supervisor=supervisor,
         planner=planner,
@@ -162,7 +159,7 @@ def make_scene(
 ) -> Scene:
     """Return the present session of that folder; for a new one nothing is read."""
     history = window.make_history(team)
-    windows = session_module.windows(config, team.agents)
+    windows = session.windows(config, team.agents)
     known = (recollection, windows, config.language)
     if is_new:
         return Scene(folder.name, team, Fold(history.append), history, *known)
@@ -187,9 +184,7 @@ def _open_chain(
         sent,
         journal,
         roster=mentions.build_roster(scene.team),
-        keep=lambda parts, message_id: log.planned(
-            parts, message_id, session=folder, workspace=config.workspace
-        ),
+        keep=partial(log.planned, session=folder, workspace=config.workspace),
     )
     assert scene.fold.open is not None
     return scene.fold.open
@@ -240,13 +235,14 @@ def _why_not(member: Member, team: Team) -> str:
 
 def _plan_call(agent: str, phase: Phase, chain: Chain, scene: Scene) -> PlannedCall:
     planned = plan.plan(agent, phase, chain, scene)
+    shown = len(planned.input.messages)
     return PlannedCall(
-        agent=agent,
-        name=planned.member.name if planned.member else agent,
-        mentioned_by=planned.input.mentioned_by,
-        messages=len(planned.input.messages),
-        of=max(scene.fold.messages, len(planned.input.messages)),
-        input_tokens=planned.input_tokens,
+        agent,
+        planned.member.name if planned.member else agent,
+        planned.input.mentioned_by,
+        shown,
+        max(scene.fold.messages, shown),
+        planned.input_tokens,
     )
 
 
@@ -271,14 +267,8 @@ def _plan_planner(chain: Chain, scene: Scene) -> PlannedCall | None:
     planner = import_module("arena_cli.engine.planner")
     if not planner.is_plan_asked(chain, team):
         return None
-    return PlannedCall(
-        agent=team.planner.id,
-        name=team.planner.name,
-        mentioned_by=[],
-        messages=1,
-        of=scene.fold.messages,
-        input_tokens=planner.estimate_prompt(chain.opening.message.content, team),
-    )
+    tokens = planner.estimate_prompt(chain.opening.message.content, team)
+    return PlannedCall(team.planner.id, team.planner.name, [], 1, scene.fold.messages, tokens)
 
 
 def _plan_supervisor(step: rules.StartTurn, chain: Chain, scene: Scene) -> PlannedCall | None:
@@ -295,14 +285,9 @@ def _plan_supervisor(step: rules.StartTurn, chain: Chain, scene: Scene) -> Plann
         unavailable=control.unavailable if control else {},
     )
     built = plan.plan_supervision(chain, scene, step.trigger, supervision)
-    return PlannedCall(
-        agent=team.supervisor.id,
-        name=team.supervisor.name,
-        mentioned_by=[],
-        messages=len(built.input.messages),
-        of=scene.fold.messages,
-        input_tokens=built.input_tokens,
-    )
+    shown, of = len(built.input.messages), scene.fold.messages
+    agent = team.supervisor
+    return PlannedCall(agent.id, agent.name, [], shown, of, built.input_tokens)
 
 
 class Recalled(NamedTuple):
@@ -326,8 +311,8 @@ def recall_call(
     agent or the team is gone.
     """
     started = _reply_call(stored.transcript, agent, turn)
-    session = queries.session_before(stored.transcript, started.seq)
-    team = team_of(session.team if session else None)
+    opening = queries.session_before(stored.transcript, started.seq)
+    team = team_of(opening.team if opening else None)
     member = team.member(agent)
     if member is None:
         raise UsageError(
@@ -337,7 +322,7 @@ def recall_call(
     with contextlib.closing(open_recollection(config, stored.folder, team)) as recollection:
         recollection.only(started.notes)  # many were written since
         scene = _scene(stored, started, member, team, recollection)
-        windows = session_module.windows(config, [member])
+        windows = session.windows(config, [member])
         scene = scene._replace(windows=windows, language=config.language)
         return _recalled(stored, started, scene)
 
@@ -395,15 +380,16 @@ def _scene(
 
 def _restore_rest(fold: Fold, restored: Fold, transcript: Path, seq: int) -> None:
     """Restore the state before that event of which the whole session (`restored`) has anything."""
-    if restored.summary or restored.fits or restored.counts.record():
-        before_chain = _fold_before(transcript, seq)
-        fold.summary, fold.fits = before_chain.summary, before_chain.fits
-        fold.counts = before_chain.counts
+    has_tasks = restored.control is not None and restored.control.tasks
+    has_memory = restored.summary or restored.fits or restored.counts.record()
+    if not (has_memory or restored.revisions or has_tasks):
+        return
+    before = _fold_before(transcript, seq)
+    fold.summary, fold.fits, fold.counts = before.summary, before.fits, before.counts
     if restored.revisions:  # the calls that a later rewind skips are not among them
-        before_chain = _fold_before(transcript, seq)
-        fold.calls, fold.revisions = before_chain.calls, before_chain.revisions
-    if restored.control and restored.control.tasks:
-        fold.control = _fold_before(transcript, seq).control
+        fold.calls, fold.revisions = before.calls, before.revisions
+    if has_tasks:
+        fold.control = before.control
 
 
 def _fold_before(transcript: Path, seq: int) -> Fold:
@@ -509,9 +495,7 @@ def _explained(stored: Stored, member: Member, scene: Scene) -> Explained:
         pinned_tokens=sum(scene.history.weight_of(entry.message) for entry in built.chosen.pinned),
         window=scene.room(agent) + reserved,
         reserved=reserved,
-        usage_ratio=window_module.sum_usage(
-            head, scene.history, memory, built.chosen, limits.factor
-        )
+        usage_ratio=window.sum_usage(head, scene.history, memory, built.chosen, limits.factor)
         / max(head.room, 1),
         factor=limits.factor,
         of=fold.messages,

@@ -94,12 +94,9 @@ def _make_index(config: SessionConfig, folders: list[Folder]) -> Index:
     from arena_cli.session import shelves  # noqa: PLC0415 - most sessions have no notes
 
     return shelves.open_index(
-        config.workspace,
         folders,
+        shelves.VectorSource(config.memory.embedding, config.environ, config.connects),
         is_stored=config.shared_notes,
-        embedding=config.memory.embedding,
-        environ=config.environ,
-        connects=config.connects,
         on_problem=config.on_problem,
         on_progress=config.on_progress,
     )
@@ -273,8 +270,8 @@ class Session(contextlib.AbstractContextManager["Session"]):
         sent = outgoing.redacted(message, self._redactor)
         sent = outgoing.resolve_reply(sent, self.journal)
         if sent.thread:
-            threads = import_module("arena_cli.session.threads")
-            sent = threads.resolve_thread(sent, self.journal.fold, self._log.path, self.team)
+            tasks = import_module("arena_cli.session.task_messages")
+            sent = tasks.resolve_thread(sent, self.journal.fold, self._log.path, self.team)
         if self.journal.fold.open:
             loop.finish_chain("interrupted", (), self.journal)
         outgoing.open_chain(sent, self.journal, roster=self._roster, keep=self._keep)
@@ -295,8 +292,8 @@ class Session(contextlib.AbstractContextManager["Session"]):
         UsageError if a chain is open, or if there is nothing to do.
         """
         self._engine.check()
-        starts = import_module("arena_cli.session.work")
-        message = starts.write_opening(
+        messages = import_module("arena_cli.session.task_messages")
+        message = messages.write_opening(
             self.journal,
             self.team,
             self._config,

@@ -86,24 +86,7 @@ class VectorSource(NamedTuple):
     connects: bool = False
 
 
-def open_shelves_index(
-    among: Sequence[Shelf],
-    on_progress: OnProgress = lambda _, __: None,
-    on_problem: Callable[[Fault], None] = lambda _: None,
-    vectors: VectorSource | None = None,
-) -> Index:
-    """Return the index of the notes of some shelves."""
-    folders = [shelf.folder for shelf in among]
-    source = vectors or VectorSource()
-    return open_index(
-        folders[0].workspace,
-        folders,
-        embedding=source.embedding,
-        environ=source.environ,
-        connects=source.connects,
-        on_progress=on_progress,
-        on_problem=on_problem,
-    )
+NO_VECTORS = VectorSource()
 
 
 def find_note(shelf: Shelf, id: str) -> Note:
@@ -141,7 +124,7 @@ def history_with_changes(shelf: Shelf) -> list[NoteEvent]:
 
     The trail has no event for those: they have the number 0, and the time of the file.
     """
-    with contextlib.closing(open_shelves_index([shelf])) as index:
+    with contextlib.closing(open_index([shelf.folder])) as index:
         changed = [
             note for note in index.notes_in(shelf.folder) if note.approval == staging.CHANGED
         ]
@@ -261,13 +244,10 @@ def _on(shelf: Shelf, id: str) -> NoteReference | None:
 
 
 def open_index(
-    workspace: Path,
     folders: Sequence[Folder],
+    vectors: VectorSource = NO_VECTORS,
     *,
     is_stored: bool = True,
-    embedding: Embedding | None = None,
-    environ: Mapping[str, str] | None = None,
-    connects: bool = False,
     on_problem: Callable[[Fault], None] = lambda _: None,
     on_progress: OnProgress = lambda _, __: None,
 ) -> Index:
@@ -275,6 +255,7 @@ def open_index(
 
     `on_problem` is called if its file cannot be used because it is a link.
     """
+    workspace = folders[0].workspace
     path = store.sessions_folder(workspace) / _INDEX if is_stored else None
     if path is not None and files.is_link(path):
         problem = "is a link, and arena does not write through links: notes are indexed in memory"
@@ -284,11 +265,9 @@ def open_index(
     return Index(
         path,
         folders,
-        embedding=embedding,
-        environ=environ,
-        follow_trail=store.read_approvals,
-        connects=connects,
+        follow_trail=lambda folder, known: store.follow(store.trail_path(folder), known),
         on_progress=on_progress,
+        **vectors._asdict(),
     )
 
 

@@ -22,7 +22,7 @@ from arena_cli.transcript.control_events import (
     Request,
     SessionControl,
 )
-from arena_cli.transcript.conversation import Chain, Conversation, Reply, Turn, read_conversation
+from arena_cli.transcript.conversation import Chain, Conversation, Reply, read_conversation
 from arena_cli.transcript.revisions import list_visible
 from arena_cli.util import tickets
 from arena_cli.workspace.models import LaneName, Mode, Team
@@ -205,12 +205,10 @@ def read_status(workspace: Path, stored: Stored, team: Team) -> SessionStatus:
     chain = fold.open
     state = (chain.control if chain else None) or ControlState()
     is_held = store.is_held(stored.folder)
-    is_free = team.config.mode == "free"
     is_flow = chain is None and reader.ends_with_flow(stored.transcript)
-    flow_end = queries.summarize_session(stored.transcript)["end"] if is_flow else None
     return SessionStatus(
         stored.name,
-        _read_activity(chain, flow_end, is_held=is_held),
+        _read_activity(chain, stored.transcript, is_held=is_held, is_flow=is_flow),
         fold.chain,
         state.pause.detail if state.pause else "",
         [_read_agent(member.id, conversation, control, is_held=is_held) for member in team.members],
@@ -218,7 +216,7 @@ def read_status(workspace: Path, stored: Stored, team: Team) -> SessionStatus:
         list_waiting_notes(workspace, stored),
         [DecisionCounts(agent, *counts) for agent, counts in sorted(control.decisions.items())],
         team.config.mode,
-        "" if is_free else team.config.supervisor or "",
+        (team.config.supervisor or "") if team.config.mode != "free" else "",
         [breaker for breaker in control.breakers.values() if breaker.state != "closed"],
         control.tasks,
         state.plans[-1] if state.plans else None,
@@ -252,14 +250,17 @@ def is_open(stored: Stored) -> bool:
     return end in ("open", "paused") or store.is_held(stored.folder)
 
 
-def _read_activity(chain: Chain | None, flow_end: str | None, *, is_held: bool) -> SessionActivity:
-    """Return what the open chain of a session does, or without one its flow, which ended so."""
-    if chain is None:
-        ends: dict[str | None, SessionActivity] = {"open": "cut short", "paused": "paused"}
-        return "running" if is_held else ends.get(flow_end, "idle")
-    if chain.control and chain.control.pause:
+def _read_activity(
+    chain: Chain | None, transcript: Path, *, is_held: bool, is_flow: bool
+) -> SessionActivity:
+    """Return what the open chain of a session does, or without one its flow."""
+    if chain is not None and chain.control and chain.control.pause:
         return "paused"
-    return "running" if is_held else "cut short"
+    if is_held or chain is not None:
+        return "running" if is_held else "cut short"
+    end = queries.summarize_session(transcript)["end"] if is_flow else None
+    ends: dict[str | None, SessionActivity] = {"open": "cut short", "paused": "paused"}
+    return ends.get(end, "idle")
 
 
 def _read_agent(
@@ -277,14 +278,14 @@ def _read_agent(
             if request.asked.agent == agent:
                 asked = request.asked
                 return AgentStatus(agent, "waiting", asked.ts, asked.action, request=asked.request)
-    turn, reply = _find_last_reply(agent, chain)
-    if turn is None or reply is None:
-        return AgentStatus(agent, "idle")
-    return _read_reply(reply, chain, turn, is_held=is_held)
+    for turn in reversed(chain.turns):
+        if agent in turn.replies:
+            return _read_reply(turn.replies[agent], chain, turn.started.turn, is_held=is_held)
+    return AgentStatus(agent, "idle")
 
 
-def _read_reply(reply: Reply, chain: Chain, turn: Turn, *, is_held: bool) -> AgentStatus:
-    agent, number = reply.agent, turn.started.turn
+def _read_reply(reply: Reply, chain: Chain, number: int, *, is_held: bool) -> AgentStatus:
+    agent = reply.agent
     if reply.is_running and reply.started is not None:
         if not is_held:
             return AgentStatus(agent, "idle", reply.started.ts, "cut short", number)
@@ -293,13 +294,6 @@ def _read_reply(reply: Reply, chain: Chain, turn: Turn, *, is_held: bool) -> Age
     if end.status in ("error", "timeout"):
         return AgentStatus(agent, "error", end.ts, end.error or end.status, number)
     return AgentStatus(agent, "done", end.ts, end.status, number)
-
-
-def _find_last_reply(agent: str, chain: Chain) -> tuple[Turn | None, Reply | None]:
-    for turn in reversed(chain.turns):
-        if agent in turn.replies:
-            return turn, turn.replies[agent]
-    return None, None
 
 
 def _read_running(reply: Reply, chain: Chain, turn: int) -> AgentStatus:
@@ -318,15 +312,15 @@ def _read_running(reply: Reply, chain: Chain, turn: int) -> AgentStatus:
 
 def _read_acting(reply: Reply, chain: Chain, reported: int, turn: int) -> AgentStatus | None:
     """Return what a reply with tools does; None if the status it `reported` then is newer."""
-    steps: list[Any] = [
-        event
-        for event in (chain.turns[-1].side_events if chain.turns else ())
-        if event.is_acting and getattr(event, "reply", 0) == reply.number
-    ]
+    events: Sequence[Any] = chain.turns[-1].side_events if chain.turns else ()
+    steps = [e for e in events if e.is_acting and getattr(e, "reply", 0) == reply.number]
     if not steps or reported > steps[-1].seq:
         return None
-    ended = {event.call for event in steps if event.type == "tool_finished"}
-    running = [event for event in steps if event.type == "tool_requested"]
-    tools = [event.tool for event in running if event.call not in ended]
-    detail = f"calling_tool: {', '.join(tools)}" if tools else "generating"
+    tools: dict[str, str] = {}  # of the calls that run
+    for event in steps:
+        if event.type == "tool_requested":
+            tools[event.call] = event.tool
+        elif event.type == "tool_finished":
+            tools.pop(event.call, None)
+    detail = f"calling_tool: {', '.join(tools.values())}" if tools else "generating"
     return AgentStatus(reply.agent, "running", steps[-1].ts, detail, turn)

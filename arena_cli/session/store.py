@@ -455,11 +455,6 @@ def follow(trail: Path, known: ReadTrail = NOTHING) -> ReadTrail:
     return ReadTrail(end, _hash_end(trail, end), approved)
 
 
-def read_approvals(folder: Folder, followed: ReadTrail) -> ReadTrail:
-    """Continue to read the trail of a folder's notes."""
-    return follow(trail_path(folder), followed)
-
-
 def _hash_end(trail: Path, end: int) -> str:
     """Return a hash of the last bytes before `end`, which identifies the file."""
     with trail.open("rb") as file:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from arena_cli.adapters import base
 from arena_cli.adapters.base import Endpoint
 from arena_cli.errors import DiskRefused, UsageError
+from arena_cli.util import files
 from arena_cli.util.redaction import Redactor, is_secret_key
 from arena_cli.util.text import fill_template
 from arena_cli.workspace.agents import list_adapters, list_variables
@@ -249,7 +250,8 @@ def add(workspace: Path, contacts: Iterable[Contact], environ: Mapping[str, str]
     text = json.dumps(data, ensure_ascii=False, indent=2) + "\n"
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _replace(path, text.encode("utf-8", "surrogatepass"))
+        content = text.encode("utf-8", "surrogatepass")
+        files.replace_file(path, content, is_own=True, sync=True)
     except OSError as error:
         message = f"{path} cannot be written: {error.strerror or error}"
         raise DiskRefused(
@@ -301,17 +303,3 @@ def _read(path: Path) -> TrustRecord:
         reason = error.strerror if isinstance(error, OSError) else "it is not a record of arena"
         message = f"{path} cannot be read: {reason}"
         raise UsageError(message, "remove it, then run `arena trust` in the workspace") from error
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, completely or not at all. Raises OSError."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)

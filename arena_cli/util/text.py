@@ -262,6 +262,16 @@ def _escape_json_match(match: re.Match[str]) -> str:
     return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
 
 
+def splits_flag(text: str, index: int, start: int = 0) -> bool:
+    """Return True if `index` is within a flag, which is two regional indicators from `start` on."""
+    if index >= len(text) or not _is_regional(text[index]):
+        return False
+    first = index
+    while first > start and _is_regional(text[first - 1]):
+        first -= 1
+    return (index - first) % 2 == 1
+
+
 def _joined(text: str, index: int) -> bool:
     """Return True if the characters around an index are parts of one (after UAX #29)."""
     left_char, right_char = text[index - 1], text[index]
@@ -269,12 +279,7 @@ def _joined(text: str, index: int) -> bool:
         return True
     if "\ud800" <= left_char <= "\udbff" and "\udc00" <= right_char <= "\udfff":
         return True
-    if _is_regional(left_char) and _is_regional(right_char):
-        start = index
-        while start > max(index - _LONGEST_CLUSTER, 0) and _is_regional(text[start - 1]):
-            start -= 1
-        return (index - start) % 2 == 1
-    return False
+    return splits_flag(text, index, max(index - _LONGEST_CLUSTER, 0))
 
 
 def _extends(char: str) -> bool:
@@ -349,6 +354,7 @@ LONGEST_NAME_BYTES = 200  # leaves room for the number that `unique` adds
 
 FORBIDDEN_IN_NAMES = frozenset('/\\:*?"<>|')
 
+# https://learn.microsoft.com/windows/win32/fileio/naming-a-file: names of devices, not of files.
 _DEVICE_NAMES = frozenset(
     {
         *("con", "prn", "aux", "nul", "conin$", "conout$"),

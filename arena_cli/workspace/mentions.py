@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from arena_cli.util.text import lazy_pattern
+from arena_cli.util.text import lazy_pattern, splits_flag
 from arena_cli.workspace.models import Human, Member, Team
 from arena_cli.workspace.visible_text import (
     CharKind,
@@ -225,7 +225,7 @@ def _is_name_end(text: str, start: int, end: int, target: Target) -> bool:
     if not next_char:
         return True
     following = classify_char(next_char)
-    if following is CharKind.EXTEND or _splits_flag(text, start, end):
+    if following is CharKind.EXTEND or splits_flag(text, end, start):
         return False
     if isinstance(target, Opener) and target.ends_before_han and following is CharKind.HAN:
         return False
@@ -236,20 +236,6 @@ def _is_name_end(text: str, start: int, end: int, target: Target) -> bool:
     is_part = not is_hangul(next_char) or is_hangul(text[end - 1])
     is_particle = is_hangul(next_char) and has_only_particles(text, end)
     return following is not CharKind.SPACED or not is_part or is_particle
-
-
-def _splits_flag(text: str, start: int, end: int) -> bool:
-    """Return True if `end` is within a flag, which is two regional indicators."""
-    if not _is_regional_indicator(text[end]):
-        return False
-    index = end
-    while index > start and _is_regional_indicator(text[index - 1]):
-        index -= 1
-    return (end - index) % 2 == 1
-
-
-def _is_regional_indicator(char: str) -> bool:
-    return "\U0001f1e6" <= char <= "\U0001f1ff"
 
 
 _ATS = ("@", "＠")

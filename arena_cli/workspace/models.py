@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 from arena_cli.errors import UsageError
 from arena_cli.protocol import MemberInfo
 from arena_cli.util import language
-from arena_cli.util.text import explain_unfilled
+from arena_cli.util.text import explain_unfilled, is_device_name
 from arena_cli.util.user_pattern import UserPattern
 from arena_cli.yamlio.shapes import FileShape, ImportedShape, omit_default, read_keys
 
@@ -231,6 +231,18 @@ def _check_regex(pattern: str) -> str:
 
 
 Regex = Annotated[str, AfterValidator(_check_regex)]
+
+
+def _check_redacted(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"is not a regular expression: {error}") from error
+    return pattern
+
+
+RedactedPattern = Annotated[str, AfterValidator(_check_redacted)]
+"""A regular expression of texts that are redacted; it may match the empty text."""
 
 
 class MemoryRules(FileShape):
@@ -454,7 +466,7 @@ class WorkspaceFile(FileShape):
 
     team: str | None = None
     durability: Durability | None = None
-    redact: list[str] = []
+    redact: list[RedactedPattern] = []
     language: Language = "en"
     memory: WorkspaceMemory = Field(default_factory=WorkspaceMemory)
     models: dict[str, ModelFacts] = {}
@@ -543,11 +555,6 @@ class Team:
 LONGEST_ID = 64
 ID_RULE = "use letters, digits, `-`, `_` and `.` of any script, at most 64 characters"
 
-# https://learn.microsoft.com/windows/win32/fileio/naming-a-file: names of devices, not of files.
-_DEVICE_IDS = frozenset(
-    {"con", "prn", "aux", "nul"}
-    | {f"{port}{digit}" for port in ("com", "lpt") for digit in "123456789¹²³"}
-)
 _ID_JOINERS = "\u200c\u200d"  # Persian words and joined emoji are written with them
 
 
@@ -570,6 +577,6 @@ def find_id_problem(text: str) -> str:
             return f"cannot hold {name if char.isprintable() else f'U+{ord(char):04X}'}"
     if text[0] in "-." or text[-1] == ".":
         return "cannot start with `-` or `.`, nor end with `.`"
-    if text.partition(".")[0].casefold() in _DEVICE_IDS:
+    if is_device_name(text):
         return "is the name of a device on Windows"
     return ""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
+from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +15,8 @@ from typing import Any, Literal
 import yaml
 
 from arena_cli.errors import Fault, FileFaults, UsageError
-from arena_cli.util.files import create_file, read_regular, remove_leftovers, temporary_path
+from arena_cli.util import files
+from arena_cli.util.files import create_file, read_regular, remove_leftovers
 from arena_cli.util.redaction import is_secret_key, mask_text
 from arena_cli.util.text import clean_text, clean_value, escape_line
 from arena_cli.workspace import agents, models
@@ -79,7 +79,8 @@ def render_template(
     `schemas` are the JSON Schemas that the YAML files name for the editor: `agent`, `team`,
     `scenario` and `workspace`.
     """
-    contents = dict(_read_contents(files("arena_cli.workspace") / "template" / name / language, ""))
+    folder = resources.files("arena_cli.workspace") / "template" / name / language
+    contents = dict(_read_contents(folder, ""))
     for kind, schema in schemas.items():
         text = json.dumps(schema, ensure_ascii=False, indent=2) + "\n"
         contents[f"{SCHEMAS_FOLDER}/{kind}.json"] = text.encode()
@@ -465,7 +466,9 @@ def write_new_agent(new: Newcomer) -> None:
         return
     try:
         with _report_refusals(root / new.team_file[0]):
-            _replace_text((root / new.team_file[0]).resolve(), new.team_file[1])
+            path = (root / new.team_file[0]).resolve()
+            files.replace_file(path, new.team_file[1].encode("utf-8"), is_own=True)
+            remove_leftovers(path.parent, path.name)
     except UsageError:
         if not is_left:
             profile_path.unlink(missing_ok=True)
@@ -494,15 +497,3 @@ def _report_refusals(path: Path) -> Iterator[None]:
         raise UsageError(
             problem, "nothing was added; fix the permissions, or free disk space"
         ) from error
-
-
-def _replace_text(path: Path, text: str) -> None:
-    """Replace the text of a file, completely or not at all."""
-    temporary = temporary_path(path)
-    try:
-        temporary.write_bytes(text.encode("utf-8"))
-        shutil.copymode(path, temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    remove_leftovers(path.parent, path.name)

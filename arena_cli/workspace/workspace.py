@@ -5,8 +5,7 @@ All errors in all files are raised at once (`FileFaults`).
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -41,6 +40,7 @@ WORKSPACE_FILE = "arena.yaml"
 AGENTS_FOLDER = "agents"
 TEAMS_FOLDER = "agents/teams"
 JUDGE_KEY = "judge"
+_MEMORY_AGENTS = ("summarizer", "extractor", "judge")
 YAML_SUFFIX = ".yaml"
 WORK_FOLDER = "work"
 """The folder in which program agents have folders of their own; git ignores it."""
@@ -83,26 +83,13 @@ def read_document(root: Path, name: str, *, anywhere: bool) -> Document:
 def read_workspace_file(
     document: Document, kinds: AdapterKinds, faults: list[Fault]
 ) -> WorkspaceFile | None:
-    """Return `arena.yaml` checked, with `defaults` and patterns; append its errors to the list."""
+    """Return `arena.yaml` checked, with its `defaults`; append its errors to the list."""
     file, file_faults = loader.validate(document, WorkspaceFile)
     faults += file_faults
-    patterns = Fragment(document, ("redact",)).data
-    for index, pattern in enumerate(patterns if isinstance(patterns, list) else ()):
-        faults += _find_pattern_faults(pattern, document, ("redact", index))
     defaults = Fragment(document, ("defaults",)).data
     for key in defaults if isinstance(defaults, dict) else ():
         faults += _find_default_faults(key, document, kinds)
     return file
-
-
-def _find_pattern_faults(
-    pattern: object, document: Document, loc: tuple[str | int, ...]
-) -> list[Fault]:
-    try:
-        re.compile(str(pattern))
-    except re.error as error:
-        return [document.fault(loc, f"is not a regular expression: {error}")]
-    return []
 
 
 def _find_default_faults(key: str, document: Document, kinds: AdapterKinds) -> list[Fault]:
@@ -115,46 +102,19 @@ def _find_default_faults(key: str, document: Document, kinds: AdapterKinds) -> l
     return [document.fault(loc, "unknown key", errors.suggest_nearest(key, known_keys))]
 
 
-def find_judge_faults(
-    document: Document, loaded: Collection[str], broken: Collection[str]
-) -> list[Fault]:
-    """Return the errors of `defaults.judge`, which may name any agent, `broken` ones too."""
-    fragment = Fragment(document, ("defaults", JUDGE_KEY))
-    judge = fragment.data
-    if judge is None and not fragment.holds(()):
-        return []
-    if not isinstance(judge, str):
-        return [fragment.fault((), "must be the id of an agent")]
-    return _find_agent_faults(fragment, (), judge, loaded, broken)
-
-
-def find_memory_faults(
-    document: Document, file: WorkspaceFile, loaded: Collection[str], broken: Collection[str]
-) -> list[Fault]:
-    """Return the errors of the agents that `memory` names."""
-    fragment = Fragment(document, ("memory",))
-    memory = file.memory
-    agents = {"summarizer": memory.summarizer, "extractor": memory.extractor, "judge": memory.judge}
-    return [
-        fault
-        for key, agent in agents.items()
-        if agent is not None
-        for fault in _find_agent_faults(fragment, (key,), agent, loaded, broken)
-    ]
-
-
 def _find_agent_faults(
-    fragment: Fragment,
-    loc: tuple[str, ...],
-    agent: str,
-    loaded: Collection[str],
-    broken: Collection[str],
-) -> list[Fault]:
-    if models.normalize_id(agent) in (*loaded, *broken):
-        return []
-    return [
-        fragment.fault(loc, f"there is no agent `{agent}`", errors.suggest_nearest(agent, loaded))
-    ]
+    document: Document, loaded: Collection[str], broken: Collection[str]
+) -> Iterator[Fault]:
+    """Yield the errors of the agents that `arena.yaml` names; `broken` ones are none."""
+    for place, keys in (("defaults", (JUDGE_KEY,)), ("memory", _MEMORY_AGENTS)):
+        named = Fragment(document, (place,)).data
+        for key in keys if isinstance(named, dict) else ():
+            agent = named.get(key)
+            if isinstance(agent, str) and models.normalize_id(agent) not in (*loaded, *broken):
+                hint = errors.suggest_nearest(agent, loaded)
+                yield document.fault((place, key), f"there is no agent `{agent}`", hint)
+            elif key in named and not isinstance(agent, str) and place == "defaults":
+                yield document.fault((place, key), "must be the id of an agent")
 
 
 def list_common_rules(document: Document) -> Sequence[Fragment]:
@@ -166,27 +126,13 @@ def _list_fragment(fragment: Fragment, loc: tuple[str, ...]) -> Sequence[Fragmen
     return [Fragment(fragment.document, (*fragment.loc, *loc))] if fragment.holds(loc) else []
 
 
-def read_agent_files(
-    root: Path, faults: list[Fault], unsaved: Unsaved = NO_UNSAVED, *, anywhere: bool = False
-) -> dict[str, Fragment]:
-    """Return the profiles' files by stem."""
-    return _read_folder(root, AGENTS_FOLDER, faults, unsaved, anywhere=anywhere)
-
-
-def read_drafts(
-    root: Path,
-    document: Document,
-    faults: list[Fault],
-    unsaved: Unsaved = NO_UNSAVED,
-    *,
-    anywhere: bool = False,
+def _read_drafts(
+    by_stem: Mapping[str, Fragment], document: Document, faults: list[Fault]
 ) -> tuple[dict[str, TeamDraft], list[str]]:
-    """Return the teams by name, and the names of those whose file is invalid."""
+    """Return the teams of files by name, and the names of those whose file is invalid."""
     by_name: dict[str, TeamDraft] = {}
     broken: list[str] = []
-    for stem, fragment in _read_folder(
-        root, TEAMS_FOLDER, faults, unsaved, anywhere=anywhere
-    ).items():
+    for stem, fragment in by_stem.items():
         file, file_faults = read_team_file(stem, fragment)
         faults += file_faults
         if file is None:
@@ -441,15 +387,38 @@ class Workspace:
             humans=draft.humans if humans is None else humans,
             humans_part=humans_part,
         )
-        team = build_team(draft, self.loaded, findings)
-        if team is not None:
-            findings.faults += _find_heed_faults(team, draft, self.file)
-            team = _with_rules(
-                team, draft, self.root, findings, agents=self.loaded, anywhere=self.anywhere
-            )
+        team = self.build_team(draft, findings)
         if team is None or findings.faults:
             raise FileFaults(findings.faults)
         return team
+
+    def build_team(
+        self, draft: TeamDraft, findings: TeamFindings, broken: Collection[str] = ()
+    ) -> Team | None:
+        """Return a team with the rules of files that it names; add all its errors.
+
+        None for one that has an error in its members, or needs a profile of `broken`.
+        """
+        team = build_team(draft, self.loaded, findings, broken)
+        if team is None:
+            return None
+        findings.faults += _find_heed_faults(team, draft, self.file)
+        if not team.config.rules:
+            return team
+        rules, faults = import_module("arena_cli.workspace.rule_files").resolve_rules(
+            team.config.rules,
+            find_holder(draft.rules[::-1], ("rules",)),
+            self.root,
+            anywhere=self.anywhere,
+            taken={
+                rule.key: f"the profile of {member.id}"
+                for member in team.members
+                for rule in member.profile.rules
+            },
+            agents=self.loaded,
+        )
+        findings.faults += faults
+        return replace(team, config=team.config.model_copy(update={"rules": rules}))
 
 
 def load_workspace(
@@ -467,43 +436,30 @@ def load_workspace(
     document = read_workspace_document(root, anywhere=anywhere)
     file = read_workspace_file(document, kinds, findings.faults)
     sources, faults = read_sources(
-        read_agent_files(root, findings.faults, unsaved, anywhere=anywhere)
+        _read_folder(root, AGENTS_FOLDER, findings.faults, unsaved, anywhere=anywhere)
     )
     findings.faults += faults
     loaded: dict[str, LoadedProfile] = {}
     findings.faults += _load_profiles(root, kinds, document, sources, loaded, anywhere=anywhere)
     broken = [agent_id for agent_id in sources if agent_id not in loaded]
     findings.faults += find_reference_faults(loaded, broken)
-    findings.faults += find_judge_faults(document, loaded, broken)
-    if file is not None:
-        findings.faults += find_memory_faults(document, file, loaded, broken)
-    drafts, broken_teams = read_drafts(root, document, findings.faults, unsaved, anywhere=anywhere)
-    built: dict[str, Team] = {}
-    for name, draft in drafts.items():
-        team = build_team(draft, loaded, findings, broken)
-        if team is not None and file is not None:
-            findings.faults += _find_heed_faults(team, draft, file)
-            built[name] = _with_rules(team, draft, root, findings, agents=loaded, anywhere=anywhere)
-    if file is not None and file.team is not None:
-        findings.faults += _find_default_team_faults(file.team, document, drafts, broken_teams)
-    elif file is not None and not broken:
-        draft = _draft_everyone(loaded, document)
-        everyone = build_team(draft, loaded, findings)
-        if everyone is not None:
-            _with_rules(everyone, draft, root, findings, agents=loaded, anywhere=anywhere)
-    if findings.faults or file is None:
+    findings.faults += _find_agent_faults(document, loaded, broken)
+    team_files = _read_folder(root, TEAMS_FOLDER, findings.faults, unsaved, anywhere=anywhere)
+    drafts, broken_teams = _read_drafts(team_files, document, findings.faults)
+    if file is None:
+        for draft in drafts.values():
+            build_team(draft, loaded, findings, broken)
         raise FileFaults(findings.faults)
-    return Workspace(
-        root,
-        file,
-        document,
-        kinds,
-        loaded,
-        drafts,
-        built,
-        tuple(dict.fromkeys(findings.warnings)),
-        anywhere,
-    )
+    new = Workspace(root, file, document, kinds, loaded, drafts, {}, (), anywhere)
+    teams = {name: new.build_team(draft, findings, broken) for name, draft in drafts.items()}
+    if file.team is not None:
+        findings.faults += _find_default_team_faults(file.team, document, drafts, broken_teams)
+    elif not broken:
+        new.build_team(_draft_everyone(loaded, document), findings)
+    if findings.faults:
+        raise FileFaults(findings.faults)
+    built = {name: team for name, team in teams.items() if team is not None}
+    return replace(new, teams=built, warnings=tuple(dict.fromkeys(findings.warnings)))
 
 
 def _find_heed_faults(team: Team, draft: TeamDraft, file: WorkspaceFile) -> list[Fault]:
@@ -514,38 +470,6 @@ def _find_heed_faults(team: Team, draft: TeamDraft, file: WorkspaceFile) -> list
     holder = find_holder(draft.rules[::-1], loc)
     hint = "name it in arena.yaml: `memory: {judge: AGENT}`"
     return [holder.fault(loc, "`judge` needs an agent that judges", hint)]
-
-
-def _with_rules(
-    team: Team,
-    draft: TeamDraft,
-    root: Path,
-    findings: TeamFindings,
-    *,
-    agents: Collection[str],
-    anywhere: bool,
-) -> Team:
-    """Return the team with the rules of files that it names; add the errors of its rules.
-
-    `agents` are the ids of all agents.
-    """
-    loc = ("rules",)
-    if not team.config.rules:
-        return team
-    rules, faults = import_module("arena_cli.workspace.rule_files").resolve_rules(
-        team.config.rules,
-        find_holder(draft.rules[::-1], loc),
-        root,
-        anywhere=anywhere,
-        taken={
-            rule.key: f"the profile of {member.id}"
-            for member in team.members
-            for rule in member.profile.rules
-        },
-        agents=agents,
-    )
-    findings.faults += faults
-    return replace(team, config=team.config.model_copy(update={"rules": rules}))
 
 
 def _find_default_team_faults(

@@ -1,20 +1,87 @@
-"""Prepare a message in the thread of a task: which agents are shown it, and if one answers it."""
+"""Prepare messages about tasks: the one that lets agents work, and those in a task's thread."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 
+from arena_cli.adapters.base import SessionConfig
 from arena_cli.errors import UsageError
+from arena_cli.session import outgoing
 from arena_cli.session.outgoing import Outgoing
 from arena_cli.transcript import reader
 from arena_cli.transcript.events import MessageEvent, ReplyFinished
+from arena_cli.transcript.log import Journal
 from arena_cli.transcript.revisions import NO_REVISIONS
 from arena_cli.transcript.state import Fold
-from arena_cli.transcript.task_events import get_board
+from arena_cli.transcript.task_events import Task, TaskBoard, get_board
+from arena_cli.util.clock import format_timestamp
 from arena_cli.util.text import escape_line
 from arena_cli.workspace.mentions import build_roster, parse_mentions
 from arena_cli.workspace.models import Team
+
+MOST_MINUTES = 60 * 24 * 365
+
+
+def write_opening(
+    journal: Journal,
+    team: Team,
+    config: SessionConfig,
+    *,
+    by: str,
+    tasks: Sequence[str],
+    max_tasks: int | None,
+    minutes: float | None,
+) -> Outgoing:
+    """Return the message of a person that opens the chain; nothing is written.
+
+    Raises UsageError if it cannot be opened, or if there is nothing to do.
+    """
+    session = escape_line(journal.log.path.parent.name)
+    human = outgoing.find_human(team, by)
+    chain = journal.fold.open
+    if chain is not None:
+        raise UsageError(
+            f"session {session} has an open chain ({chain.number}): no other work can begin",
+            f"`arena resume {session}` continues it, `arena cancel {session}` ends it.",
+        )
+    if max_tasks is not None and max_tasks < 1:
+        raise UsageError(f"{max_tasks} is no number of tasks", "Allow at least one.")
+    if minutes is not None and not (0 < minutes <= MOST_MINUTES and math.isfinite(minutes)):
+        raise UsageError(
+            f"{minutes} is no number of minutes",
+            f"Give more than 0 minutes, and at most {MOST_MINUTES}.",
+        )
+    board = get_board(journal.fold)
+    for name in tasks:
+        _find_task(board, name, session)
+    if not board.list_open(tasks):
+        raise UsageError(
+            f"session {session} has no open task",
+            f"`arena task add {session} TITLE` adds one.",
+        )
+    fields: dict[str, object] = {"by": human.id}
+    if tasks:
+        fields["tasks"] = list(dict.fromkeys(tasks))
+    if max_tasks is not None:
+        fields["max_tasks"] = max_tasks
+    if minutes is not None:
+        fields["until"] = format_timestamp(config.clock.now() + timedelta(minutes=minutes))
+    content = "请处理任务。" if config.language == "zh" else "Please work on the tasks."
+    return Outgoing(content=content, author=human, kind="task", work=fields)
+
+
+def _find_task(board: TaskBoard, name: str, session: str) -> Task:
+    """Return the task of that id. Raises UsageError if there is none."""
+    if name not in board.tasks:
+        raise UsageError(
+            f"session {session} has no task {escape_line(name)}",
+            f"`arena tasks {session}` lists them." if board.tasks else "",
+        )
+    return board.tasks[name]
+
 
 _TYPES = frozenset({"message", "reply_finished"})
 
@@ -27,13 +94,7 @@ def resolve_thread(sent: Outgoing, fold: Fold, transcript: Path, team: Team) -> 
     session, name = escape_line(transcript.parent.name), escape_line(sent.thread)
     if sent.plan:
         raise UsageError("a message in the thread of a task is not planned", "Omit --plan.")
-    board = get_board(fold)
-    task = board.tasks.get(sent.thread)
-    if task is None:
-        raise UsageError(
-            f"session {session} has no task {name}",
-            f"`arena tasks {session}` lists them." if board.tasks else "",
-        )
+    task = _find_task(get_board(fold), sent.thread, session)
     if team.member(task.assigned_to) is None:
         raise UsageError(
             f"no agent of the team works on task {name}",
