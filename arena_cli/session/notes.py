@@ -128,8 +128,8 @@ class Keeper:
             self._check_source(draft.source)
         if draft.supersedes:
             lifecycle.check(shelves.find_note(self.shelf, draft.supersedes), "archive")
-            put = self._adding(draft)
-            return folder.add(draft, session=session, now=time, language=language, carry=put)
+            added = self._carrying(lambda note: [_Act("added", note, message=draft.source)])
+            return folder.add(draft, session=session, now=time, language=language, carry=added)
         shared = shelves.open_shelf(self._place.workspace, None) if stored else None
         notes = self._alike(draft, [self.shelf, *([shared] if shared else [])])
         if is_new:
@@ -175,11 +175,8 @@ class Keeper:
         if lifecycle.is_complete(note, folder.whole(note.id), draft):
             return note
 
-        def carry(changes: Sequence[NoteChange]) -> None:
-            act = _Act("edited", changes[0].note, message=draft.source)
-            self._carry(folder, changes, [act])
-
         make = lifecycle.completing(draft, now=self._place.clock.now(), language=language)
+        carry = self._carrying(lambda changed: [_Act("edited", changed, message=draft.source)])
         return folder.edit(note.id, make, carry)
 
     def step(self, id: str, step: Step, reason: str = "") -> Note:
@@ -197,16 +194,11 @@ class Keeper:
             # It is put away before the other one takes its place.
             edits.insert(0, (old, lifecycle.superseding(id, now=time, judge=self._judge)))
 
-        def carry(changes: Sequence[NoteChange]) -> None:
-            *superseded, change = changes
-            acts = self._steps(current, change.note, step, reason)
-            acts += [
-                _Act("superseded", superseded_note.note, reason=id)
-                for superseded_note in superseded
-            ]
-            self._carry(self.shelf.folder, changes, acts)
+        def list_acts(*notes: Note) -> list[_Act]:
+            acts = self._steps(current, notes[-1], step, reason)
+            return acts + [_Act("superseded", note, reason=id) for note in notes[:-1]]
 
-        return self.shelf.folder.edit_all(edits, carry)[-1]
+        return self.shelf.folder.edit_all(edits, self._carrying(list_acts))[-1]
 
     def share(self, note: Note, text: str) -> Note:
         """Add a copy of an approved note of a session, with that text, to these shared ones.
@@ -227,18 +219,18 @@ class Keeper:
             seen = {"occurrences": note.occurrences, "related_sessions": _sessions(note)}
             return markdown.changed(approve(copy, new), **seen)
 
-        def carry(changes: Sequence[NoteChange]) -> None:
-            shared_note = changes[0].note
-            draft = shared_note.model_copy(update={"status": "draft"})
-            acts = [
-                _Act("added", draft, reason=note.file),
-                *self._steps(draft, shared_note, "approve"),
-            ]
-            self._carry(self.shelf.folder, changes, acts)
+        def list_acts(new: Note) -> list[_Act]:
+            draft = new.model_copy(update={"status": "draft"})
+            added = _Act("added", draft, reason=note.file)
+            return [added, *self._steps(draft, new, "approve")]
 
-        language = self._place.language
         return self.shelf.folder.add(
-            draft, session=note.session, now=time, language=language, carry=carry, make=approved
+            draft,
+            session=note.session,
+            now=time,
+            language=self._place.language,
+            carry=self._carrying(list_acts),
+            make=approved,
         )
 
     def merge(self, old: str, into: str, reason: str = "") -> Note:
@@ -253,15 +245,11 @@ class Keeper:
             (into, _counting(gone.occurrences, gone.related_sessions)),
         ]
 
-        def carry(changes: Sequence[NoteChange]) -> None:
-            away, remaining = (change.note for change in changes)
-            acts = [
-                _Act("superseded", away, reason=reason),
-                _Act("seen", remaining, reason=away.id),
-            ]
-            self._carry(folder, changes, acts)
+        def list_acts(away: Note, remaining: Note) -> list[_Act]:
+            superseded = _Act("superseded", away, reason=reason)
+            return [superseded, _Act("seen", remaining, reason=away.id)]
 
-        return folder.edit_all(edits, carry)[-1]
+        return folder.edit_all(edits, self._carrying(list_acts))[-1]
 
     def close(self) -> None:
         """Release the notes."""
@@ -270,11 +258,7 @@ class Keeper:
     def _share_again(self, shared: Note, note: Note) -> Note:
         """Count a note that was shared before, once for each session."""
         if not set(_sessions(note)) <= set(shared.related_sessions):
-
-            def carry(changes: Sequence[NoteChange]) -> None:
-                act = _Act("seen", changes[0].note, reason=note.file)
-                self._carry(self.shelf.folder, changes, [act])
-
+            carry = self._carrying(lambda seen: [_Act("seen", seen, reason=note.file)])
             count = _counting(note.occurrences, _sessions(note))
             shared = self._judge(self.shelf.folder.edit(shared.id, count, carry))
         if shared.status in ("draft", "pending_user"):
@@ -317,10 +301,14 @@ class Keeper:
         acts.append(_Act(_ACTS[step], changed, reason=reason))
         return acts
 
-    def _adding(self, draft: Draft) -> Callable[[Sequence[NoteChange]], None]:
+    def _carrying(
+        self, list_acts: Callable[..., Sequence[_Act]]
+    ) -> Callable[[Sequence[NoteChange]], None]:
+        """Return a function that carries changes out; `list_acts` returns the acts on the notes."""
+
         def carry(changes: Sequence[NoteChange]) -> None:
-            act = _Act("added", changes[0].note, message=draft.source)
-            self._carry(self.shelf.folder, changes, [act])
+            acts = list_acts(*(change.note for change in changes))
+            self._carry(self.shelf.folder, changes, acts)
 
         return carry
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
@@ -112,7 +113,7 @@ def fill_settings(
     AgentUnavailable for a variable that is not set; `sources` says where to get its value, `place`
     is the key of the settings.
     """
-    filler = _Filler(environ, agent_id, is_template, sources, place)
+    filler = _Filler(environ, agent_id, is_template, sources or {}, place)
     return map_texts(settings, filler.text), filler.secrets
 
 
@@ -193,25 +194,20 @@ def _is_secret_place(loc: Loc) -> bool:
     return is_argument or not _SECRET_PLACES.isdisjoint(loc)
 
 
+@dataclass
 class _Filler:
-    def __init__(
-        self,
-        environ: Mapping[str, str],
-        agent_id: str = "",
-        is_template: Callable[[Loc], bool] = lambda _: False,
-        sources: Mapping[str, str] | None = None,
-        place: str = "adapter",
-    ) -> None:
-        self._place = place
-        self.secrets: set[str] = set()
-        self._environ = environ
-        self._agent_id = agent_id
-        self._is_template = is_template
-        self._sources = sources or {}
+    """Fills variables into settings, and keeps those that are secrets."""
+
+    environ: Mapping[str, str]
+    agent_id: str = ""
+    is_template: Callable[[Loc], bool] = lambda _: False
+    sources: Mapping[str, str] = MappingProxyType({})
+    place: str = "adapter"
+    secrets: set[str] = field(default_factory=set)
 
     def text(self, text: str, loc: Loc) -> str:
         """Return a text with its variables filled in."""
-        filled_later = self._is_template(loc)
+        filled_later = self.is_template(loc)
 
         def value_of(name: str) -> str | None:
             if not name.startswith(_ENV):
@@ -222,16 +218,16 @@ class _Filler:
         return fill_template(text, value_of, literal="$${" if filled_later else "${")
 
     def _variable(self, name: str, loc: Loc) -> str:
-        field = ".".join(str(step) for step in (self._place, *loc))
+        field = ".".join(str(step) for step in (self.place, *loc))
         if not _NAME.fullmatch(name):
             problem = f"{field}: `${{env:{name}}}` names no variable"
-            raise AgentUnavailable(self._agent_id, problem, mend="write ${env:NAME}")
-        if name not in self._environ:
+            raise AgentUnavailable(self.agent_id, problem, mend="write ${env:NAME}")
+        if name not in self.environ:
             hint = f"set {name} in the environment, or in the workspace's .env file"
-            if name in self._sources:
-                hint += f"; {self._sources[name]}"
-            raise VariableNotSet(self._agent_id, f"{field}: {name} is not set", mend=hint)
-        value = self._environ[name]
+            if name in self.sources:
+                hint += f"; {self.sources[name]}"
+            raise VariableNotSet(self.agent_id, f"{field}: {name} is not set", mend=hint)
+        value = self.environ[name]
         if _is_secret(name, loc):
             self.keep(value)
         return value
@@ -242,7 +238,7 @@ class _Filler:
         if name == "api_key":
             self.keep(text)
         elif loc[:1] == ("env",) and _is_secret_name(name):
-            self.keep(self._environ.get(name, "") if text == INHERIT else text)
+            self.keep(self.environ.get(name, "") if text == INHERIT else text)
         elif "headers" in loc and name.upper().endswith(_SECRET_HEADERS):
             self.keep(text.rpartition(" ")[2])  # without `Bearer`
 
@@ -385,128 +381,155 @@ def load_profile(
         return None, list(document.faults)
     if document.data is not None and not isinstance(document.data, dict):
         return None, loader.validate(document, AgentProfile)[1]
-    adapter, faults = _check_adapter(source, kinds, defaults)
-    faults += document.faults
-    data = {**source.data, **({} if adapter is None else {"adapter": adapter})}
-    if isinstance(data.get("agent_id"), str):
-        data["agent_id"] = models.normalize_id(data["agent_id"])
-        faults += _id_faults(agent_id, data["agent_id"], source)
-    profile, shape_faults = loader.validate_merged(data, AgentProfile, source.fragments)
-    faults += shape_faults
-    text, prompt_faults = _read_role_prompt(
-        data.get("role_prompt"), source, root, anywhere=anywhere
-    )
-    faults += prompt_faults
-    if profile is not None:
-        profile, part_faults = _read_parts(profile, text, source, root, anywhere=anywhere)
-        faults += part_faults
-    if profile is not None and profile.acts and not faults:
-        entries = import_module("arena_cli.workspace.tool_entries")
-        faults += entries.find_kind_faults(profile, source, kinds)
-    if profile is None or faults or not source.is_whole:
-        return None, faults
-    return LoadedProfile(profile, text, source), []
+    reading = _ProfileReading(source, kinds, defaults, root, anywhere)
+    loaded = reading.read(agent_id)
+    return (loaded if source.is_whole and not reading.faults else None), reading.faults
 
 
-def _read_parts(
-    profile: AgentProfile, role_prompt: str, source: ProfileSource, root: Path, *, anywhere: bool
-) -> tuple[AgentProfile, list[Fault]]:
-    """Return the profile with its files read, and the errors in its rules, tools and inputs."""
-    faults: list[Fault] = []
-    if profile.rules:
-        rules, rule_faults = import_module("arena_cli.workspace.rule_files").resolve_rules(
-            profile.rules,
-            find_holder(source.fragments, ("rules",)),
-            root,
-            anywhere=anywhere,
-        )
-        profile = profile.model_copy(update={"rules": rules})
-        faults += rule_faults
-    if profile.acts or profile.workdir is not None:
-        entries = import_module("arena_cli.workspace.tool_entries")
-        faults += entries.find_faults(profile, source, root, anywhere=anywhere)
-    if profile.inputs or profile.output:
-        profile, acting_faults = import_module("arena_cli.workspace.acting_checks").check_acting(
-            profile, role_prompt, source, root, anywhere=anywhere
-        )
-        faults += acting_faults
-    return profile, faults
+@dataclass
+class _ProfileReading:
+    """The reading of one profile, which collects its errors."""
 
+    source: ProfileSource
+    kinds: AdapterKinds
+    defaults: Fragment
+    root: Path
+    anywhere: bool
+    faults: list[Fault] = field(default_factory=list)
 
-def _id_faults(expected: str, agent_id: str, source: ProfileSource) -> list[Fault]:
-    problem = models.find_id_problem(agent_id)
-    if problem:
-        return [source.fault(("agent_id",), problem, models.ID_RULE)]
-    if agent_id != expected:
-        hint = f"write `agent_id: {expected}`, or rename the file to `{agent_id}.yaml`"
-        return [source.fault(("agent_id",), f"`{agent_id}` is not the file's name", hint)]
-    return []
+    def read(self, agent_id: str) -> LoadedProfile | None:
+        """Return the profile with its files read, None if it has no shape of a profile."""
+        adapter = self._check_adapter()
+        self.faults += self.source.fragments[0].document.faults
+        data = {**self.source.data, **({} if adapter is None else {"adapter": adapter})}
+        if isinstance(data.get("agent_id"), str):
+            data["agent_id"] = models.normalize_id(data["agent_id"])
+            self._check_id(agent_id, data["agent_id"])
+        profile, faults = loader.validate_merged(data, AgentProfile, self.source.fragments)
+        self.faults += faults
+        text = self._read_role_prompt(data.get("role_prompt"))
+        if profile is None:
+            return None
+        profile = self._read_parts(profile, text)
+        if profile.acts and not self.faults:
+            entries = import_module("arena_cli.workspace.tool_entries")
+            self.faults += entries.find_kind_faults(profile, self.source, self.kinds)
+        return LoadedProfile(profile, text, self.source)
 
+    def _add(self, loc: Loc, problem: str, hint: str = "") -> None:
+        self.faults.append(self.source.fault(loc, problem, hint))
 
-def _check_adapter(
-    source: ProfileSource, kinds: AdapterKinds, defaults: Fragment
-) -> tuple[dict[str, Any] | None, list[Fault]]:
-    """Return the adapter's keys over its kind's defaults; None if the shape reports the error."""
-    adapter = source.data.get("adapter")
-    if isinstance(adapter, str):
-        return {}, [_explain_text_adapter(adapter, source, kinds)]
-    if not source.is_whole and (adapter is None or isinstance(adapter, dict)):
-        return {}, []  # the rest of it stands in what is not there
-    if not isinstance(adapter, dict):
-        return None, []
-    checked, faults = _check_kind(adapter, ("adapter",), source, kinds, defaults)
-    fallbacks = checked.get(FALLBACK) if checked and not faults else None
-    if checked is None or not fallbacks:
-        return checked, faults
-    checked_fallbacks = []
-    for index, fallback in enumerate(fallbacks):
-        place: Loc = ("adapter", FALLBACK, index)
-        if FALLBACK in fallback:
-            hint = "list all of them in `adapter.fallback`, in order"
-            faults.append(source.fault((*place, FALLBACK), "a fallback has no fallback", hint))
-            continue
-        settings, problems = _check_kind(fallback, place, source, kinds, defaults)
-        faults += problems
-        checked_fallbacks.append({**(settings or {})})
-        checked_fallbacks[-1].pop(FALLBACK, None)  # of `defaults`
-    return {**checked, FALLBACK: checked_fallbacks}, faults
+    def _read_parts(self, profile: AgentProfile, role_prompt: str) -> AgentProfile:
+        """Return the profile with its files read; add the errors in its rules, tools and inputs."""
+        source, root, anywhere = self.source, self.root, self.anywhere
+        if profile.rules:
+            rules, faults = import_module("arena_cli.workspace.rule_files").resolve_rules(
+                profile.rules, find_holder(source.fragments, ("rules",)), root, anywhere=anywhere
+            )
+            profile = profile.model_copy(update={"rules": rules})
+            self.faults += faults
+        if profile.acts or profile.workdir is not None:
+            entries = import_module("arena_cli.workspace.tool_entries")
+            self.faults += entries.find_faults(profile, source, root, anywhere=anywhere)
+        if profile.inputs or profile.output:
+            checks = import_module("arena_cli.workspace.acting_checks")
+            profile, faults = checks.check_acting(
+                profile, role_prompt, source, root, anywhere=anywhere
+            )
+            self.faults += faults
+        return profile
 
+    def _check_id(self, expected: str, agent_id: str) -> None:
+        problem = models.find_id_problem(agent_id)
+        if problem:
+            self._add(("agent_id",), problem, models.ID_RULE)
+        elif agent_id != expected:
+            hint = f"write `agent_id: {expected}`, or rename the file to `{agent_id}.yaml`"
+            self._add(("agent_id",), f"`{agent_id}` is not the file's name", hint)
 
-def _check_kind(
-    adapter: dict[str, Any],
-    place: Loc,
-    source: ProfileSource,
-    kinds: AdapterKinds,
-    defaults: Fragment,
-) -> tuple[dict[str, Any] | None, list[Fault]]:
-    """Return the keys of the adapter at a place over its kind's defaults, and the errors in it."""
-    kind = adapter.get("type")
-    loc = (*place, "type")
-    if not isinstance(kind, str):
-        problem = "is missing" if "type" not in adapter else "must be a text"
-        return None, [source.fault(loc, problem, f"known: {', '.join(kinds.list_kinds())}")]
-    shape = kinds.settings_type(kind)
-    if shape is None:
-        hint = errors.suggest_nearest(kind, kinds.list_kinds())
-        return None, [source.fault(loc, f"unknown kind of adapter `{kind}`", hint)]
-    fragments = [
-        Fragment(fragment.document, (*fragment.loc, *place)) for fragment in source.fragments
-    ]
-    fragments = [fragment for fragment in fragments if fragment.document.holds(fragment.loc)]
-    if defaults.holds((kind,)):
-        below = Fragment(defaults.document, (*defaults.loc, kind))
-        if not isinstance(below.data, dict):
-            return None, [below.fault((), "must be a mapping of keys")]
-        adapter = _merge_data(below.data, adapter)
-        fragments.append(below)
-    adapter = {**kinds.implied(kind, adapter), **adapter}
-    if any(fragment.document.has_free_keys for fragment in fragments):
-        adapter = schema_errors.drop_free_keys(adapter, shape)
-    _, faults = loader.validate_merged(adapter, shape, fragments, is_pending=is_variable)
-    is_template = getattr(shape, "is_template", lambda _: False)
-    unfilled = ((loc, problem) for loc, problem in _list_unfilled(adapter) if not is_template(loc))
-    faults += [find_holder(fragments, loc).fault(loc, *problem) for loc, problem in unfilled]
-    return adapter, faults
+    def _check_adapter(self) -> dict[str, Any] | None:
+        """Return the adapter's keys over its kind's defaults; None if the shape has the error."""
+        adapter = self.source.data.get("adapter")
+        if isinstance(adapter, str):
+            self._refuse_text_adapter(adapter)
+            return {}
+        if not self.source.is_whole and (adapter is None or isinstance(adapter, dict)):
+            return {}  # the rest of it stands in what is not there
+        if not isinstance(adapter, dict):
+            return None
+        checked = self._check_kind(adapter, ("adapter",))
+        if checked is None or self.faults or not checked.get(FALLBACK):
+            return checked
+        fallbacks = []
+        for index, fallback in enumerate(checked[FALLBACK]):
+            place: Loc = ("adapter", FALLBACK, index)
+            if FALLBACK in fallback:
+                hint = "list all of them in `adapter.fallback`, in order"
+                self._add((*place, FALLBACK), "a fallback has no fallback", hint)
+                continue
+            settings = self._check_kind(fallback, place) or {}
+            fallbacks.append({key: v for key, v in settings.items() if key != FALLBACK})
+        return {**checked, FALLBACK: fallbacks}
+
+    def _check_kind(self, adapter: dict[str, Any], place: Loc) -> dict[str, Any] | None:
+        """Return the keys of the adapter at a place over its kind's defaults; add its errors."""
+        kind = adapter.get("type")
+        if not isinstance(kind, str):
+            reason = "is missing" if "type" not in adapter else "must be a text"
+            self._add((*place, "type"), reason, f"known: {', '.join(self.kinds.list_kinds())}")
+            return None
+        shape = self.kinds.settings_type(kind)
+        if shape is None:
+            hint = errors.suggest_nearest(kind, self.kinds.list_kinds())
+            self._add((*place, "type"), f"unknown kind of adapter `{kind}`", hint)
+            return None
+        parts = [Fragment(part.document, (*part.loc, *place)) for part in self.source.fragments]
+        fragments = [fragment for fragment in parts if fragment.holds(())]
+        if self.defaults.holds((kind,)):
+            below = Fragment(self.defaults.document, (*self.defaults.loc, kind))
+            if not isinstance(below.data, dict):
+                self.faults.append(below.fault((), "must be a mapping of keys"))
+                return None
+            adapter = _merge_data(below.data, adapter)
+            fragments.append(below)
+        adapter = {**self.kinds.implied(kind, adapter), **adapter}
+        if any(fragment.document.has_free_keys for fragment in fragments):
+            adapter = schema_errors.drop_free_keys(adapter, shape)
+        self.faults += loader.validate_merged(adapter, shape, fragments, is_pending=is_variable)[1]
+        is_template = getattr(shape, "is_template", lambda _: False)
+        for loc, problem in _list_unfilled(adapter):
+            if not is_template(loc):
+                self.faults.append(find_holder(fragments, loc).fault(loc, *problem))
+        return adapter
+
+    def _refuse_text_adapter(self, adapter: str) -> None:
+        """Add the error for a text in place of the mapping, as in `adapter: scripted`."""
+        loc = ("adapter",)
+        kinds = self.kinds.list_kinds()
+        hint = f"write `adapter: {{type: ...}}`; known: {', '.join(kinds)}"
+        if adapter in kinds:
+            fragment = find_holder(self.source.fragments, loc)
+            mapping = f"{{type: {adapter}}}"
+            hint = fragment.document.hint_with((*fragment.loc, *loc), mapping) or f"write {mapping}"
+        self._add(loc, f"must be a mapping of keys, not the text `{adapter[:40]}`", hint)
+
+    def _read_role_prompt(self, value: Any) -> str:
+        """Return the text of `role_prompt`, read from its file if it names one."""
+        if isinstance(value, str):
+            return value
+        if not isinstance(value, dict) or not isinstance(value.get("file"), str):
+            return ""
+        name, loc = value["file"], ("role_prompt", "file")
+        problem = find_name_problem(name, self.root, anywhere=self.anywhere)
+        if problem is None:
+            try:
+                return read_regular(self.root / name).decode("utf-8-sig")
+            except UnicodeDecodeError:
+                problem = f"`{name}` is not UTF-8", "save the file as UTF-8"
+            except OSError as error:
+                problem = f"`{name}` cannot be read: {error.strerror or error}", ""
+        self._add(loc, *problem)
+        return ""
 
 
 def _list_unfilled(settings: Mapping[str, Any]) -> Iterator[tuple[Loc, tuple[str, str]]]:
@@ -519,37 +542,3 @@ def _list_unfilled(settings: Mapping[str, Any]) -> Iterator[tuple[Loc, tuple[str
         problem = None if is_program else explain_unfilled(text)
         if problem:
             yield loc, problem
-
-
-def _explain_text_adapter(adapter: str, source: ProfileSource, kinds: AdapterKinds) -> Fault:
-    """Return the error for a text in place of the mapping, as in `adapter: scripted`."""
-    loc = ("adapter",)
-    fragment = find_holder(source.fragments, loc)
-    problem = f"must be a mapping of keys, not the text `{adapter[:40]}`"
-    hint = f"write `adapter: {{type: ...}}`; known: {', '.join(kinds.list_kinds())}"
-    if adapter in kinds.list_kinds():
-        mapping = f"{{type: {adapter}}}"
-        hint = fragment.document.hint_with((*fragment.loc, *loc), mapping) or f"write {mapping}"
-    return source.fault(loc, problem, hint)
-
-
-def _read_role_prompt(
-    value: Any, source: ProfileSource, root: Path, *, anywhere: bool
-) -> tuple[str, list[Fault]]:
-    """Return the text of `role_prompt`, read from its file if it names one."""
-    if isinstance(value, str):
-        return value, []
-    if not isinstance(value, dict) or not isinstance(value.get("file"), str):
-        return "", []
-    name = value["file"]
-    loc = ("role_prompt", "file")
-    path = root / name
-    problem = find_name_problem(name, root, anywhere=anywhere)
-    if problem is not None:
-        return "", [source.fault(loc, *problem)]
-    try:
-        return read_regular(path).decode("utf-8-sig"), []
-    except UnicodeDecodeError:
-        return "", [source.fault(loc, f"`{name}` is not UTF-8", "save the file as UTF-8")]
-    except OSError as error:
-        return "", [source.fault(loc, f"`{name}` cannot be read: {error.strerror or error}")]

@@ -28,19 +28,34 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-_CHECKS: Mapping[InputType, Callable[[Any], bool]] = {
-    "string": lambda value: isinstance(value, str),
-    "number": _is_number,
-    "integer": _is_integer,
-    "boolean": lambda value: isinstance(value, bool),
-    "string[]": lambda value: isinstance(value, list) and all(isinstance(v, str) for v in value),
-    "number[]": lambda value: isinstance(value, list) and all(map(_is_number, value)),
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+class _TypeFacts(NamedTuple):
+    """A type of inputs in words, with a sample; `fits` is True for a value, or item, of it."""
+
+    name: str
+    sample: Any
+    fits: Callable[[Any], bool]
+
+
+_TYPES: Mapping[InputType, _TypeFacts] = {
+    "string": _TypeFacts("a text", "test", _is_text),
+    "number": _TypeFacts("a number", 1, _is_number),
+    "integer": _TypeFacts("a whole number", 1, _is_integer),
+    "boolean": _TypeFacts("true or false", True, lambda value: isinstance(value, bool)),
+    "string[]": _TypeFacts("a list of texts", ["test"], _is_text),
+    "number[]": _TypeFacts("a list of numbers", [1], _is_number),
 }
 
 
 def fits_type(spec: InputSpec, value: Any) -> bool:
     """Return True if a value has the type of an input."""
-    return _CHECKS[spec.type](value)
+    fits = _TYPES[spec.type].fits
+    if spec.type.endswith("[]"):
+        return isinstance(value, list) and all(map(fits, value))
+    return fits(value)
 
 
 def is_required(spec: InputSpec) -> bool:
@@ -92,20 +107,10 @@ def check_inputs(specs: Mapping[str, InputSpec], raw_values: Mapping[str, Any]) 
             missing += [name] if is_required(spec) else []
         elif not fits_type(spec, value):
             excerpt = cut_text(json.dumps(value, ensure_ascii=False), _MOST_SHOWN)
-            problems.append(f"`{name}` must be {_NAMES[spec.type]}, not {excerpt}")
+            problems.append(f"`{name}` must be {_TYPES[spec.type].name}, not {excerpt}")
         else:
             values[name] = value
     return Inputs(values, problems, missing)
-
-
-_NAMES: Mapping[InputType, str] = {
-    "string": "a text",
-    "number": "a number",
-    "integer": "a whole number",
-    "boolean": "true or false",
-    "string[]": "a list of texts",
-    "number[]": "a list of numbers",
-}
 
 
 def describe_missing(agent: str, specs: Mapping[str, InputSpec], missing: Sequence[str]) -> str:
@@ -152,7 +157,7 @@ def read_input(name: str, spec: InputSpec, text: str) -> Any:
     example = ", for example [1, 2]" if spec.type == "number[]" else ""
     example = ', for example ["a", "b"]' if spec.type == "string[]" else example
     excerpt = cut_text(text, _MOST_SHOWN)
-    raise UsageError(f"--input {name}: must be {_NAMES[spec.type]}{example}, not {excerpt}")
+    raise UsageError(f"--input {name}: must be {_TYPES[spec.type].name}{example}, not {excerpt}")
 
 
 def fill_text(text: str, specs: Mapping[str, InputSpec], values: Mapping[str, Any]) -> str:
@@ -179,19 +184,9 @@ def fill_role(member: Member, raw_values: Mapping[str, Any]) -> Member:
     return replace(member, role_prompt=fill_text(member.role_prompt, specs, values))
 
 
-_SAMPLES: Mapping[InputType, Any] = {
-    "string": "test",
-    "number": 1,
-    "integer": 1,
-    "boolean": True,
-    "string[]": ["test"],
-    "number[]": [1],
-}
-
-
 def make_samples(specs: Mapping[str, InputSpec]) -> dict[str, Any]:
     """Return a value for each required input, for a test of the connection."""
-    return {name: _SAMPLES[spec.type] for name, spec in specs.items() if is_required(spec)}
+    return {name: _TYPES[spec.type].sample for name, spec in specs.items() if is_required(spec)}
 
 
 def explain_unfilled(member: Member, raw_values: Mapping[str, Any]) -> str:
