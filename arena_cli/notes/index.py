@@ -101,7 +101,7 @@ class Index:
         """Update the index by the files; return the errors of those that cannot be read.
 
         With `is_full`, the content of each file is compared, regardless of its time. With
-        `most_looks`, only so many files of a folder are looked at, in turn, and others that were
+        `most_looks`, only that number of files in a folder is looked at, in turn; others that were
         edited in place are missed; but `search` and `pinning` always look at what they return.
         """
         with self._turn:

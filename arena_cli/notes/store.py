@@ -135,7 +135,7 @@ class Folder:
     def entries(self, most_looks: int | None = None) -> list[FolderEntry]:
         """Return its notes, sorted by id; none if the folder is missing.
 
-        With `most_looks`, a call looks for edits in place at so many files only, at the next ones
+        With `most_looks`, a call looks for edits in place only in that number of files, the next ones
         each time. Files that were added, replaced or deleted are always found.
         """
         last = self._listing
