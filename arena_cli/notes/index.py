@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from arena_cli.errors import Fault
 from arena_cli.notes import db, embeddings, ingest, lifecycle, staging
@@ -78,9 +78,7 @@ class Index:
         self._trails: dict[str, ReadTrail] = {}
         self._recorded_ends: dict[str, int] = {}
         self._current_trails: set[str] = set()
-        self._approved: dict[str, str] = {}
         self._approvals = 0
-        self._approved_of = (0, 0)
         self._connection: sqlite3.Connection | None = None
         self._stems: Stems | None = None
         self._is_synced = False
@@ -88,12 +86,8 @@ class Index:
         self._known: dict[str, Known] = {}
         self._known_of = 0
         self._followed: dict[str, Sequence[FolderEntry]] = {}
-        self._faults: list[Fault] = []
-        self._faults_of = (0, 0)
-        self._selections: dict[tuple[object, ...], list[Note]] = {}
-        self._selections_of = (0, 0)
-        self._scopes: dict[tuple[str, ...], Scope] = {}
-        self._scopes_of = (0, 0)
+        self._cached: dict[tuple[object, ...], Any] = {}
+        self._cached_of: tuple[int, ...] = ()
         self._found = FoundNotes()
         self._turn = threading.RLock()
 
@@ -119,10 +113,10 @@ class Index:
                         known.update(dict.fromkeys(known))
                         self._followed.clear()
                     self._follow(connection, folder, entries)
-                if self._faults_of != self._state(connection):
-                    self._faults = ingest.read_faults(connection, self._places(None))
-                    self._faults_of = self._state(connection)
-                return self._faults
+                places = self._places(None)
+                return self._cache(
+                    connection, ("faults",), lambda: ingest.read_faults(connection, places)
+                )
 
             return faults + self._done(follow)
 
@@ -179,20 +173,20 @@ class Index:
     def alike(self, kind: Kind, title: str) -> list[Note]:
         """Return the notes of a kind, archived ones too, with that title, or nearly that title."""
         words = " ".join(lifecycle.words(title))
+        places = self._places(None)
 
-        def select(connection: sqlite3.Connection) -> list[Note]:
+        def find_near(connection: sqlite3.Connection) -> list[int]:
             rows = connection.execute(
                 "SELECT note, title FROM note WHERE kind = ? AND place IN "
                 "(SELECT value FROM json_each(?))",
-                (kind, json.dumps(self._places(None))),
+                (kind, json.dumps(places)),
             ).fetchall()
             near = search_module.spelled_alike(words, dict(rows), lifecycle.NEAR)
-            numbers = json.dumps([number for _, number in near])
-            return self._selected(
-                connection, "AND note IN (SELECT value FROM json_each(?)) ORDER BY file", numbers
-            )
+            return [number for _, number in near]
 
-        return self._asked(select) or []
+        numbers = json.dumps(self._asked(find_near) or [])
+        condition = "AND note IN (SELECT value FROM json_each(?)) ORDER BY file"
+        return self._notes(condition, places, numbers)
 
     def search(
         self,
@@ -309,14 +303,8 @@ class Index:
         return " AND ".join(condition for condition, holds in conditions.items() if holds), values
 
     def version(self) -> tuple[int, ...]:
-        """Return a number that changes with each note and each approval, by any process."""
-
-        def read(connection: sqlite3.Connection) -> tuple[int, ...]:
-            for folder in self._folders:
-                self._approvals_of(connection, folder)
-            return (*self._state(connection), self._approvals)
-
-        return self._asked(read) or ()
+        """Return numbers that change with each note and each approval, by any process."""
+        return self._asked(self._state) or ()
 
     def close(self) -> None:
         """Close the file."""
@@ -345,20 +333,33 @@ class Index:
     def _scope(
         self, connection: sqlite3.Connection, where: str, values: Mapping[str, str]
     ) -> Scope:
-        """Return the notes that satisfy the condition, cached until any note changes."""
-        state = self._state(connection)
-        if self._scopes_of != state:
-            self._scopes_of = state
-            self._scopes.clear()
-            self._found.clear()
-        cache_key = (where, *values.values())
-        if cache_key not in self._scopes:
-            self._scopes[cache_key] = search_module.scope(connection, where, values)
-        return self._scopes[cache_key]
+        """Return the notes that satisfy the condition."""
+        return self._cache(
+            connection,
+            (where, *values.values()),
+            lambda: search_module.scope(connection, where, values),
+        )
 
-    def _state(self, connection: sqlite3.Connection) -> tuple[int, int]:
-        """Return the version of the index, which changes with each write of any process."""
-        return connection.execute("PRAGMA data_version").fetchone()[0], self._changes
+    def _cache(
+        self, connection: sqlite3.Connection, key: tuple[object, ...], make: Callable[[], _T]
+    ) -> _T:
+        """Return what was made for the key, until any note or approval changes."""
+        state = self._state(connection)
+        if self._cached_of != state:
+            self._cached_of = state
+            self._cached.clear()
+            self._found.clear()
+        if key not in self._cached:
+            self._cached[key] = make()
+        value: _T = self._cached[key]
+        return value
+
+    def _state(self, connection: sqlite3.Connection) -> tuple[int, ...]:
+        """Return numbers that change with each write of any process, and with each approval."""
+        for folder in self._folders:
+            self._approvals_of(connection, folder)
+        version: int = connection.execute("PRAGMA data_version").fetchone()[0]
+        return version, self._changes, self._approvals
 
     def _nearness(
         self,
@@ -386,43 +387,23 @@ class Index:
         has_body: bool = True,
         is_living: bool = False,
     ) -> list[Note]:
-        def select(connection: sqlite3.Connection) -> list[Note]:
-            where = f"AND place IN (SELECT value FROM json_each(?)) {condition}"
-            values_json = (json.dumps(places), *values)
-            return self._selected(
-                connection, where, *values_json, has_body=has_body, is_living=is_living
-            )
-
-        return self._asked(select) or []
-
-    def _selected(
-        self,
-        connection: sqlite3.Connection,
-        condition: str,
-        *values: str,
-        has_body: bool = True,
-        is_living: bool = False,
-    ) -> list[Note]:
         """Return the notes that satisfy an SQL condition, with the status that counts.
 
-        With `is_living`, none that is archived or superseded. They are cached until any note
-        changes.
+        With `is_living`, none that is archived or superseded.
         """
-        state = self._state(connection)
-        if self._selections_of != state:
-            self._selections_of = state
-            self._selections.clear()
-        cache_key = (condition, has_body, is_living, *values)
-        if self._follow_trail is not None:
-            for folder in self._folders:  # an approval that came meanwhile empties the cache
-                self._approvals_of(connection, folder)
-        if cache_key not in self._selections:
-            rows = search_module.select(connection, condition, values, has_body=has_body)
+        where = f"AND place IN (SELECT value FROM json_each(?)) {condition}"
+        all_values = (json.dumps(places), *values)
+
+        def select(connection: sqlite3.Connection) -> list[Note]:
+            rows = search_module.select(connection, where, all_values, has_body=has_body)
             judged = [self._judged(connection, note, sha) for note, sha in rows]
-            self._selections[cache_key] = [
-                note for note in judged if note.is_living or not is_living
-            ]
-        return list(self._selections[cache_key])
+            return [note for note in judged if note.is_living or not is_living]
+
+        def select_once(connection: sqlite3.Connection) -> list[Note]:
+            key = (where, has_body, is_living, *all_values)
+            return list(self._cache(connection, key, lambda: select(connection)))
+
+        return self._asked(select_once) or []
 
     def _judged(self, connection: sqlite3.Connection, note: Note, sha: str = "") -> Note:
         """Return a note with the status that counts; `sha` is the hash of its approved parts."""
@@ -432,34 +413,26 @@ class Index:
 
     def _approved_in(self, connection: sqlite3.Connection, places: str) -> str:
         """Return the numbers of the approved notes in these places, as JSON."""
-        by_place = {place_of_note(folder): folder for folder in self._folders}
-        if self._follow_trail is not None:
-            for folder in by_place.values():
-                self._approvals_of(connection, folder)
-        state = self._state(connection)
-        if self._approved_of != state:
-            self._approved_of = state
-            self._approved.clear()
-        if places not in self._approved:
+
+        def select() -> str:
             rows = connection.execute(
                 "SELECT note, id, place, approval FROM note WHERE status = 'approved' "
                 "AND place IN (SELECT value FROM json_each(?))",
                 (places,),
             ).fetchall()
-            numbers = [
-                number
-                for number, name, folder_name, sealed in rows
-                if self._is_approved(connection, by_place[folder_name], name, sealed)
-            ]
-            self._approved[places] = json.dumps(numbers)
-        return self._approved[places]
+            approved = {
+                place_of_note(folder): self._approvals_of(connection, folder)
+                for folder in self._folders
+            }
+            return json.dumps(
+                [
+                    number
+                    for number, name, place, sealed in rows
+                    if self._follow_trail is None or approved[place].get(name) in ("", sealed)
+                ]
+            )
 
-    def _is_approved(
-        self, connection: sqlite3.Connection, folder: Folder, id: str, sealed: str
-    ) -> bool:
-        if self._follow_trail is None:
-            return True
-        return self._approvals_of(connection, folder).get(id) in ("", sealed)
+        return self._cache(connection, ("approved", places), select)
 
     def _approvals_of(self, connection: sqlite3.Connection, folder: Folder) -> Approvals:
         """Return the approvals in a folder, as its trail was when the files were last read.
@@ -482,8 +455,6 @@ class Index:
                     self._recorded_ends[place] = current.end
             if current is not known and current.approved != known.approved:
                 self._approvals += 1
-                self._approved.clear()
-                self._selections.clear()
             self._trails[place] = current
             self._current_trails.add(place)
         return self._trails[place].approved if place in self._trails else {}

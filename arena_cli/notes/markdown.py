@@ -9,22 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
-from pydantic import Field
 
 from arena_cli.errors import Fault, FileFaults
-from arena_cli.notes.model import (
-    CATEGORIES,
-    KINDS,
-    LONGEST_ALIAS,
-    MOST_ALIASES,
-    Kind,
-    Note,
-    Status,
-)
-from arena_cli.protocol import Shape
+from arena_cli.notes.model import CATEGORIES, KINDS, Kind, Note
 from arena_cli.util.text import cut_text, lazy_pattern
 from arena_cli.yamlio import loader, nodes
 from arena_cli.yamlio.loader import Fragment
@@ -48,29 +38,10 @@ class NoteFault(FileFaults):
         self.file, self.line, self.what, self.mend = first.file, first.line, first.what, first.mend
 
 
-_Alias = Annotated[str, Field(min_length=1, max_length=LONGEST_ALIAS)]
+# What the front matter may set; other keys are ignored.
+_FIELDS = tuple(key for key in Note.model_fields if key not in ("id", "file", "approval", "body"))
 
-
-class _Front(Shape):
-    """The fields of the front matter; other keys are ignored."""
-
-    title: str | None = None
-    kind: Kind | None = None
-    status: Status = "draft"
-    importance: float = Field(default=0.5, ge=0, le=1)
-    tags: list[str] = []
-    aliases: list[_Alias] = Field(default=[], max_length=MOST_ALIASES)
-    owner: str = ""
-    created: str = ""
-    updated: str = ""
-    source: str | None = None
-    related_sessions: list[str] = []
-    occurrences: int = Field(default=1, ge=1)
-    approved_by: str = ""
-    approved_at: str = ""
-    supersedes: str = ""
-    superseded_by: str = ""
-
+_REQUIRED = {"id": "", "file": "", "title": "", "kind": "reference"}
 
 # What else there is stands in a new file only where it says something.
 _ALWAYS = frozenset(
@@ -118,17 +89,13 @@ def parse(text: str, *, id: str, file: str) -> Note:
     Raises NoteFault with file and line if its front matter cannot be read.
     """
     file_parts = _split(text, file)
-    front = _front(file_parts.front, file) if file_parts.front is not None else _Front()
+    fields = _front(file_parts.front, file) if file_parts.front is not None else {}
     body = file_parts.body
     if len(body) > LONGEST_BODY:
         body = cut_text(body, LONGEST_BODY)
+    title = fields.pop("title", "").strip() or _title(body, id)
     return Note(
-        id=id,
-        file=file,
-        title=(front.title or "").strip() or _title(body, id),
-        kind=front.kind or _kind(id),
-        body=body,
-        **front.model_dump(exclude={"title", "kind"}),
+        **{"id": id, "file": file, "title": title, "kind": _kind(id), "body": body} | fields
     )
 
 
@@ -140,7 +107,7 @@ def is_cut(note: Note, text: str) -> bool:
 def write_note(note: Note) -> str:
     """Return the text of a new file for this note."""
     fields: dict[str, Any] = {}
-    for key in _Front.model_fields:
+    for key in _FIELDS:
         value = getattr(note, key)
         if value or key in _ALWAYS:
             fields[key] = value
@@ -164,10 +131,8 @@ def changed(text: str, **fields: Any) -> str:
     for key, value in fields.items():
         front = _with_field(front, key, value, file_parts.newline)
     result = file_parts.before + front + file_parts.after
-    values = _front(front, "note").model_dump()
-    wrong = [
-        key for key, value in fields.items() if values[key] != value and (values[key] or value)
-    ]
+    values = _front(front, "note")
+    wrong = [key for key, value in fields.items() if (values.get(key) or None) != (value or None)]
     if wrong:
         problem = f"its front matter has a form in which `{wrong[0]}` cannot be set"
         raise NoteFault([Fault("note", 1, wrong[0], problem, "write one `key: value` per line")])
@@ -187,9 +152,8 @@ def appended(text: str, heading: str, addition: str) -> str:
 def standing_of(text: str) -> dict[str, Any]:
     """Return the status fields of the front matter. Raises NoteFault."""
     front = _split(text, "note").front
-    if front is None:
-        return {}
-    return _front(front, "note").model_dump(exclude_unset=True, include=_STANDING)
+    fields = _front(front, "note") if front is not None else {}
+    return {key: value for key, value in fields.items() if key in _STANDING}
 
 
 def body_of(text: str) -> str:
@@ -228,17 +192,20 @@ def _closing(text: str, start: int) -> tuple[int, int] | None:
     return None
 
 
-def _front(front: str, file: str) -> _Front:
+def _front(front: str, file: str) -> dict[str, Any]:
+    """Return the fields that a front matter sets."""
     # The line `---` before it counts, so that faults have the lines of the file.
     document = loader.parse("\n" + front, file)
-    data = document.data
+    data = {} if document.data is None else document.data
+    keys: set[str] = set()
     if isinstance(data, dict):
-        data = {key: value for key, value in data.items() if value is not None}
-    instance, faults = loader.validate_merged(data, _Front, [Fragment(document)])
+        keys = {key for key in _FIELDS if data.get(key) is not None}
+        data = _REQUIRED | {key: data[key] for key in keys}
+    note, faults = loader.validate_merged(data, Note, [Fragment(document)])
     problems = [*document.faults, *faults]
-    if problems or instance is None:
+    if problems or note is None:
         raise NoteFault(problems)
-    return instance
+    return note.model_dump(include=keys)
 
 
 def _kind(id: str) -> Kind:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple, get_args
 
 from pydantic import Field
 
@@ -40,6 +40,8 @@ MOST_SHOWN = 6
 """The number of notes that an agent is shown, unless its team says otherwise."""
 
 PINNING_IMPORTANCE = 0.8
+MOST_ALIASES = 32
+LONGEST_ALIAS = 200  # characters
 
 
 class Draft(NamedTuple):
@@ -61,6 +63,9 @@ class Draft(NamedTuple):
     aliases: tuple[str, ...] = ()
 
 
+_Alias = Annotated[str, Field(min_length=1, max_length=LONGEST_ALIAS)]
+
+
 class Note(Shape):
     """A note as read from its file. Times are ISO 8601 in UTC; `importance` is from 0 to 1.
 
@@ -80,13 +85,15 @@ class Note(Shape):
     status: Status = "draft"
     importance: float = Field(default=0.5, ge=0, le=1)
     tags: list[str] = Field(default_factory=list)  # a plain default is copied for every note
-    aliases: list[str] = Field(default_factory=list, exclude_if=lambda value: not value)
+    aliases: list[_Alias] = Field(
+        default_factory=list, max_length=MOST_ALIASES, exclude_if=lambda value: not value
+    )
     owner: str = ""
     created: str = ""
     updated: str = ""
     source: str | None = None
     related_sessions: list[str] = Field(default_factory=list)
-    occurrences: int = 1
+    occurrences: int = Field(default=1, ge=1)
     approved_by: str = ""
     approved_at: str = ""
     supersedes: str = ""
@@ -199,9 +206,6 @@ def _slug_char(char: str) -> str:
 
 LONGEST_TITLE = 200  # characters
 LISTED_TITLE = 100  # characters of a title that a list shows
-
-MOST_ALIASES = 32
-LONGEST_ALIAS = 200  # characters
 
 
 def aliases(terms: Iterable[str]) -> list[str]:

@@ -26,13 +26,13 @@ from arena_cli.notes.listing import (
     TYPE,
     FolderEntry,
     Listing,
-    Names,
     NoteFiles,
     is_folder,
     make_entries,
     mtime_of,
     read_stamps,
     scan_folder,
+    unused_name,
     was_edited,
 )
 from arena_cli.notes.markdown import NoteFault
@@ -128,15 +128,14 @@ class Folder:
         self.problems: list[Fault] = []
         self._unsettled: dict[Path, None] = {}
         self._swept: set[Path] = set()
-        self._names = Names()
         self._listing = Listing()
         self._next_look = 0
 
     def entries(self, most_looks: int | None = None) -> list[FolderEntry]:
         """Return its notes, sorted by id; none if the folder is missing.
 
-        With `most_looks`, a call looks for edits in place only in that number of files, the next ones
-        each time. Files that were added, replaced or deleted are always found.
+        With `most_looks`, a call looks for edits in place only in that number of files, each time
+        in the next ones. Files that were added, replaced or deleted are always found.
         """
         last = self._listing
         if most_looks is not None and last.has_same_names() and not self._was_edited(most_looks):
@@ -182,7 +181,7 @@ class Folder:
         folder, prefix, stem = self._home(draft)
         self._check(folder)
         with self._held():
-            name = self._names.unused(stem, SUFFIX, folder)
+            name = unused_name(stem, folder)
             path = folder / f"{name}{SUFFIX}"
             index = clock.format_timestamp(now)
             note = Note(
@@ -204,7 +203,6 @@ class Folder:
             text = make(note, markdown.write_note(note))
             note_made = markdown.parse(text, id=note.id, file=note.file)
             self._carry([NoteChange(path, note_made.id + SUFFIX, "", text, note_made)], carry)
-            self._names.wrote(folder)
         return note_made
 
     def whole(self, id: str) -> str:
