@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache, lru_cache
@@ -35,13 +36,14 @@ LEGAL: Mapping[Status, tuple[Step, ...]] = {
 }
 """By status: the steps from there. A draft that is approved is submitted by that."""
 
-_AFTER: Mapping[Step, Status] = {
-    "submit": "pending_user",
-    "approve": "approved",
-    "reject": "draft",
-    "archive": "archived",
-    "restore": "draft",
+_STEPS: Mapping[Step, tuple[Status, str]] = {
+    "submit": ("pending_user", "submitted"),
+    "approve": ("approved", "approved"),
+    "reject": ("draft", "rejected"),
+    "archive": ("archived", "archived"),
+    "restore": ("draft", "restored"),
 }
+"""By step: the status after it, and its participle for messages."""
 
 
 def check(note: Note, step: Step) -> None:
@@ -56,46 +58,36 @@ def check(note: Note, step: Step) -> None:
             f"`arena knowledge add --supersedes {escape_line(note.id)} TITLE`."
         )
     status = f"{note.status} ({note.approval})" if note.approval else note.status
-    raise UsageError(f"{escape_line(note.id)} is {status}: it cannot {_PASSIVE[step]}", done)
+    raise UsageError(f"{escape_line(note.id)} is {status}: it cannot be {_STEPS[step][1]}", done)
 
 
-_PASSIVE: Mapping[Step, str] = {
-    "submit": "be submitted",
-    "approve": "be approved",
-    "reject": "be rejected",
-    "archive": "be archived",
-    "restore": "be restored",
-}
-
-
-def stepping(step: Step, *, by: str, now: datetime, judge: Judge = lambda note: note) -> Make:
+def stepping(
+    step: Step,
+    *,
+    by: str = "",
+    now: datetime,
+    judge: Judge = lambda note: note,
+    superseded_by: str = "",
+) -> Make:
     """Return a function that takes a step with a note; `judge` returns the note as it counts.
 
-    The function raises UsageError if the step is not allowed.
+    `superseded_by` is the note that replaces one that is archived. The function raises UsageError
+    if the step is not allowed.
     """
-    index = clock.format_timestamp(now)
+    time = clock.format_timestamp(now)
 
     def stepped(note: Note, text: str) -> str:
         check(judge(note), step)
-        fields: dict[str, Any] = {"status": _AFTER[step], "updated": index}
+        fields: dict[str, Any] = {"status": _STEPS[step][0], "updated": time}
+        if superseded_by:
+            fields |= {"superseded_by": superseded_by}
         if step == "approve":
-            fields |= {"approved_by": by, "approved_at": index}
+            fields |= {"approved_by": by, "approved_at": time}
         elif step == "restore":
             fields |= {"approved_by": "", "approved_at": "", "superseded_by": ""}
         return markdown.changed(text, **fields)
 
     return stepped
-
-
-def superseding(new: str, *, now: datetime, judge: Judge = lambda note: note) -> Make:
-    """Return a function that archives a note which `new` replaces. It raises as a step does."""
-
-    def superseded(note: Note, text: str) -> str:
-        check(judge(note), "archive")
-        index = clock.format_timestamp(now)
-        return markdown.changed(text, status="archived", updated=index, superseded_by=new)
-
-    return superseded
 
 
 NEAR = 92.0  # of 100, by rapidfuzz
@@ -135,32 +127,21 @@ def _word() -> re.Pattern[str]:
 
 
 def _near(ours: tuple[str, ...], theirs: tuple[str, ...]) -> bool:
-    ours_only, right = _without(ours, theirs), _without(theirs, ours)
-    if len(ours_only) != len(right) or any(
-        char.isdigit() for word in ours_only + right for char in word
+    ours_only = list((Counter(ours) - Counter(theirs)).elements())
+    theirs_only = list((Counter(theirs) - Counter(ours)).elements())
+    if len(ours_only) != len(theirs_only) or any(
+        map(str.isdigit, "".join(ours_only + theirs_only))
     ):
         return False
     if [word for word in ours if word not in ours_only] != [
-        word for word in theirs if word not in right
+        word for word in theirs if word not in theirs_only
     ]:
         return False  # what they share, in another order, says another thing
     from rapidfuzz import fuzz  # noqa: PLC0415 - few titles come this far
 
     if fuzz.ratio(" ".join(ours), " ".join(theirs)) < NEAR:
         return False
-    return all(fuzz.ratio(a, b) >= _NEAR_WORD for a, b in zip(ours_only, right, strict=True))
-
-
-def _without(words: tuple[str, ...], other_words: tuple[str, ...]) -> list[str]:
-    """Return the words that the others lack, each as often as it is missing there."""
-    remaining = list(other_words)
-    missing = []
-    for word in words:
-        if word in remaining:
-            remaining.remove(word)
-        else:
-            missing.append(word)
-    return missing
+    return all(fuzz.ratio(a, b) >= _NEAR_WORD for a, b in zip(ours_only, theirs_only, strict=True))
 
 
 Told = Container[tuple[str, str]]
@@ -282,8 +263,7 @@ def _seen(
             return markdown.changed(text, **fields)
         grown = draft.by != RULES and _is_new(draft.body, text)
         if grown:
-            heading = model.added(index[:10], model.line(draft.by), language)
-            text = markdown.appended(text, heading, model.valid(draft.body))
+            text = _appended(text, draft, index, language)
         return markdown.changed(text, **fields, updated=index)
 
     def put(changes: Sequence[NoteChange]) -> None:
@@ -308,11 +288,15 @@ def completing(draft: Draft, *, now: datetime, language: str) -> Make:
         if draft.owner and not note.owner:
             fields["owner"] = draft.owner
         if _is_new(draft.body, text):
-            heading = model.added(time[:10], model.line(draft.by), language)
-            text = markdown.appended(text, heading, model.valid(draft.body))
+            text = _appended(text, draft, time, language)
         return markdown.changed(text, **fields)
 
     return completed
+
+
+def _appended(text: str, draft: Draft, time: str, language: str) -> str:
+    heading = model.added(time[:10], model.line(draft.by), language)
+    return markdown.appended(text, heading, model.valid(draft.body))
 
 
 def is_complete(note: Note, text: str, draft: Draft) -> bool:

@@ -192,7 +192,10 @@ class Keeper:
         old = current.supersedes if step == "approve" else ""
         if old not in ("", id) and self._can_be_superseded(old):
             # It is put away before the other one takes its place.
-            edits.insert(0, (old, lifecycle.superseding(id, now=time, judge=self._judge)))
+            edits.insert(
+                0,
+                (old, lifecycle.stepping("archive", now=time, judge=self._judge, superseded_by=id)),
+            )
 
         def list_acts(*notes: Note) -> list[_Act]:
             acts = self._steps(current, notes[-1], step, reason)
@@ -241,7 +244,12 @@ class Keeper:
         folder = self.shelf.folder
         gone = folder.read(old)
         edits = [
-            (old, lifecycle.superseding(into, now=self._place.clock.now(), judge=self._judge)),
+            (
+                old,
+                lifecycle.stepping(
+                    "archive", now=self._place.clock.now(), judge=self._judge, superseded_by=into
+                ),
+            ),
             (into, _counting(gone.occurrences, gone.related_sessions)),
         ]
 
