@@ -63,7 +63,7 @@ def weight(total: int, holding: int) -> float:
     return math.log1p((total - holding + 0.5) / (holding + 0.5))
 
 
-def chosen(terms: Mapping[str, Term], total: int) -> dict[str, Term]:
+def _choose(terms: Mapping[str, Term], total: int) -> dict[str, Term]:
     """Return the rarest terms that any note contains, by stem; among equals the first ones.
 
     If there are many notes, a word that a third of them contain is only used if there is no other.
@@ -75,7 +75,7 @@ def chosen(terms: Mapping[str, Term], total: int) -> dict[str, Term]:
     return {stem: telling[stem] for stem in rarest}
 
 
-def candidates(terms: Mapping[str, Term]) -> list[int]:
+def _candidates(terms: Mapping[str, Term]) -> list[int]:
     """Return the notes with the most terms, which are sorted rarest first.
 
     At most `MOST_CANDIDATES` are returned. Once enough notes contain a rare term, notes that
@@ -90,25 +90,6 @@ def candidates(terms: Mapping[str, Term]) -> list[int]:
             for note in sums.keys() & term.notes:
                 sums[note] += term.weight
     return heapq.nsmallest(MOST_CANDIDATES, sums, key=lambda note: (-sums[note], note))
-
-
-def nearest(near: Mapping[int, float]) -> list[int]:
-    """Return the notes with a nearness above 0, at most `MOST_NEAR`."""
-    candidates = (note for note, score in near.items() if score > 0)
-    return heapq.nsmallest(MOST_NEAR, candidates, key=lambda note: (-near[note], note))
-
-
-class Question(NamedTuple):
-    """The terms of a question by stem, and the most that a note can match them."""
-
-    terms: Mapping[str, Term]
-    best: float
-
-    @classmethod
-    def of(cls, terms: Mapping[str, Term]) -> Question:
-        """Return the question with these terms."""
-        weights = sorted((term.weight for term in terms.values()), reverse=True)
-        return cls(terms, sum(weights[:ENOUGH_WORDS]))
 
 
 class NoteWords(NamedTuple):
@@ -171,25 +152,25 @@ class FoundNotes:
         return {**known, **new}
 
 
-def by_words(
-    question: Question, note: int, note_words: NoteWords, average: float
+def _score(
+    terms: Mapping[str, Term], note: int, note_words: NoteWords, average: float
 ) -> tuple[float, list[str]]:
-    """Return how well a note matches a question, from 0 to 1, and the words that it contains.
+    """Return the score of a note, and the words of the question that it contains.
 
     `average` is the mean number of words in scope.
     """
     length = 1 - _B + _B * note_words.length / max(average, 1)
     total, words = 0.0, []
-    for stem, term in question.terms.items():
+    for stem, term in terms.items():
         if note in term.notes:
             often = note_words.count(stem)
             if often:
                 total += term.weight * often / (often + _K1 * length)
                 words.append(term.word)
-    return min(total / question.best, 1.0), words
+    return total, words
 
 
-def together(by_words: float, by_meaning: float | None) -> float:
+def _combine(by_words: float, by_meaning: float | None) -> float:
     """Combine both into a relevance from 0 to 1; `by_meaning` is None without a vector.
 
     The shares are the best of those tried on tests/data/questions.yaml; equal shares are nearly as
@@ -234,9 +215,12 @@ class Scope:
         return dict(zip(*map(json.loads, self.read_keys()), strict=True))
 
 
-class _Candidates(NamedTuple):
+class _WordMatch(NamedTuple):
     relevance: float = 0.0
     words: Sequence[str] = ()
+
+
+_NO_MATCH = _WordMatch()
 
 
 def hits(
@@ -253,9 +237,10 @@ def hits(
         return []
     word_hits = _by_words(connection, stems, found, query, scope)
     near = nearness()
+    nearest = heapq.nsmallest(MOST_NEAR, near, key=lambda note: (-near[note], note))
     relevance = {
-        note: together(word_hits.get(note, _Candidates()).relevance, near.get(note))
-        for note in {*word_hits, *nearest(near)}
+        note: _combine(word_hits.get(note, _NO_MATCH).relevance, near.get(note))
+        for note in {*word_hits, *(note for note in nearest if near[note] > 0)}
     }
     rows = connection.execute(
         f"SELECT note, kind, importance FROM note WHERE note {_AMONG} "
@@ -274,7 +259,7 @@ def hits(
         # Another process may have taken it out meanwhile.
         if note not in notes or note in copies:
             continue
-        reason = [*word_hits.get(note, _Candidates()).words]
+        reason = [*word_hits.get(note, _NO_MATCH).words]
         reason += ["meaning"] if near.get(note) else []
         result.append(Hit(notes[note], -score, ", ".join(reason)))
     return result[:limit]
@@ -408,7 +393,7 @@ def _by_words(
     found: FoundNotes,
     query: str,
     scope: Scope,
-) -> dict[int, _Candidates]:
+) -> dict[int, _WordMatch]:
     """Return the notes that share words with the question.
 
     FTS5 finds the notes that contain a word. The weight of a word is computed over the notes in
@@ -422,9 +407,11 @@ def _by_words(
         if stem not in terms:
             holding = _holding(connection, stem, scope)
             terms[stem] = Term(word, weight(len(notes), len(holding)), holding)
-    question = Question.of(chosen(terms, len(notes)))
-    scored = {
-        note: _Candidates(*by_words(question, note, words, scope.average))
-        for note, words in found.words_of(connection, candidates(question.terms)).items()
-    }
-    return {note: got for note, got in scored.items() if got.relevance >= LEAST_RELEVANCE}
+    terms = _choose(terms, len(notes))
+    best = sum(heapq.nlargest(ENOUGH_WORDS, (term.weight for term in terms.values())))
+    matches: dict[int, _WordMatch] = {}
+    for note, note_words in found.words_of(connection, _candidates(terms)).items():
+        score, words = _score(terms, note, note_words, scope.average)
+        if score >= LEAST_RELEVANCE * best:
+            matches[note] = _WordMatch(min(score / best, 1.0), words)
+    return matches
