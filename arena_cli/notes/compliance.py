@@ -34,12 +34,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Literal, NamedTuple
 
-from arena_cli.notes import assertion, contradictions
+from arena_cli.notes import contradictions
 from arena_cli.notes.agent_extraction import read_list
 from arena_cli.notes.contradictions import Claim, read_claim
 from arena_cli.notes.model import Kind, Note
 from arena_cli.notes.synonyms import fold_synonyms
-from arena_cli.notes.text import Sentence, first_word, shared, significant_words, split, stem
+from arena_cli.notes.text import (
+    Sentence,
+    first_word,
+    is_supposed,
+    shared,
+    significant_words,
+    split,
+    stem,
+)
 from arena_cli.util.text import cut_text, escape_line
 from arena_cli.workspace import visible_text
 
@@ -406,7 +414,7 @@ def _contradiction(note: Note, text: _SplitText) -> tuple[str, str] | None:
     if not claim.words or _names(note, text.folded):
         return None
     for sentence in text.sentences:
-        if sentence.asks or assertion.is_supposed(sentence.shown):
+        if sentence.asks or is_supposed(sentence.shown):
             continue
         for clause in dict.fromkeys([sentence.shown, *_CLAUSE.split(sentence.shown)]):
             if _contradicts(clause.replace("’", "'"), claim):

@@ -14,9 +14,17 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from arena_cli import errors, protocol
-from arena_cli.notes import assertion, model, phrases
+from arena_cli.notes import model, phrases
 from arena_cli.notes.model import KINDS, Draft, Kind
-from arena_cli.notes.text import Sentence, split
+from arena_cli.notes.text import (
+    Sentence,
+    blank_quotations,
+    fold_case,
+    introduces_speech,
+    is_asserted,
+    is_joke,
+    split,
+)
 from arena_cli.protocol import StructuredContent
 from arena_cli.util import task_lists
 from arena_cli.util.text import cut_text, escape_line, lazy_pattern
@@ -123,7 +131,7 @@ def _find_statements(
     for index, sentence in enumerate(sentences):
         if is_speech and (sentence.goes_on or sentences[index - 1].shown.rstrip()[-1:] in ":："):
             continue
-        is_speech = assertion.introduces_speech(sentence.shown)
+        is_speech = introduces_speech(sentence.shown)
         following = sentences[index + 1] if index + 1 < len(sentences) else None
         heading_kind = heading.kind_below(sentence)
         kind, words = heading_kind, sentence.text
@@ -134,15 +142,9 @@ def _find_statements(
             continue
         if kind is None:
             kind, words = heading_kind, sentence.text
-        if kind and not _is_joke(sentence, following):
+        after = following.shown if following is not None and following.goes_on else ""
+        if kind and not is_joke(sentence.shown) and not is_joke(after):
             yield _NotedSentence(kind, words, sentence)
-
-
-def _is_joke(sentence: Sentence, following: Sentence | None) -> bool:
-    """Return True if a sentence, or what follows it on its line, says that it is a joke."""
-    if assertion.is_joke(sentence.shown):
-        return True
-    return following is not None and following.goes_on and assertion.is_joke(following.shown)
 
 
 class _Heading:
@@ -192,7 +194,7 @@ def _kind_of(
     if sentence.box is not None:
         return ("task", sentence.text) if sentence.box is False and "task" in kinds else (None, "")
     visible = f"{sentence.shown.rstrip(_AROUND)}:" if sentence.heading else sentence.shown
-    visible = assertion.fold_case(assertion.blank_quotations(visible.replace("’", "'")))
+    visible = fold_case(blank_quotations(visible.replace("’", "'")))
     cued = kinds if is_only else phrases.cued_kinds(visible) & kinds
     marked = phrases.match_marker(visible, cued) if cued and not sentence.asks else None
     if marked and marked.kind in kinds:
@@ -230,7 +232,7 @@ def _said(sentence: Sentence, visible: str, cued: Collection[Kind]) -> tuple[Kin
         if match is None:
             continue
         end = match.start() if kind == "task" else match.end()
-        if assertion.is_asserted(visible, end, may_depend=kind == "requirement"):
+        if is_asserted(visible, end, may_depend=kind == "requirement"):
             return kind, sentence.text
     return None, ""
 

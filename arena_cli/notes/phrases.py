@@ -3,7 +3,7 @@
 English and Chinese. A *marker* comes first in the sentence, with a colon or a dash
 (`Decision: ...`, `决定：...`), in brackets, or alone as a heading. An *introduction* ends with a
 colon and heads a list (`We agreed on the following:`). A *saying* is a phrase within a sentence
-(`we decided to`); `notes.assertion` decides if the sentence asserts it.
+(`we decided to`); `notes.text` decides if the sentence asserts it.
 """
 
 from __future__ import annotations
