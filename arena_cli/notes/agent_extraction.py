@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from arena_cli.notes.extraction import ExtractedDrafts, draft_of, read_fields
+from arena_cli.notes.extraction import ExtractedDrafts, collect, draft_of, read_fields
 from arena_cli.notes.model import KINDS, Draft, Note
 from arena_cli.notes.text import of_question
 from arena_cli.util.text import clean_value, cut_text, escape_line
@@ -73,13 +73,10 @@ def question(
         ]
     sections.append(rule)
     # A line of a message may not look like the rule or like an id's line.
-    sections += [f"message {message}\n{_indented(text)}" for message, text in messages]
+    for message, text in messages:
+        sections += [f"message {message}", *(f"  {line}" for line in text.splitlines())]
     sections.append(rule)
     return "\n".join(sections) + "\n"
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.splitlines())
 
 
 def read_extraction(answer: str, messages: Mapping[str, str], *, by: str) -> ExtractedDrafts:
@@ -90,22 +87,7 @@ def read_extraction(answer: str, messages: Mapping[str, str], *, by: str) -> Ext
     listed = read_list(answer, key="title")
     if listed is None:
         return ExtractedDrafts([], ["the answer holds no JSON list of notes"])
-    drafts: list[Draft] = []
-    problems: list[str] = []
-    for record in listed:
-        if len(drafts) == MOST:
-            problems.append(f"more than {MOST} notes in one answer: the rest was left out")
-            break
-        checked = _checked(record, messages, by)
-        problems += checked.problems
-        drafts += [draft for draft in checked.drafts if not _is_known(draft, drafts)]
-    return ExtractedDrafts(drafts, problems)
-
-
-def _is_known(draft: Draft, drafts: Sequence[Draft]) -> bool:
-    return any(
-        (draft.kind, draft.title) == (known_draft.kind, known_draft.title) for known_draft in drafts
-    )
+    return collect((_checked(record, messages, by) for record in listed), MOST, "answer")
 
 
 def _checked(record: Any, messages: Mapping[str, str], by: str) -> ExtractedDrafts:
@@ -121,15 +103,10 @@ def _checked(record: Any, messages: Mapping[str, str], by: str) -> ExtractedDraf
             return ExtractedDrafts(
                 [], [f"the note {title} names {problem if source else 'no source'}"]
             )
-        if not _is_grounded(draft, content):
+        # A word of the title, or two Chinese characters, must occur in the message.
+        if set(of_question(content)).isdisjoint(of_question(draft.title)):
             return ExtractedDrafts([], [f"the note {title} shares no word with {draft.source}"])
     return result
-
-
-def _is_grounded(draft: Draft, content: str) -> bool:
-    """Return True if a word of the title, or two Chinese characters, occur in the message."""
-    words = set(of_question(content))
-    return bool(words.intersection(of_question(draft.title)))
 
 
 def read_list(answer: str, *, key: str) -> list[Any] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -249,8 +249,6 @@ def _compiled(pattern: str) -> UserPattern:
     return UserPattern(pattern, re.IGNORECASE)
 
 
-"""So many notes at most from one message."""
-
 LONGEST_BODY = 65_536
 
 HOW = """\
@@ -280,36 +278,26 @@ class ExtractedDrafts(NamedTuple):
     problems: list[str]
 
 
-class _Wrong(ValueError):
-    """A problem of one note, as reported."""
-
-
 def extract_from_blocks(
     content: str, structured: Sequence[StructuredContent], *, by: str, source: str | None
 ) -> ExtractedDrafts:
     """Return the notes that an agent wrote into a message, at most `MOST`."""
-    drafts: list[Draft] = []
+    notes = (*_blocks(content), *_parts(structured))
+    return collect((draft_of(fields, by=by, source=source) for fields in notes), MOST, "message")
+
+
+def collect(extracted: Iterable[ExtractedDrafts], most: int, place: str) -> ExtractedDrafts:
+    """Return the notes of one message or answer together, each once, and all problems."""
+    drafts: dict[tuple[str, str], Draft] = {}
     problems: list[str] = []
-    seen: set[tuple[str, str]] = set()
-    for fields in (*_blocks(content), *_parts(structured)):
-        extracted = draft_of(fields, by=by, source=source)
-        problems += extracted.problems
-        new = [draft for draft in extracted.drafts if (draft.kind, draft.title) not in seen]
-        if new and len(drafts) == MOST:
-            problems.append(f"more than {MOST} notes in one message: the rest was left out")
-            break
-        seen.update((draft.kind, draft.title) for draft in new)
-        drafts += new
-    return ExtractedDrafts(drafts, problems)
-
-
-def draft_of(fields: Mapping[str, Any], *, by: str, source: str | None) -> ExtractedDrafts:
-    """Return the note with these fields, if they are valid, and the problems in them."""
-    try:
-        draft, problems = _draft(fields, by, source)
-    except _Wrong as wrong:
-        return ExtractedDrafts([], [str(wrong)])
-    return ExtractedDrafts([draft], problems)
+    for notes in extracted:
+        problems += notes.problems
+        for draft in notes.drafts:
+            if len(drafts) == most and (draft.kind, draft.title) not in drafts:
+                problems.append(f"more than {most} notes in one {place}: the rest was left out")
+                return ExtractedDrafts(list(drafts.values()), problems)
+            drafts.setdefault((draft.kind, draft.title), draft)
+    return ExtractedDrafts(list(drafts.values()), problems)
 
 
 def _blocks(content: str) -> Iterator[Mapping[str, Any]]:
@@ -428,18 +416,19 @@ def _is_done(task: Mapping[str, Any]) -> bool:
     return False
 
 
-def _draft(fields: Mapping[str, Any], by: str, source: str | None) -> tuple[Draft, list[str]]:
-    """Return the note, and the parts that were cut off or left out. Raises _Wrong."""
+def draft_of(fields: Mapping[str, Any], *, by: str, source: str | None) -> ExtractedDrafts:
+    """Return the note with these fields, if they are valid, and the problems in them."""
     problems: list[str] = []
     title = " ".join(str(fields.get("title") or "").split())
     if not title:
-        raise _Wrong("a note has no title: write `title: ...` in its first lines")
+        return ExtractedDrafts([], ["a note has no title: write `title: ...` in its first lines"])
     title_label = escape_line(cut_text(title, 60))
     kind = str(fields.get("kind") or "").strip().casefold().replace(" ", "_").replace("-", "_")
     if kind not in KINDS:
         kind_label = escape_line(cut_text(kind, 40))
         problem = f"has the unknown kind `{kind_label}`" if kind else "has no kind"
-        raise _Wrong(f"the note {title_label!r} {problem}: {errors.suggest_nearest(kind, KINDS)}")
+        hint = errors.suggest_nearest(kind, KINDS)
+        return ExtractedDrafts([], [f"the note {title_label!r} {problem}: {hint}"])
     if len(title) > model.LONGEST_TITLE:
         title = cut_text(title, model.LONGEST_TITLE)
         problems.append(
@@ -454,20 +443,18 @@ def _draft(fields: Mapping[str, Any], by: str, source: str | None) -> tuple[Draf
         problems.append(
             f"the importance of the note {title_label!r} is no number from 0 to 1; 0.5 was taken"
         )
-    return (
-        Draft(
-            kind=kind,
-            title=title,
-            body=body,
-            by=by,
-            source=source,
-            importance=0.5 if importance is None else importance,
-            tags=_tags(fields.get("tags")),
-            aliases=tuple(model.aliases(_tags(fields.get("aliases")))),
-            owner=" ".join(str(fields.get("owner") or "").split()).lstrip("@＠"),
-        ),
-        problems,
+    draft = Draft(
+        kind=kind,
+        title=title,
+        body=body,
+        by=by,
+        source=source,
+        importance=0.5 if importance is None else importance,
+        tags=_tags(fields.get("tags")),
+        aliases=tuple(model.aliases(_tags(fields.get("aliases")))),
+        owner=" ".join(str(fields.get("owner") or "").split()).lstrip("@＠"),
     )
+    return ExtractedDrafts([draft], problems)
 
 
 def _importance(value: object) -> float | None:
