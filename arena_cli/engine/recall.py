@@ -150,18 +150,13 @@ class Recollection:
         if self._replaced is None:
             index = self.index()
             archived = index.archived(self._session) if index else []
+            titles: dict[str, str] = {}
+            if index and any(note.superseded_by for note in archived):
+                titles = {note.id: note.title for note in index.notes(self._session)}
             self._replaced = tuple(
-                Replaced(note.title, self._title(index, note.superseded_by))
-                for note in archived
-                if index and not note.is_living
+                Replaced(note.title, titles.get(note.superseded_by, "")) for note in archived
             )
         return self._replaced
-
-    def _title(self, index: Index, note_id: str) -> str:
-        if not note_id:
-            return ""
-        notes = index.notes(self._session)
-        return next((note.title for note in notes if note.id == note_id), "")
 
     def index(self) -> Index | None:
         """Return the index of the notes, as last read; None while there are no notes."""

@@ -28,7 +28,7 @@ from arena_cli.notes.search import FoundNotes, Hit, Scope
 from arena_cli.notes.staging import Approvals, ReadTrail
 from arena_cli.notes.store import Folder
 from arena_cli.notes.text import Stems
-from arena_cli.notes.vectors import AlikeNotes, Vectors
+from arena_cli.notes.vectors import AlikeNotes, AlikePair, Vectors
 from arena_cli.workspace.models import Embedding
 
 _T = TypeVar("_T")
@@ -234,21 +234,8 @@ class Index:
 
         `lack` is then why.
         """
-        self.lack = ""
-
-        def compare(connection: sqlite3.Connection) -> list[AlikeNotes]:
-            if self._vectors is None:
-                return []
-            titles = [note.title for note in notes]
-            pairs = self._vectors.alike(connection, titles, least)
-            self.lack = self._vectors.lack
-            return [AlikeNotes(notes[one], notes[other], cosine) for one, other, cosine in pairs]
-
-        try:
-            return self._asked(compare) or []
-        except EmbeddingFailed as error:
-            self.lack = _describe(error)
-            return []
+        pairs = self._compare([note.title for note in notes], least) if notes else ()
+        return [AlikeNotes(notes[first], notes[other], cosine) for first, other, cosine in pairs]
 
     def find_near(
         self, question: str, texts: Sequence[str], least: float
@@ -257,22 +244,27 @@ class Index:
 
         At most five are returned. None: there are no vectors of all of them, and `lack` is why.
         """
+        pairs = self._compare([*texts, question], least)
+        near = {pair.first: pair.cosine for pair in pairs if pair.second == len(texts)}
+        return None if self.lack or self._vectors is None else near
+
+    def _compare(self, texts: Sequence[str], least: float) -> Sequence[AlikePair]:
+        """Return the pairs of texts with that cosine or more; `lack` is why some are missing."""
         self.lack = ""
 
-        def compare(_: sqlite3.Connection) -> dict[int, float] | None:
+        def compare(connection: sqlite3.Connection) -> Sequence[AlikePair]:
             if self._vectors is None:
-                return None
-            pairs = self._vectors.alike(self._opened, [*texts, question], least)
+                return ()
+            pairs = self._vectors.alike(connection, texts, least)
             self.lack = self._vectors.lack
-            near = {pair.first: pair.cosine for pair in pairs if pair.second == len(texts)}
-            return None if self.lack else near
+            return pairs
 
         try:
             with self._turn:
                 return self._done(compare)
         except EmbeddingFailed as error:
             self.lack = _describe(error)
-            return None
+            return ()
 
     def near_words(self, query: str, *, session: str | None = None) -> list[str]:
         """Return words of the notes that are spelled nearly like words of a question."""

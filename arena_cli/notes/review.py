@@ -115,7 +115,11 @@ def inspect(
     reason = _WHY.get(language, _WHY["en"])
     living = [note for note in notes if note.is_living]
     approvals = [
-        NoteFinding("approval", note, _claim(note, reason)) for note in living if note.approval
+        NoteFinding(
+            "approval", note, reason["changed" if note.approval == staging.CHANGED else "untold"]
+        )
+        for note in living
+        if note.approval
     ]
     findings = [*_solved(living, messages, seen or {}, reason), *_stale(living, now, reason)]
     done = {finding.note.id for finding in findings}
@@ -126,10 +130,6 @@ def inspect(
     findings += _contradictions(remaining, reason)
     findings += _paraphrases(alike, remaining, findings, reason)
     return [*approvals, *sorted(findings, key=lambda finding: _ORDER.index(finding.what))]
-
-
-def _claim(note: Note, reason: Mapping[str, str]) -> str:
-    return reason["changed"] if note.approval == staging.CHANGED else reason["untold"]
 
 
 def _solved(

@@ -455,7 +455,11 @@ class Folder:
         for _ in range(_AGAIN):
             raw, state = _whole(path, label)
             text = markdown.decoded(raw, label)
-            new_text = _placed(make, markdown.parse(text, id=id, file=label), text)
+            note = markdown.parse(text, id=id, file=label)
+            try:
+                new_text = make(note, text)
+            except NoteFault as fault:
+                raise NoteFault([replace(each, file=label) for each in fault.faults]) from fault
             if _state(path) == state:
                 note = markdown.parse(new_text, id=id, file=label)
                 return NoteChange(path, file, staging.hash_of(raw), new_text, note)
@@ -523,18 +527,6 @@ def _state(path: Path) -> tuple[int, int]:
     except FileNotFoundError:
         return (0, -1)
     return stat.st_mtime_ns, stat.st_size
-
-
-def _placed(make: Callable[[Note, str], str], note: Note, text: str) -> str:
-    """Make the text of a note; errors in it are reported for the note's file."""
-    try:
-        return make(note, text)
-    except NoteFault as fault:
-        moved = [
-            Fault(note.file, problem.line, problem.field, problem.what, problem.mend)
-            for problem in fault.faults
-        ]
-        raise NoteFault(moved) from fault
 
 
 def _unreadable(label: str, error: OSError) -> NoteFault:
