@@ -11,7 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from product import Draft, Folder, NoSuchNote, Note, NoteFault, TakenNote, UsageError, lifecycle
+from product import (
+    Draft,
+    Folder,
+    NoSuchNote,
+    Note,
+    NoteFault,
+    TakenNote,
+    UsageError,
+    lifecycle,
+    markdown,
+)
 from product import model_Status as Status
 from product import notes_model as model
 from program import ROOT
@@ -38,6 +48,10 @@ def put(folder: Folder, name: str, content: str = "x") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content.encode("utf-8"))
     return path
+
+
+def set_fields(folder: Folder, id: str, **fields: Any) -> None:
+    folder.edit(id, lambda _, text: markdown.changed(text, **fields))
 
 
 def add(folder: Folder, title: str, **fields: Any) -> Note:
@@ -235,13 +249,13 @@ def test_links_that_lead_out_out_of_the_workspace_are_refused(tmp_path: Path) ->
     with pytest.raises(NoSuchNote):
         own.read("pit-x")
     with pytest.raises(UsageError, match=r"pit-inside\.md is a link"):
-        own.change("pit-inside", status="archived")
+        set_fields(own, "pit-inside", status="archived")
     assert (own.path / "pit-inside.md").is_symlink()
     assert own.read("pit-real").status == "draft"
     away = Folder(work / "away", work, shared=False)
     away.path.symlink_to(outside, target_is_directory=True)
     assert away.entries() == []
-    for act in (lambda: add(away, "x"), lambda: away.change("secret", status="archived")):
+    for act in (lambda: add(away, "x"), lambda: set_fields(away, "secret", status="archived")):
         with pytest.raises(UsageError, match="away is a link"):
             act()
     assert [path.name for path in outside.iterdir()] == ["secret.md"]
@@ -260,7 +274,7 @@ def test_a_huge_note_is_read_up_to_a_limit_and_kept_whole(own: Folder) -> None:
     content = "---\ntitle: big\n---\n" + "数据 data\n" * 500_000
     put(own, "pit-big.md", content)
     assert len(own.read("pit-big").body) == 65_536
-    own.change("pit-big", status="archived")
+    set_fields(own, "pit-big", status="archived")
     assert text(own, "pit-big") == content.replace("---\n数", "status: archived\n---\n数", 1)
 
 
@@ -276,7 +290,7 @@ def test_a_note_of_megabytes_is_told_with_what_is_read_of_it(own: Folder) -> Non
 def test_a_broken_note_is_told_with_its_line_and_kept(own: Folder) -> None:
     path = put(own, "pit-x.md", "---\ntitle: x\nstatus: [\n---\nbody")
     before = path.read_bytes()
-    for act in (lambda: own.read("pit-x"), lambda: own.change("pit-x", status="archived")):
+    for act in (lambda: own.read("pit-x"), lambda: set_fields(own, "pit-x", status="archived")):
         with pytest.raises(NoteFault) as told:
             act()
         assert (told.value.file, told.value.line) == ("sessions/s/knowledge/pit-x.md", 3)
@@ -421,7 +435,7 @@ def test_an_approved_note_is_only_counted(own: Folder) -> None:
 
 def test_an_archived_note_does_not_take_what_comes_again(own: Folder) -> None:
     add(own, "Use OAuth", source="m3")
-    own.change("decision-use-oauth", status="archived")
+    set_fields(own, "decision-use-oauth", status="archived")
     assert take(Draft("decision", "Use OAuth", source="m3"), own).act is None
     assert take(Draft("decision", "Use OAuth", source="m9"), own).note.id == "decision-use-oauth-2"
 
@@ -465,7 +479,7 @@ LEGAL = {
 @pytest.mark.parametrize("step", ["submit", "approve", "reject", "archive"])
 def test_only_legal_steps_are_taken(own: Folder, status: Status, step: lifecycle.Step) -> None:
     add(own, "x")
-    own.change("decision-x", status=status)
+    set_fields(own, "decision-x", status=status)
     before = text(own, "decision-x")
     if step in LEGAL[status]:
         stepped = own.edit("decision-x", lifecycle.stepping(step, by="ann", now=NOW))

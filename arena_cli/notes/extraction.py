@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from itertools import dropwhile
 from typing import Any, NamedTuple
 
 from arena_cli import errors, protocol
@@ -335,11 +337,9 @@ def _read(lines: list[str]) -> dict[str, Any]:
     """
     fields: dict[str, Any] = {}
     key = ""
-    index = 0
-    while index < len(lines) and (not lines[index].strip() or lines[index].strip() == "---"):
-        index += 1
-    for line in lines[index:]:
-        entry, item = _ENTRY.match(line), _ITEM.match(line)
+    remaining = deque(dropwhile(_is_gap, lines))
+    while remaining:
+        entry, item = _ENTRY.match(remaining[0]), _ITEM.match(remaining[0])
         name = entry["key"].casefold() if entry else ""
         if entry and name in (*_KEYS, *_IGNORED):
             key = name
@@ -348,12 +348,13 @@ def _read(lines: list[str]) -> dict[str, Any]:
             fields["tags"] = f"{fields['tags']}, {_unquoted(item['value'])}"
         else:
             break
-        index += 1
-    body_lines = lines[index:]
-    while body_lines and (not body_lines[0].strip() or body_lines[0].strip() == "---"):
-        body_lines.pop(0)
-    fields["body"] = "\n".join(body_lines).rstrip()
+        remaining.popleft()
+    fields["body"] = "\n".join(dropwhile(_is_gap, remaining)).rstrip()
     return fields
+
+
+def _is_gap(line: str) -> bool:
+    return line.strip() in ("", "---")
 
 
 def _unquoted(value: str) -> str:
@@ -365,13 +366,10 @@ def _unquoted(value: str) -> str:
 def _parts(structured: Sequence[StructuredContent]) -> Iterator[Mapping[str, Any]]:
     for content in structured:
         if content.type == "note":
-            yield from (read_fields(record) for record in _as_list(content.data))
+            records = content.data if isinstance(content.data, list) else [content.data]
+            yield from map(read_fields, records)
         elif content.type == "task_list":
             yield from _tasks(content.data, 0)
-
-
-def _as_list(data: Any) -> list[Any]:
-    return data if isinstance(data, list) else [data]
 
 
 def read_fields(data: Any) -> Mapping[str, Any]:
@@ -404,16 +402,10 @@ def _first_text(fields: Mapping[str, Any], keys: Sequence[str]) -> str:
 
 
 def _is_done(task: Mapping[str, Any]) -> bool:
-    for key in task_lists.TASK_STATE_KEYS:
-        value = task.get(key)
-        if (
-            isinstance(value, str)
-            and value.strip().casefold() in task_lists.TASK_DONE_WORDS | _DROPPED
-        ):
-            return True
-        if key in task and protocol.parse_decision(value):
-            return True
-    return False
+    states = [task[key] for key in task_lists.TASK_STATE_KEYS if key in task]
+    words = {state.strip().casefold() for state in states if isinstance(state, str)}
+    is_over = not words.isdisjoint(task_lists.TASK_DONE_WORDS | _DROPPED)
+    return is_over or any(map(protocol.parse_decision, states))
 
 
 def draft_of(fields: Mapping[str, Any], *, by: str, source: str | None) -> ExtractedDrafts:

@@ -219,7 +219,12 @@ class Index:
             def near() -> Mapping[int, float]:
                 if self._vectors is None:
                     return {}
-                return self._nearness(self._vectors, connection, query, scope.keys)
+                keys = self._cache(
+                    connection,
+                    ("keys", where, *values.values()),
+                    lambda: search_module.passage_keys(connection, where, values),
+                )
+                return self._nearness(self._vectors, connection, query, keys)
 
             hits = search_module.hits(
                 connection, self._opened_stems, self._found, query, scope, near, limit

@@ -8,9 +8,8 @@ import math
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from functools import cached_property
 from operator import eq, itemgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from arena_cli.notes import text, vectors
 from arena_cli.notes.model import Kind, Note
@@ -44,8 +43,7 @@ LEAST_RELEVANCE = 0.05
 # Okapi BM25 with its usual constants; a word in a title counts as three in the text.
 _K1, _B = 1.2, 0.75
 
-_MOST_WORDS_KEPT = 200_000  # words of all notes whose words are kept
-_MOST_NOTES_KEPT = 1_000
+_MOST_KEPT = 1_000  # notes that are kept, and notes whose words are kept
 _MOST_HELD = 100  # stems of which the notes that hold them are kept
 _TITLE = 3
 
@@ -117,13 +115,11 @@ class FoundNotes:
     def __init__(self) -> None:
         self._notes: dict[int, Note] = {}
         self._words: dict[int, NoteWords] = {}
-        self._length = 0
 
     def clear(self) -> None:
         """Forget all notes."""
         self._notes.clear()
         self._words.clear()
-        self._length = 0
 
     def words_of(
         self, connection: sqlite3.Connection, numbers: Iterable[int]
@@ -134,19 +130,17 @@ class FoundNotes:
             f"SELECT rowid, title, body FROM words WHERE rowid {_AMONG}",
             (json.dumps([number for number, words in known.items() if words is None]),),
         )
-        if self._length > _MOST_WORDS_KEPT:
+        if len(self._words) > _MOST_KEPT:
             self._words.clear()
-            self._length = 0
         for number, title, body in rows:
-            words = known[number] = self._words[number] = NoteWords.of(title, body)
-            self._length += words.length
+            known[number] = self._words[number] = NoteWords.of(title, body)
         return {number: words for number, words in known.items() if words is not None}
 
     def records_of(self, connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, Note]:
         """Return these notes, read if they are not known."""
         known = {number: self._notes[number] for number in numbers if number in self._notes}
         new = records(connection, [number for number in numbers if number not in known])
-        if len(self._notes) > _MOST_NOTES_KEPT:
+        if len(self._notes) > _MOST_KEPT:
             self._notes.clear()
         self._notes.update(new)
         return {**known, **new}
@@ -206,13 +200,7 @@ class Scope:
 
     notes: frozenset[int]
     average: float
-    read_keys: Callable[[], tuple[str, str]]
     held: dict[str, frozenset[int]] = field(default_factory=dict)
-
-    @cached_property
-    def keys(self) -> dict[int, str]:
-        """The keys of their passages, by number of the note."""
-        return dict(zip(*map(json.loads, self.read_keys()), strict=True))
 
 
 class _WordMatch(NamedTuple):
@@ -319,18 +307,21 @@ def passages(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[int
 
 def scope(connection: sqlite3.Connection, condition: str, values: Mapping[str, str]) -> Scope:
     """Return the notes that satisfy an SQL condition."""
-
-    def read(columns: str) -> Any:
-        return connection.execute(
-            f"SELECT {columns} FROM note WHERE {condition}", values
-        ).fetchone()
-
     # As one text they come ten times as fast as row by row.
-    numbers, average = read("json_group_array(note), avg(words)")
-    notes = frozenset(json.loads(numbers))
-    return Scope(
-        notes, average or 0.0, lambda: read("json_group_array(note), json_group_array(text)")
-    )
+    numbers, average = connection.execute(
+        f"SELECT json_group_array(note), avg(words) FROM note WHERE {condition}", values
+    ).fetchone()
+    return Scope(frozenset(json.loads(numbers)), average or 0.0)
+
+
+def passage_keys(
+    connection: sqlite3.Connection, condition: str, values: Mapping[str, str]
+) -> dict[int, str]:
+    """Return the keys of the passages of these notes, by the number of the note."""
+    row = connection.execute(
+        f"SELECT json_group_array(note), json_group_array(text) FROM note WHERE {condition}", values
+    ).fetchone()
+    return dict(zip(*map(json.loads, row), strict=True))
 
 
 def spelled_alike(text: str, choices: Mapping[_K, str], least: float) -> list[tuple[float, _K]]:

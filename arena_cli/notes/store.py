@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from fasteners import InterProcessLock
 
@@ -209,10 +208,6 @@ class Folder:
         """Return the complete text of a note's file. Raises as `read`."""
         path = self._existing(id)
         return markdown.decoded(_whole(path, self.shown(path))[0], self.shown(path))
-
-    def change(self, id: str, **fields: Any) -> Note:
-        """Set fields of its front matter and keep the rest of its file. Raises as `edit`."""
-        return self.edit(id, lambda _, text: markdown.changed(text, **fields))
 
     def edit(self, id: str, make: Make, carry: Carry | None = None) -> Note:
         """Replace a note's file by the result of `make`.
