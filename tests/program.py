@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import forks
 import inprocess
 import typer
 from product import main
@@ -84,11 +85,13 @@ class Done:
 class Program(Stage):
     """arena in its own folder, with an environment that holds nothing of the tester's.
 
-    With `real`, each run is a process: for signals, pipes, terminals, encodings, locks, start-up.
+    With `real`, each run is a process: for signals, pipes, terminals, encodings, locks. It is a
+    fork (`forks.py`), unless that would be another process than a user's, or `fresh` asks for one.
     """
 
     env: dict[str, str] = field(default_factory=dict)
     real: bool = False
+    fresh: bool = False
 
     def file(self, path: str, content: str | bytes) -> Path:
         """Write a file of the workspace."""
@@ -114,17 +117,16 @@ class Program(Stage):
     def start(self, *args: str, cwd: str = "", **options: Any) -> subprocess.Popen[bytes]:
         """The running program; its stdin is empty and its output kept unless `options` say else."""
         options = {
+            "cwd": self.folder / cwd,
+            "env": self.environment(),
             "stdin": subprocess.DEVNULL,
             "stdout": subprocess.PIPE,
             "stderr": subprocess.PIPE,
             **options,
         }
-        return subprocess.Popen(
-            [sys.executable, "-m", "arena_cli", *args],
-            cwd=self.folder / cwd,
-            env=self.environment(),
-            **options,
-        )
+        if not self.fresh and forks.can_fork(self.env, options):
+            return forks.Fork(args, **options)
+        return subprocess.Popen([sys.executable, "-m", "arena_cli", *args], **options)
 
     def finish(self, running: subprocess.Popen[bytes], given: bytes | None = None) -> Done:
         """What came of a running program."""

@@ -35,14 +35,8 @@ class Watched:
         program.env = {"TERM": "xterm-256color", **program.env}
         environment = program.environment()
         del environment["COLUMNS"]
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "arena_cli", *args],
-            cwd=program.folder,
-            env=environment,
-            stdin=self.theirs,
-            stdout=self.theirs,
-            stderr=self.theirs,
-        )
+        terminal = {"stdin": self.theirs, "stdout": self.theirs, "stderr": self.theirs}
+        self.process = program.start(*args, env=environment, **terminal)
         os.close(self.theirs)
         self.encoding = program.env.get("PYTHONIOENCODING", "utf-8")
         self.raw = b""
@@ -330,19 +324,10 @@ def test_errors_fit_their_terminal_if_stdout_is_a_pipe(program: Program) -> None
     fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
     environment = {**program.environment(), "TERM": "xterm-256color"}
     del environment["COLUMNS"]
-    done = subprocess.run(
-        [sys.executable, "-m", "arena_cli", "diff", "2026", "no such session"],
-        cwd=program.folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        timeout=60,
-        check=False,
-    )
+    done = program.run("diff", "2026", "no such session", env=environment, stderr=theirs)
     os.close(theirs)
     text = b"".join(chunks(ours)).decode("utf-8").replace("\r\n", "\n")
     os.close(ours)
-    assert done.returncode == 2
+    assert done.code == 2
     assert max(map(len, text.splitlines())) <= 40
     assert "there is no session, recording or\n" in text

@@ -1,0 +1,239 @@
+"""Runs arena's commands in forks of one warmed process; `tests/forks.py` makes the requests.
+
+A request is a JSON object and four descriptors: stdin, stdout, stderr, and one for the wait status.
+`cut`, if it is there, counts the calls that change the disk, from 1, and the process ends before
+that one; with `half`, half of that write still happens.
+"""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import contextlib
+import gc
+import importlib
+import io
+import json
+import os
+import pkgutil
+import select
+import signal
+import socket
+import stat
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from arena_cli import __main__ as arena
+
+_CUT = 9
+_SLOW = {"acp", "mcp_client", "mcp_server", "mcp_teams"}
+_PLAIN = ("replace", "rename", "link", "fsync", "unlink", "remove", "mkdir", "rmdir", "ftruncate")
+
+
+class Cuts:
+    """Counts the calls that change the disk, and ends the process before one of them."""
+
+    def __init__(self, cut: int, *, half: bool, report: int) -> None:
+        self.count = 0
+        self._cut = cut
+        self._half = half
+        self._handle = report
+
+    def at(self, half: Any = None) -> None:
+        """Another call begins; `half` does half of it."""
+        self.count += 1
+        if self.count == self._cut:
+            if self._half and half is not None:
+                half()
+            self.report()
+            os._exit(_CUT)
+
+    def report(self) -> None:
+        """Say how many there were."""
+        os.write(self._handle, b"%d " % self.count)
+
+    def install(self) -> None:
+        """Put the counting around what Python changes the disk by."""
+        for name in _PLAIN:
+            setattr(os, name, self._counted(getattr(os, name)))
+        write, opened = os.write, io.open
+
+        def counted_write(handle: int, data: Any) -> int:
+            if handle > 2 and stat.S_ISREG(os.fstat(handle).st_mode):
+                self.at(lambda: write(handle, bytes(data)[: len(data) // 2]))
+            return write(handle, data)
+
+        def counted_open(file: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
+            if isinstance(file, int) or not set(mode) & set("wax+"):
+                return opened(file, mode, *args, **options)
+            self.at()
+            return _File(opened(file, mode, *args, **options), self)
+
+        os.write = counted_write
+        io.open = builtins.open = counted_open
+
+    def _counted(self, call: Any) -> Any:
+        def counted(*args: Any, **options: Any) -> Any:
+            self.at()
+            return call(*args, **options)
+
+        return counted
+
+
+class _File:
+    """A file open for writing; each of its writes is at the system before the next call."""
+
+    def __init__(self, file: Any, cuts: Cuts) -> None:
+        self._file = file
+        self._cuts = cuts
+
+    def write(self, data: Any) -> Any:
+        self._cuts.at(lambda: self._put(data[: len(data) // 2]))
+        return self._put(data)
+
+    def _put(self, data: Any) -> Any:
+        count = self._file.write(data)
+        self._file.flush()
+        return count
+
+    def __enter__(self) -> _File:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self._file.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def warm() -> None:
+    """Import all of arena that can be imported; what loads a protocol's SDK, when it is called."""
+    import arena_cli
+
+    for module in pkgutil.walk_packages(arena_cli.__path__, "arena_cli."):
+        if not module.name.endswith("__main__") and not _SLOW.intersection(module.name.split(".")):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(module.name)
+
+
+def warm_for(request: dict[str, Any]) -> None:
+    """Import the SDK of a protocol, once a command needs it."""
+    agents = Path(request["cwd"]).glob("agents/*.yaml")
+    needs = {
+        "arena_cli.adapters.acp.client": any(b'"acp"' in path.read_bytes() for path in agents),
+        "arena_cli.cli.mcp_server": request["args"][:1] == ["mcp"],
+    }
+    for module in [name for name, is_needed in needs.items() if is_needed]:
+        if module not in sys.modules:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(module)
+            gc.freeze()
+
+
+def become(request: dict[str, Any], handles: list[int]) -> None:
+    """Give this process what a new Python has at its start."""
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    if request["new_session"]:
+        os.setsid()
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    time.tzset()
+    for target, handle in enumerate(handles[:3]):
+        os.dup2(handle, target)
+        os.close(handle)
+    sys.stdin = sys.__stdin__ = open_stream(0, "r")
+    sys.stdout = sys.__stdout__ = open_stream(1, "w")
+    sys.stderr = sys.__stderr__ = open_stream(2, "w", errors="backslashreplace")
+    sys.path[0] = request["cwd"]
+    sys.argv = ["arena", *request["args"]]
+    if "cut" in request:
+        cuts = Cuts(request["cut"], half=request["half"], report=handles[3])
+        cuts.install()
+        atexit.register(cuts.report)
+    else:
+        os.close(handles[3])
+
+
+def open_stream(handle: int, mode: str, errors: str = "surrogateescape") -> Any:
+    """Open a standard stream as Python does where the locale is C.UTF-8."""
+    file = io.FileIO(handle, mode, closefd=False)
+    buffer = io.BufferedReader(file) if mode == "r" else io.BufferedWriter(file)
+    is_by_line = file.isatty() or handle == 2
+    return io.TextIOWrapper(buffer, "utf-8", errors, newline="\n", line_buffering=is_by_line)
+
+
+def serve(channel: socket.socket) -> bool:
+    """Fork for each request; return True in the forks, False when there are no more requests."""
+    heard, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    running: dict[int, int] = {}
+    while True:
+        ready, _, _ = select.select([channel, heard], [], [])
+        if heard in ready:
+            os.read(heard, 1000)
+            while running:
+                ended, status = os.waitpid(-1, os.WNOHANG)
+                if not ended:
+                    break
+                handle = running.pop(ended)
+                with contextlib.suppress(BrokenPipeError):
+                    os.write(handle, b"%d" % status)
+                os.close(handle)
+        if channel in ready:
+            size, handles, _, _ = socket.recv_fds(channel, 8, 4)
+            if not size:
+                return False
+            text = b""
+            while len(text) < int(size):
+                text += channel.recv(int(size) - len(text))
+            for handle in handles:
+                os.set_inheritable(handle, False)
+            request = json.loads(text)
+            warm_for(request)
+            child = os.fork()
+            if not child:
+                for handle in (heard, wakes, *running.values()):
+                    os.close(handle)
+                channel.close()
+                become(request, handles)
+                return True
+            for handle in handles[:3]:
+                os.close(handle)
+            running[child] = handles[3]
+            channel.sendall(b"%8d" % child)
+
+
+def run_to_the_end() -> None:
+    """Be arena, and end as Python does, but for the time that it takes to free every object."""
+    code: Any = 0
+    try:
+        arena.main()
+    except SystemExit as end:
+        code = end.code or 0
+    except BaseException:  # noqa: BLE001 - Python does the same
+        traceback.print_exc()
+        code = 1
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            code = 120
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    sys.path.insert(1, str(Path(__file__).parent.parent.parent))
+    warm()
+    gc.freeze()
+    if serve(socket.socket(fileno=int(sys.argv[1]))):
+        run_to_the_end()
