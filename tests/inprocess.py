@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import functools
 import gc
 import io
@@ -15,13 +16,25 @@ import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import pydantic
 import typer
 from product import __main__
 
 # Typer reads the signatures of a command and of its neighbours anew in each run.
 typer.main.get_params_from_function = functools.cache(typer.main.get_params_from_function)
 typer.completion.get_params_from_function = typer.main.get_params_from_function
+
+_make_schema = functools.cache(pydantic.BaseModel.model_json_schema.__func__)
+
+
+def _model_json_schema(shape: type[pydantic.BaseModel], **options: Any) -> dict[str, Any]:
+    """Make the schema of a shape once; each `arena init` makes those of all files."""
+    return copy.deepcopy(_make_schema(shape, **options))
+
+
+pydantic.BaseModel.model_json_schema = classmethod(_model_json_schema)
 
 _SIGNALS = [
     getattr(signal, name)
