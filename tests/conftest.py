@@ -22,9 +22,16 @@ _ANY_SPEED: dict[str, Any] = {
     "deadline": None,
     "suppress_health_check": [hypothesis.HealthCheck.too_slow],
 }
-hypothesis.settings.register_profile("ci", max_examples=25, **_ANY_SPEED)
+hypothesis.settings.register_profile("ci", max_examples=15, **_ANY_SPEED)
 hypothesis.settings.register_profile("nightly", max_examples=500, **_ANY_SPEED)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Let `-n auto` start more workers than there are cores: tests often wait for processes."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(2, (cores or 1) * 3 // 2)
 
 
 @pytest.hookimpl(wrapper=True)

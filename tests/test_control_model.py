@@ -602,4 +602,4 @@ def _requests_are_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 TestSessions = Sessions.TestCase
-TestSessions.settings = settings(stateful_step_count=30)
+TestSessions.settings = settings(stateful_step_count=25)

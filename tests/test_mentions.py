@@ -12,6 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from product import AgentProfile, Human, Member, Mentions, Roster, mentions, visible_text
 
+MANY = 5 * settings.default.max_examples  # each is quick
+
 
 def member(agent_id: str, name: str = "", aliases: Iterable[str] = ()) -> Member:
     profile = AgentProfile(
@@ -345,7 +347,7 @@ PIECES = [
 TEXTS = st.lists(st.sampled_from(PIECES) | st.text(max_size=2), max_size=25).map("".join)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=MANY)
 @given(TEXTS)
 def test_each_id_is_named_once_by_a_known_name_after_an_at(text: str) -> None:
     found = parse(text, author="dev")
@@ -364,7 +366,7 @@ def test_each_id_is_named_once_by_a_known_name_after_an_at(text: str) -> None:
         assert any(f"@{name}" in shown.replace("＠", "@") for name in folded)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=MANY)
 @given(TEXTS)
 def test_canonical_form_does_not_matter(text: str) -> None:
     composed = parse(unicodedata.normalize("NFC", text))
@@ -372,7 +374,7 @@ def test_canonical_form_does_not_matter(text: str) -> None:
     assert parse(text) == composed
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=MANY)
 @given(TEXTS)
 def test_a_fence_around_a_text_hides_it(text: str) -> None:
     assert parse(f"{'`' * 99}\n{text}\n{'`' * 99}") == Mentions()
@@ -380,7 +382,7 @@ def test_a_fence_around_a_text_hides_it(text: str) -> None:
     assert parse(f"```\n{text.replace('`', '')}") == Mentions()
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=MANY)
 @given(TEXTS)
 def test_a_quoted_text_is_hidden(text: str) -> None:
     assert parse("".join(f"> {line}" for line in _lines(text))) == Mentions()
@@ -390,7 +392,7 @@ def _lines(text: str) -> list[str]:
     return text.replace("\r\n", "\n").replace("\r", "\n").splitlines(keepends=True) or [""]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=MANY)
 @given(TEXTS)
 def test_nothing_is_found_in_hidden_text(text: str) -> None:
     composed = visible_text.compose_text(text)
@@ -403,7 +405,7 @@ def test_nothing_is_found_in_hidden_text(text: str) -> None:
     assert parse(hidden_only) == Mentions()
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=MANY)
 @given(TEXTS)
 def test_visible_text_is_the_text_but_for_hidden_characters(text: str) -> None:
     shown = visible_text.blank_hidden(text)
@@ -414,19 +416,19 @@ def test_visible_text_is_the_text_but_for_hidden_characters(text: str) -> None:
         assert seen == (" " if is_hidden and char not in "\r\n" else char)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=MANY)
 @given(st.text(alphabet="abc 7架构请看。，ë👩", max_size=20), TEXTS)
 def test_a_paragraph_without_an_at_before_it_changes_nothing(before: str, text: str) -> None:
     assert parse(f"{before}.\n\n{text}") == parse(f"\n\n{text}")
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=MANY)
 @given(st.lists(st.sampled_from([*EVERYBODY, "maya"]), unique=True))
 def test_ids_are_found_in_order_of_mention(order: list[str]) -> None:
     assert ids("，".join(f"@{one}" for one in order)) == tuple(order)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=MANY)
 @given(TEXTS)
 def test_resolve_and_parse_agree(text: str) -> None:
     found = parse(text, author="zoe")
@@ -441,7 +443,7 @@ NAMES = st.text(
 )
 
 
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=MANY)
 @given(
     st.lists(NAMES, min_size=1, max_size=6), NAMES, st.text(alphabet="aB7-_架ガ\u0308🔬\ufe0f 。")
 )
@@ -477,7 +479,7 @@ def _goes_on(text: str, end: int) -> bool:
     return flag or joined or visible_text.classify_char(after[0]) is visible_text.CharKind.SPACED
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=MANY)
 @given(TEXTS)
 def test_folding_piece_by_piece_is_folding_the_whole(text: str) -> None:
     composed = visible_text.compose_text(text)

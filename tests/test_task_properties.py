@@ -166,14 +166,14 @@ def _has_asked(talk: Talk, tasks: list[Any]) -> bool:
 
 
 @given(plans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=settings.default.max_examples * 3)
 def test_no_task_before_its_needs_none_twice_none_lost(plan: Plan) -> None:
     with tempfile.TemporaryDirectory() as folder:
         check_course(work(Path(folder), plan), plan)
 
 
 @given(plans(), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=settings.default.max_examples * 2)
 def test_killed_at_any_event_it_continues_to_the_same_form(plan: Plan, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -224,7 +224,7 @@ names = st.sampled_from(["a", "b", "c", "d", "t1", "t9", "A "])
         max_size=4,
     ),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=settings.default.max_examples * 3)
 def test_a_list_of_any_shape_ends_the_work_and_makes_no_circle(
     tasks: list[Any], actions: list[Any]
 ) -> None:
