@@ -362,7 +362,7 @@ def test_many_processes_keep_the_bound_and_the_order_and_lose_nothing(tmp_path: 
 
     A slow machine may wake processes in another order: only differences of seconds count here.
     """
-    load = ["--slack", "5", "--senders", "10", "--sessions", "6", "--bound", "2", "--seconds", "4"]
+    load = ["--slack", "5", "--senders", "6", "--sessions", "4", "--bound", "2", "--seconds", "4"]
     done = subprocess.run(
         [sys.executable, str(ROOT / "benchmarks" / "lanes.py"), *load, "--reply-seconds", "1"],
         capture_output=True,
