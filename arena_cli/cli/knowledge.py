@@ -343,7 +343,6 @@ def search(
     if connect:
         trust.require(loaded, lambda env: find_contacts((), embedding, dotenv=env))
     index = shelves.open_index(
-        root,
         [*folders, shared_notes(root)],
         VectorSource(embedding, {**agents.read_dotenv(root), **os.environ}, connect),
         on_problem=lambda problem: common.warn(str(problem)),

@@ -402,7 +402,6 @@ class _Teams:
         kinds = [arguments["kind"]] if arguments.get("kind") else []
         folders = [own_notes(stored.folder, root) for stored in store.stored(root)]
         index = shelves.open_index(
-            root,
             [*folders, shared_notes(root)],
             VectorSource(loaded.file.memory.embedding, {**agents.read_dotenv(root), **os.environ}),
             on_problem=lambda problem: common.warn(str(problem)),

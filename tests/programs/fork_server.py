@@ -30,7 +30,7 @@ from typing import Any
 from arena_cli import __main__ as arena
 
 _CUT = 9
-_SLOW = {"acp", "mcp_client", "mcp_server", "mcp_teams"}
+_SLOW = {"acp", "mcp_client", "mcp_server"}
 _PLAIN = ("replace", "rename", "link", "fsync", "unlink", "remove", "mkdir", "rmdir", "ftruncate")
 
 
