@@ -423,6 +423,7 @@ from arena_cli.workspace.schema import (
     build_team_schema,
     build_workspace_schema,
 )
+from arena_cli.workspace.teams import TeamChanges
 from arena_cli.workspace.workspace import Workspace
 from arena_cli.yamlio import loader as yamlio_loader
 from arena_cli.yamlio import schema_errors

@@ -14,6 +14,7 @@ from product import (
     AgentUnavailable,
     FileFaults,
     Fragment,
+    TeamChanges,
     UsageError,
     Workspace,
     adapter_type,
@@ -135,7 +136,7 @@ def test_a_team_file_gives_members_roles_humans_and_rules(tmp_path: Path) -> Non
     assert (team.config.max_responders, team.config.turn_timeout_s) == (4, 9)
     scenario = loader.parse("config: {max_responders: 5, selection: ask}\n", "s.yaml")
     line = Fragment(loader.wrap_data({"selection": "none"}, "command line"))
-    over = space.team("t", overrides=[Fragment(scenario, ("config",)), line], humans=[])
+    over = space.team("t", TeamChanges([Fragment(scenario, ("config",)), line], humans=[]))
     assert (over.config.max_responders, over.config.selection, over.humans) == (5, "none", ())
     assert over.config.turn_timeout_s == 9
 
@@ -144,10 +145,10 @@ def test_wrong_overrides_are_told_where_they_stand(tmp_path: Path) -> None:
     space = loaded(tmp_path, {"agents/a.yaml": agent("a"), "agents/b.yaml": agent("b")})
     scenario = loader.parse("\nconfig:\n  default_responders: [bb]\n", "s.yaml")
     with pytest.raises(FileFaults, match=r"s.yaml:3: config.default_responders\[0\]: .*[^$]*`b`"):
-        space.team(overrides=[Fragment(scenario, ("config",))])
+        space.team(None, TeamChanges([Fragment(scenario, ("config",))]))
     line = Fragment(loader.wrap_data({"selection": "nobody"}, "command line"))
     with pytest.raises(FileFaults, match="command line: selection: must be one of"):
-        space.team(overrides=[line])
+        space.team(None, TeamChanges([line]))
 
 
 def test_unknown_team_and_no_agents(tmp_path: Path) -> None:

@@ -46,11 +46,9 @@ def _run_sqlite(request: Any) -> dict[str, Any]:
                 names = [column[0] for column in cursor.description]
                 rows = _collect(dict(zip(names, row, strict=True)) for row in cursor)
         cursor.execute("COMMIT")
-    except TooManyRows as error:
-        return {"error": str(error), "code": "sql", "retryable": False}
-    except (sqlite3.Error, OverflowError) as error:
+    except (sqlite3.Error, OverflowError, TooManyRows) as error:
         is_busy = isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
-        return {"error": f"{error}", "code": "sql", "retryable": is_busy}
+        return _refuse(error, retryable=is_busy)
     finally:
         connection.close()
     return {"rows": rows, "changed": changed}
@@ -61,7 +59,7 @@ def _run_dsn(request: Any) -> dict[str, Any]:
         library: Any = import_module("sqlalchemy")
     except ImportError:
         problem = "a `dsn` needs the package SQLAlchemy; run pip install 'arena-agents[sql]'"
-        return {"error": problem, "code": "unavailable", "retryable": False}
+        return _refuse(problem, "unavailable")
     rows: list[dict[str, Any]] = []
     changed = 0
     try:
@@ -76,14 +74,16 @@ def _run_dsn(request: Any) -> dict[str, Any]:
                 else:
                     changed += max(result.rowcount, 0)
     except TooManyRows as error:
-        return {"error": str(error), "code": "sql", "retryable": False}
+        return _refuse(error)
     except library.exc.SQLAlchemyError as error:
-        problem = str(getattr(error, "orig", None) or error)
-        return {"error": problem, "code": "sql", "retryable": _is_lost(error)}
+        return _refuse(getattr(error, "orig", None) or error, retryable=_is_lost(error))
     except ImportError as error:
-        problem = f"the driver of the database is not installed: {error}"
-        return {"error": problem, "code": "unavailable", "retryable": False}
+        return _refuse(f"the driver of the database is not installed: {error}", "unavailable")
     return {"rows": rows, "changed": changed}
+
+
+def _refuse(problem: object, code: str = "sql", *, retryable: bool = False) -> dict[str, Any]:
+    return {"error": str(problem), "code": code, "retryable": retryable}
 
 
 def _is_lost(error: Any) -> bool:

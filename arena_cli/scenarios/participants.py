@@ -24,7 +24,7 @@ from arena_cli.session.trust_store import Contact, find_contacts, merge_contacts
 from arena_cli.workspace import models
 from arena_cli.workspace.agents import LoadedProfile
 from arena_cli.workspace.models import AgentProfile, Member, Team
-from arena_cli.workspace.teams import add_subagents
+from arena_cli.workspace.teams import TeamChanges, add_subagents
 from arena_cli.workspace.workspace import Workspace
 from arena_cli.yamlio import loader
 from arena_cli.yamlio.loader import Fragment, find_holder
@@ -71,14 +71,13 @@ def choose_team(
         keys_of_team.team or workspace.file.team,
     )
     their_part = None if humans is None else find_holder(fragments, ("humans",))
+    changes = TeamChanges(rules, humans, their_part)
 
     def made() -> Team:
         if agents is None:
-            return changed.team(name, overrides=rules, humans=humans, humans_part=their_part)
+            return changed.team(name, changes)
         members = below(find_holder(fragments, ("agents",)), ("agents",))
-        return changed.team_of(
-            agents, members, overrides=rules, humans=humans, humans_part=their_part
-        )
+        return changed.team_of(agents, members, changes)
 
     team = try_making(made, fragments, ("team",) if agents is None else ("agents",), faults)
     if team is not None:

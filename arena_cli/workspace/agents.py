@@ -201,7 +201,7 @@ class _Filler:
     environ: Mapping[str, str]
     agent_id: str = ""
     is_template: Callable[[Loc], bool] = lambda _: False
-    sources: Mapping[str, str] = MappingProxyType({})
+    sources: Mapping[str, str] = field(default_factory=dict)
     place: str = "adapter"
     secrets: set[str] = field(default_factory=set)
 
@@ -483,10 +483,10 @@ class _ProfileReading:
             hint = errors.suggest_nearest(kind, self.kinds.list_kinds())
             self._add((*place, "type"), f"unknown kind of adapter `{kind}`", hint)
             return None
-        parts = [Fragment(part.document, (*part.loc, *place)) for part in self.source.fragments]
+        parts = [fragment.below(*place) for fragment in self.source.fragments]
         fragments = [fragment for fragment in parts if fragment.holds(())]
         if self.defaults.holds((kind,)):
-            below = Fragment(self.defaults.document, (*self.defaults.loc, kind))
+            below = self.defaults.below(kind)
             if not isinstance(below.data, dict):
                 self.faults.append(below.fault((), "must be a mapping of keys"))
                 return None

@@ -392,18 +392,18 @@ class RuleSpec(FileShape):
 
     def _check_kind(self) -> None:
         """Raise ValueError unless its keys fit what it looks at."""
-        if self.calls_only is not None and self.kind != "mention":
-            raise ValueError("`calls_only` looks at mentions; leave `on` out")
-        if self.when is not None and self.when.step is not None and self.kind != "step":
-            raise ValueError("`when: {step: ...}` belongs to a rule with `on: step`")
-        if self.step_kinds is not None and self.kind != "step":
-            raise ValueError("`step_kinds` looks at steps; leave `on` out")
+        step = self.when.step if self.when is not None else None
+        for value, kind, problem in (
+            (self.calls_only, "mention", "`calls_only` looks at mentions; leave `on` out"),
+            (step, "step", "`when: {step: ...}` belongs to a rule with `on: step`"),
+            (self.step_kinds, "step", "`step_kinds` looks at steps; leave `on` out"),
+            (self.no_mass_mention, "reply", "`no_mass_mention` looks at replies; leave `on` out"),
+            (self.correct, "reply", "`correct` repairs replies; leave `on` out"),
+        ):
+            if value is not None and self.kind != kind:
+                raise ValueError(problem)
         if self.no_secrets and self.kind == "step":
             raise ValueError("`no_secrets` does not look at steps, which may be given secrets")
-        if self.no_mass_mention and self.kind != "reply":
-            raise ValueError("`no_mass_mention` looks at replies; leave `on` out")
-        if self.correct is not None and self.kind != "reply":
-            raise ValueError("`correct` repairs replies; leave `on` out")
 
     def _check_keys(self, given: set[str]) -> None:
         """Raise ValueError unless the keys of an entry make one rule."""

@@ -144,7 +144,7 @@ def build_roster(team: Team) -> Roster:
 
 
 class NameClash(NamedTuple):
-    """Yield (id, one of its names), without empty names."""
+    """A name of `owner` that is reserved, or that `first_owner` has too."""
 
     owner: str
     name: str

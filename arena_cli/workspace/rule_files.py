@@ -61,7 +61,7 @@ def _list_rules(
 ) -> Iterator[tuple[RuleSpec, Fragment]]:
     """Yield each rule with its place; add the errors of reading files."""
     for index, rule in enumerate(rules):
-        place = Fragment(fragment.document, (*fragment.loc, RULES, index))
+        place = fragment.below(RULES, index)
         if rule.file is None:
             yield rule, place
             continue
@@ -85,13 +85,9 @@ def _list_rules(
 def _find_faults(rule: RuleSpec, place: Fragment, root: Path) -> Iterator[Fault]:
     """Yield the errors of patterns, checks, files and functions of a rule."""
     checks = control.import_text_checks()
-
-    def below(*loc: str) -> Fragment:
-        return Fragment(place.document, (*place.loc, *loc))
-
     for key in ("require", "forbid"):
         if getattr(rule, key) is not None:
-            yield from checks.find_faults(below(key), root)
+            yield from checks.find_faults(place.below(key), root)
     if rule.when is not None:
         raw = rule.when.text_checks
         for problem, hint in checks.find_problems(raw, root) if raw else ():

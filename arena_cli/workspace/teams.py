@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from arena_cli.errors import Fault, UsageError, suggest_nearest
 from arena_cli.workspace import mentions, models
@@ -51,6 +51,20 @@ class TeamDraft:
     ) -> Fault:
         """Return an error of its humans."""
         return (self.humans_part or self.fragment).fault(("humans", *loc), problem, hint)
+
+
+class TeamChanges(NamedTuple):
+    """What a scenario changes in a team: `rules` over its own, the nearest last, and the `humans`.
+
+    `humans` are from `humans_part`; None: those of the team.
+    """
+
+    rules: Sequence[Fragment] = ()
+    humans: Sequence[Human] | None = None
+    humans_part: Fragment | None = None
+
+
+NO_CHANGES = TeamChanges()
 
 
 @dataclass

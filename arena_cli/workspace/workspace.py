@@ -24,8 +24,10 @@ from arena_cli.workspace.agents import (
     merge_sources,
     read_sources,
 )
-from arena_cli.workspace.models import AgentProfile, Human, Member, Team, TeamConfig, WorkspaceFile
+from arena_cli.workspace.models import AgentProfile, Member, Team, TeamConfig, WorkspaceFile
 from arena_cli.workspace.teams import (
+    NO_CHANGES,
+    TeamChanges,
     TeamDraft,
     TeamFindings,
     build_team,
@@ -123,7 +125,7 @@ def list_common_rules(document: Document) -> Sequence[Fragment]:
 
 
 def _list_fragment(fragment: Fragment, loc: tuple[str, ...]) -> Sequence[Fragment]:
-    return [Fragment(fragment.document, (*fragment.loc, *loc))] if fragment.holds(loc) else []
+    return [fragment.below(*loc)] if fragment.holds(loc) else []
 
 
 def _read_drafts(
@@ -280,19 +282,11 @@ class Workspace:
         """Return an agent as a member of no team."""
         return None if agent is None else self.loaded[models.normalize_id(agent)].as_member()
 
-    def team(
-        self,
-        name: str | None = None,
-        *,
-        overrides: Sequence[Fragment] = (),
-        humans: Sequence[Human] | None = None,
-        humans_part: Fragment | None = None,
-    ) -> Team:
+    def team(self, name: str | None = None, changes: TeamChanges = NO_CHANGES) -> Team:
         """Return the team of that name; None: every agent whose profile has no `member: false`.
 
-        `agent:ID` is a team of that agent alone. `overrides` set rules over the team's, the nearest
-        last; `humans`, from `humans_part`, replace the team's. Raise UsageError for an unknown team
-        or one without members, FileFaults for invalid rules.
+        `agent:ID` is a team of that agent alone. Raise UsageError for an unknown team or one
+        without members, FileFaults for invalid rules.
         """
         if name is None:
             draft = _draft_everyone(self.loaded, self.document)
@@ -304,28 +298,22 @@ class Workspace:
             draft = draft_alone(name, self.loaded, list_common_rules(self.document))
         elif models.normalize_id(name) in self.drafts:
             name = models.normalize_id(name)
-            if not overrides and humans is None and name in self.teams:
+            if not changes.rules and changes.humans is None and name in self.teams:
                 return self.teams[name]
             draft = self.drafts[name]
         else:
             hint = errors.suggest_nearest(name, self.drafts) or _NO_TEAMS
             raise UsageError(f"there is no team `{name}`", hint)
-        return self._built(draft, overrides, humans, humans_part)
+        return self._build(draft, changes)
 
     def team_of(
-        self,
-        agents: Sequence[str],
-        fragment: Fragment,
-        *,
-        overrides: Sequence[Fragment] = (),
-        humans: Sequence[Human] | None = None,
-        humans_part: Fragment | None = None,
+        self, agents: Sequence[str], fragment: Fragment, changes: TeamChanges = NO_CHANGES
     ) -> Team:
         """Return a team of just these agents, which `fragment` holds; raise FileFaults."""
         draft = TeamDraft(None, agents, fragment, rules=list_common_rules(self.document))
         if not agents:
             raise FileFaults([fragment.fault((), "a team needs a member")])
-        return self._built(draft, overrides, humans, humans_part)
+        return self._build(draft, changes)
 
     def with_profiles(self, raw: Mapping[str, Any], fragments: Sequence[Fragment]) -> Workspace:
         """Return the workspace with profiles deep-merged over its own.
@@ -336,9 +324,7 @@ class Workspace:
         changed: dict[str, ProfileSource] = {}
         faults: list[Fault] = []
         for key, keys in raw.items():
-            below = tuple(
-                Fragment(fragment.document, (*fragment.loc, key)) for fragment in fragments
-            )
+            below = tuple(fragment.below(key) for fragment in fragments)
             if isinstance(keys, dict):
                 agent_id = models.normalize_id(key)
                 changed[agent_id] = self._overridden(agent_id, ProfileSource(keys, below), faults)
@@ -373,19 +359,13 @@ class Workspace:
             return merge_sources(over, base.source)
         return replace(over, data={"agent_id": agent_id, **over.data})
 
-    def _built(
-        self,
-        draft: TeamDraft,
-        overrides: Sequence[Fragment],
-        humans: Sequence[Human] | None,
-        humans_part: Fragment | None,
-    ) -> Team:
+    def _build(self, draft: TeamDraft, changes: TeamChanges) -> Team:
         findings = TeamFindings()
         draft = replace(
             draft,
-            rules=[*draft.rules, *overrides],
-            humans=draft.humans if humans is None else humans,
-            humans_part=humans_part,
+            rules=[*draft.rules, *changes.rules],
+            humans=draft.humans if changes.humans is None else changes.humans,
+            humans_part=changes.humans_part,
         )
         team = self.build_team(draft, findings)
         if team is None or findings.faults:

@@ -233,6 +233,10 @@ class Fragment(NamedTuple):
         value = nodes.find_value(data, self.loc) if self.loc else data
         return None if value is nodes.MISSING else value
 
+    def below(self, *loc: str | int) -> Fragment:
+        """Return the part at `loc` below this one."""
+        return Fragment(self.document, (*self.loc, *loc))
+
     def holds(self, loc: Loc) -> bool:
         """Return True if there is a value at `loc` below this part."""
         return self.document.holds((*self.loc, *loc))
@@ -467,12 +471,12 @@ class _MergedFragments:
         return with_below and any(field_below.startswith(below) for field_below in reported)
 
     def raw(self, loc: Loc) -> str | None:
-        fragment = find_holder(self._parts, loc)
-        return fragment.document.raw((*fragment.loc, *loc))
+        place = find_holder(self._parts, loc).below(*loc)
+        return place.document.raw(place.loc)
 
     def hint_with(self, loc: Loc, value: str) -> str:
-        fragment = find_holder(self._parts, loc)
-        return fragment.document.hint_with((*fragment.loc, *loc), value)
+        place = find_holder(self._parts, loc).below(*loc)
+        return place.document.hint_with(place.loc, value)
 
 
 _LINES_APART = 1 << 20  # columns: no text is broken into lines where it has none

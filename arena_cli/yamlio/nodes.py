@@ -386,7 +386,7 @@ def _core_value(tag: str, text: str) -> Any:
     if kind == "null":
         return None
     if kind == "bool":
-        return {"true": True, "false": False}[text.lower()]
+        return bool(("false", "true").index(text.lower()))
     if kind == "int":
         base = {"0o": 8, "0x": 16}.get(text[:2], 10)
         return int(text if base == 10 else text[2:], base)

@@ -26,6 +26,8 @@ from arena_cli.yamlio.nodes import (
 _COMMENT = "a `#` after a space begins a comment: the rest of this line is lost"
 _HASH = r"(?:^|[\s\[{,])(?P<at>#)(?=[^\s#!])"
 _MUST_BE_QUOTED = "a {kind} that starts with {at} must be quoted"
+_OPENS = "the {at} that opens here is {until}"
+_CLOSE_OR_QUOTE = "close it, or quote the text if it is one"
 
 Lines = Iterator[tuple[int, int | None]]  # lines to look at, and the columns, if known
 
@@ -278,11 +280,7 @@ _MISTAKES = (
         "flow", _in_lines_up, r"[{\[][^{\[]*?" + _HASH, _COMMENT, "quote it", _quote_in_brackets
     ),
     _Mistake(
-        "block",
-        _in_line_above,
-        _HASH,
-        _COMMENT,
-        "quote the whole text, or write it below a `|`",
+        "block", _in_line_above, _HASH, _COMMENT, "quote the whole text, or write it below a `|`"
     ),
     # A first character that YAML uses itself.
     _Mistake(
@@ -332,7 +330,7 @@ _MISTAKES = (
         _at_start,
         r"[^{\[]*(?P<at>[{\[])[^}\]]*$",
         "the {at} that opens here is never closed",
-        "close it, or quote the text if it is one",
+        _CLOSE_OR_QUOTE,
     ),
     *(
         _Mistake("mapping values are|find expected ':'", _in_lines_near, *row, fix=_write_key)
@@ -346,12 +344,7 @@ _MISTAKES = (
         "complete it, or indent it if it continues the text above",
     ),
     _Mistake(
-        "did not find expected",
-        _at_open_quote,
-        r"(?P<at>['\"])",
-        "the {at} that opens here is {until}",
-        "close it",
-        _close_quote,
+        "did not find expected", _at_open_quote, r"(?P<at>['\"])", _OPENS, "close it", _close_quote
     ),
     _Mistake(
         "did not find expected",
@@ -369,20 +362,8 @@ _MISTAKES = (
         "quote the text if it is one",
         _quote_in_brackets,
     ),
-    _Mistake(
-        "flow",
-        _at_start,
-        r"(?P<at>[{\[])",
-        "the {at} that opens here is {until}",
-        "close it, or quote the text if it is one",
-    ),
-    _Mistake(
-        "flow",
-        _in_lines_up,
-        r"(?P<at>[{\[])[^{\[}\]]*$",
-        "the {at} that opens here is {until}",
-        "close it, or quote the text if it is one",
-    ),
+    _Mistake("flow", _at_start, r"(?P<at>[{\[])", _OPENS, _CLOSE_OR_QUOTE),
+    _Mistake("flow", _in_lines_up, r"(?P<at>[{\[])[^{\[}\]]*$", _OPENS, _CLOSE_OR_QUOTE),
     # Keys and items at the wrong place.
     _Mistake(
         "did not find expected node content",
