@@ -14,9 +14,9 @@ from arena_cli.cli.options import Author, FromFile, OneTeam
 from arena_cli.errors import UsageError
 from arena_cli.reports import work_lines
 from arena_cli.reports.lines import INDENT, Words, unresolved, user_words
-from arena_cli.session import outgoing, plan_preview, store
+from arena_cli.session import outgoing, store
 from arena_cli.session.outgoing import Outgoing
-from arena_cli.session.preview import Judged, PlannedCall, Preview, preview_send
+from arena_cli.session.preview import Judged, PlannedCall, Preview, preview_plan, preview_send
 from arena_cli.transcript.plan_events import PlanMade
 from arena_cli.util.text import escape_line, escape_text
 from arena_cli.workspace.models import Member, Team
@@ -229,7 +229,7 @@ def plan(
     sent = outgoing.outgoing(members, content, author=author)
     common.check_prices(loaded, members, (*members.agents, *loaded.memory_agents))
     config = trust.live_place(loaded, [planner.profile], wait_s=0)
-    work = plan_preview.preview_plan(config, stored.name if stored else None, members, sent)
+    work = preview_plan(config, stored.name if stored else None, members, sent)
     planned = common.run(work, hint="")
     if as_json:
         left_out = {"seq", "ts", "type", "chain", "metadata", "attempts", "replan", "failed"}

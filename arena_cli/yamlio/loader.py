@@ -30,7 +30,7 @@ from arena_cli.util.redaction import (
     mask_line,
 )
 from arena_cli.util.text import lazy_pattern
-from arena_cli.yamlio import nodes, schema_errors, syntax_hints, value_hints
+from arena_cli.yamlio import hints, nodes, schema_errors
 from arena_cli.yamlio.nodes import Loc, Node, YamlProblem
 
 LONGEST_FIX = 120  # characters; a longer line is not written out again
@@ -351,13 +351,13 @@ def parse(text: str, name: str, *, is_shown: bool = True) -> Document:
         except RecursionError:
             finding = YamlProblem(1, "nested too deep to be read")
         except yaml.YAMLError as error:
-            finding = syntax_hints.explain(error, text)
+            finding = hints.explain_error(error, text)
     if finding is not None:
         return _document(name, None, text, [finding], is_shown=is_shown)
     if root is None:
         return Document(name, None, text=text, is_shown=is_shown)
-    is_suspect = value_hints.SUSPECTS.search(text) is not None
-    bad_keys = value_hints.find_bad_keys(root, text) if is_suspect else []
+    is_suspect = hints.SUSPECTS.search(text) is not None
+    bad_keys = hints.find_bad_keys(root, text) if is_suspect else []
     if bad_keys:
         return _document(name, None, text, bad_keys, is_shown=is_shown)
     builder = nodes.DataBuilder(text)
@@ -366,7 +366,7 @@ def parse(text: str, name: str, *, is_shown: bool = True) -> Document:
         data = builder.build(root)
     findings = builder.findings
     if is_suspect or builder.has_empty:
-        slips = list(value_hints.find_slips(root, text))
+        slips = list(hints.find_slips(root, text))
         findings += slips
         for loc in [loc for slip in slips for loc in slip.dropped]:
             _drop(data, loc)
