@@ -11,6 +11,10 @@ from hypothesis import strategies as st
 from product import AgentProfile, Haystack, Member, ResponseSettings, Roster, relevance
 
 
+def list_hit_words(haystack: Haystack, member: Member) -> list[str]:
+    return [hit.word for hit in relevance.find_hits(haystack, member)]
+
+
 def member(
     agent_id: str = "agent-x",
     name: str = "",
@@ -31,7 +35,7 @@ def member(
 
 def hits(text: str, *keywords: str) -> list[str]:
     one = member(keywords=keywords)
-    return relevance.list_hit_words(Haystack([text], Roster([one])), one)
+    return list_hit_words(Haystack([text], Roster([one])), one)
 
 
 TEAM = [
@@ -49,9 +53,9 @@ def test_the_worked_example() -> None:
         "GDPR 要求：用户同意、数据可删除 @测试工程师 请准备测试用例",
     ]
     haystack = Haystack(phase_a, Roster(TEAM))
-    assert relevance.list_hit_words(haystack, TEAM[2]) == ["认证", "方案", "实现"]
+    assert list_hit_words(haystack, TEAM[2]) == ["认证", "方案", "实现"]
     assert relevance.score_relevance(haystack, TEAM[2]) == 0.784
-    assert relevance.list_hit_words(haystack, TEAM[3]) == ["测试"]
+    assert list_hit_words(haystack, TEAM[3]) == ["测试"]
     assert relevance.score_relevance(haystack, TEAM[3]) == 0.4
 
 
@@ -135,18 +139,16 @@ def test_hidden_text_is_not_searched(text: str) -> None:
 
 def test_nothing_is_found_across_two_texts() -> None:
     one = member(keywords=["user story", "测试"])
-    assert (
-        relevance.list_hit_words(Haystack(["user", "story", "测", "试"], Roster([one])), one) == []
-    )
+    assert list_hit_words(Haystack(["user", "story", "测", "试"], Roster([one])), one) == []
 
 
 def test_own_names_are_one_hit_together_and_count_without_at_only() -> None:
     one = member("tester", "测试工程师", aliases=["qa"])
     roster = Roster([one])
-    assert relevance.list_hit_words(Haystack(["tester, qa, 测试工程师"], roster), one) == ["tester"]
-    assert relevance.list_hit_words(Haystack(["ask QA"], roster), one) == ["qa"]
-    assert relevance.list_hit_words(Haystack(["@tester @QA @测试工程师"], roster), one) == []
-    assert relevance.list_hit_words(Haystack(["@tester-x @qa2 a@tester"], roster), one) == []
+    assert list_hit_words(Haystack(["tester, qa, 测试工程师"], roster), one) == ["tester"]
+    assert list_hit_words(Haystack(["ask QA"], roster), one) == ["qa"]
+    assert list_hit_words(Haystack(["@tester @QA @测试工程师"], roster), one) == []
+    assert list_hit_words(Haystack(["@tester-x @qa2 a@tester"], roster), one) == []
 
 
 def test_a_keyword_in_an_unknown_name_counts() -> None:
@@ -157,9 +159,7 @@ def test_one_word_is_one_hit_wherever_it_stands() -> None:
     one = member(
         "tester", keywords=["Test", "test", "tester"], skills=["TEST", "tester", "login form"]
     )
-    found = relevance.list_hit_words(
-        Haystack(["test the login form, tester, test"], Roster([one])), one
-    )
+    found = list_hit_words(Haystack(["test the login form, tester, test"], Roster([one])), one)
     assert found == ["Test", "tester", "login form"]
 
 
@@ -175,7 +175,7 @@ TEXTS = st.lists(
 def test_score_follows_from_the_number_of_hits(written: set[str], text: str) -> None:
     one = member(keywords=WORDS)
     haystack = Haystack(["，".join(sorted(written)), text], Roster([one]))
-    found = relevance.list_hit_words(haystack, one)
+    found = list_hit_words(haystack, one)
     assert written <= set(found)
     assert len(set(found)) == len(found)
     assert relevance.score_relevance(haystack, one) == round(1 - 0.6 ** len(found), 4)
@@ -197,7 +197,7 @@ def test_more_text_or_more_keywords_never_lower_it(text: str, more: str, word: s
 def test_canonical_form_does_not_matter(text: str) -> None:
     one = member(keywords=WORDS)
     composed, decomposed = (
-        relevance.list_hit_words(Haystack([unicodedata.normalize(form, text)], Roster([one])), one)
+        list_hit_words(Haystack([unicodedata.normalize(form, text)], Roster([one])), one)
         for form in ("NFC", "NFD")
     )
     assert composed == decomposed

@@ -715,11 +715,11 @@ def test_a_name_of_two_is_told_where_it_stands_and_where_the_other_does(tmp_path
         'agents/b.yaml:3: aliases[1]: "a" is a name of both a and b\n'
         "  write another name; this one is the id at agents/a.yaml:1",
         'agents/teams/t.yaml:2: members[1].name: "NA" is a name of both a and z\n'
-        "  write another name here or at agents/a.yaml:3; both are in agents/teams/t.yaml",
+        "  write another name here or at agents/a.yaml:3",
         'agents/teams/t.yaml:3: humans[0].id: "NA" is a name of both a and NA\n'
         "  write another name here or at agents/a.yaml:3",
         'agents/z.yaml:6: aliases[1]: "na" is a name of both a and z\n'
-        "  write another name here or at agents/a.yaml:3; both are in agents/teams/t.yaml",
+        "  write another name here or at agents/a.yaml:3",
     ]
 
 

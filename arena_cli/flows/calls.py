@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from arena_cli.adapters.base import SessionConfig
@@ -39,27 +40,20 @@ class ChainWaits(Exception):
         self.name = name
 
 
+@dataclass(frozen=True)
 class AgentCalls:
     """Calls agents and teams for the steps of a flow; `team` gets messages to no other one."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        config: SessionConfig,
-        *,
-        team: Team | None = None,
-        listen: Listen = lambda _, __: None,
-        middlewares: Callable[[str], Sequence[Middleware]] = lambda _: (),
-    ) -> None:
-        self._workspace = workspace
-        self._config = config
-        self._team = team
-        self._listen = listen
-        self._middlewares = middlewares
+    workspace: Workspace
+    config: SessionConfig
+    _: KW_ONLY
+    team: Team | None = None
+    listen: Listen = lambda _, __: None
+    middlewares: Callable[[str], Sequence[Middleware]] = lambda _: ()
 
     async def send(self, spec: StepSpec, session: str) -> dict[str, Any]:
         """Send a message to a team; return what it replied. Raises StepFailed or ChainWaits."""
-        team = loader.find_team(self._workspace, spec, self._team)
+        team = loader.find_team(self.workspace, spec, self.team)
         to = [normalize_id(agent) for agent in spec.to]
         end, events = await self._converse(team, session, lambda: self._write(spec, team, to))
         replies = [
@@ -86,7 +80,7 @@ class AgentCalls:
         self, agent: str, message: str | None, inputs: Mapping[str, Any], session: str
     ) -> Any:
         """Call one agent with a message, by default that of its profile; return its output."""
-        team = loader.find_agent_team(self._workspace, agent)
+        team = loader.find_agent_team(self.workspace, agent)
         member = team.members[0]
         _, events = await self._converse(
             team, session, lambda: _write_call(team, member, message, inputs)
@@ -116,18 +110,18 @@ class AgentCalls:
 
         A chain that was cut short continues; if one has ended there, nothing is sent again.
         """
-        path = store.sessions_folder(self._config.workspace) / name / store.TRANSCRIPT
+        path = store.sessions_folder(self.config.workspace) / name / store.TRANSCRIPT
         events: list[Event] = []
         for line in reader.read_lines(path) if path.is_file() else ():
             events += line.events
 
         def hear(event: Event) -> None:
             events.append(event)
-            self._listen(name, event)
+            self.listen(name, event)
 
         try:
             session = Session(
-                self._config, name, team, on_event=hear, middlewares=self._middlewares(name)
+                self.config, name, team, on_event=hear, middlewares=self.middlewares(name)
             )
         except (UsageError, DiskRefused) as error:
             raise StepFailed(str(error), "usage") from error

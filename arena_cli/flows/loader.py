@@ -207,44 +207,42 @@ class _FlowReading:
         return tuple(rule for rule in rules if rule.kind == "step")
 
 
+@dataclass
 class _FileChecks:
-    """The checks of one file."""
+    """The checks of one file; `ids` are those of its steps, with their lines."""
 
-    def __init__(
-        self, reading: _FlowReading, document: Document, file: FlowFile, callers: Sequence[Path]
-    ) -> None:
-        self._reading = reading
-        self._document = document
-        self._file = file
-        self._callers = callers
-        self._ids: dict[str, int] = {}
+    reading: _FlowReading
+    document: Document
+    file: FlowFile
+    callers: Sequence[Path]
+    ids: dict[str, int] = field(default_factory=dict)
 
     def check(self) -> tuple[FlowStep, ...]:
         """Return the steps; add all errors to those of the reading."""
-        for name, spec in self._file.inputs.items():
+        for name, spec in self.file.inputs.items():
             if not INPUT_NAME.fullmatch(name):
                 self._add(("inputs", name), "is no name", "use letters, digits and `_`")
             if spec.default is not None and not fits_type(spec, spec.default):
                 self._add(("inputs", name, "default"), f"must be of the type {spec.type}")
-        if self._file.reflect is not None:
-            self._check_agent(self._file.reflect.agent, ("reflect", "agent"), None)
-        scope = _VisibleNames({}, self._file.inputs)
-        steps, _ = self._check_list(self._file.steps, ("steps",), scope)
+        if self.file.reflect is not None:
+            self._check_agent(self.file.reflect.agent, ("reflect", "agent"), None)
+        scope = _VisibleNames({}, self.file.inputs)
+        steps, _ = self._check_list(self.file.steps, ("steps",), scope)
         return steps
 
     def _add(self, loc: Loc, problem: str, hint: str = "") -> None:
-        self._reading.faults.append(self._document.fault(loc, problem, hint))
+        self.reading.faults.append(self.document.fault(loc, problem, hint))
 
     def _check_list(
         self, specs: Sequence[StepSpec], loc: Loc, scope: _VisibleNames
     ) -> tuple[tuple[FlowStep, ...], set[str]]:
         """Return the steps of a list in an order that fits, and the outer steps they refer to."""
         for index, spec in enumerate(specs):
-            line = self._document.line((*loc, index))
-            if spec.id in self._ids:
-                problem = f"there is another step `{spec.id}`, in line {self._ids[spec.id]}"
+            line = self.document.line((*loc, index))
+            if spec.id in self.ids:
+                problem = f"there is another step `{spec.id}`, in line {self.ids[spec.id]}"
                 self._add((*loc, index, "id"), problem, "ids are unique in a file")
-            self._ids.setdefault(spec.id, line)
+            self.ids.setdefault(spec.id, line)
         own = {spec.id: spec for spec in specs}
         inner = scope._replace(steps={**scope.steps, **own})
         steps: dict[str, FlowStep] = {}
@@ -308,7 +306,7 @@ class _FileChecks:
     def _check_texts(self, spec: StepSpec, loc: Loc, scope: _VisibleNames) -> set[str]:
         """Check the placeholders and expressions of a step's own keys; return its references."""
         referred: set[str] = set()
-        data = _own_keys(Fragment(self._document, loc).data)
+        data = _own_keys(Fragment(self.document, loc).data)
         for key, value in data.items():
             for place, text in iter_texts(value, (*loc, key)):
                 if key in ("when", "choose") or place[-1] == "until":
@@ -351,7 +349,7 @@ class _FileChecks:
             return {second}
         if root == "steps":
             hint = suggest_nearest(second, scope.steps)
-            if second in self._ids:
+            if second in self.ids:
                 hint = "it is within another step: refer to the output of that one"
             self._add(place, f"there is no step `{second}` here", hint)
         elif root == "inputs" and second and second not in scope.inputs:
@@ -373,7 +371,7 @@ class _FileChecks:
             self._add(place, f"the output of `{spec.id}` ({spec.kind}) has no `{key}`", hint)
 
     def _check_expression(self, text: str, place: Loc, scope: _VisibleNames) -> set[str]:
-        if not self._reading.is_available:
+        if not self.reading.is_available:
             self._add(place, "expressions need the package simpleeval", _INSTALL)
             return set()
         if "${" in text:
@@ -413,7 +411,7 @@ class _FileChecks:
 
     def _check_inside(self, name: str, place: Loc) -> bool:
         """Check that a path is in the workspace; one with placeholders is when it is filled."""
-        workspace = self._reading.workspace
+        workspace = self.reading.workspace
         is_open = workspace.anywhere or list_placeholders(name)
         if is_open or files.is_inside(workspace.root / name, workspace.root):
             return True
@@ -421,7 +419,7 @@ class _FileChecks:
         return False
 
     def _check_agent(self, agent: str, place: Loc, spec: StepSpec | None) -> None:
-        profiles = self._reading.workspace.profiles
+        profiles = self.reading.workspace.profiles
         profile = profiles.get(normalize_id(agent))
         if profile is None:
             self._add(place, f"there is no agent `{agent}`", suggest_nearest(agent, profiles))
@@ -444,7 +442,7 @@ class _FileChecks:
 
     def _check_team(self, spec: StepSpec, loc: Loc) -> None:
         try:
-            team = find_team(self._reading.workspace, spec, self._reading.team)
+            team = find_team(self.reading.workspace, spec, self.reading.team)
         except UsageError as error:
             place = (*loc, "team") if spec.team else (*loc, "send")
             self._add(place, error.what, error.mend)
@@ -456,17 +454,17 @@ class _FileChecks:
 
     def _read_flow(self, spec: StepSpec, loc: Loc) -> Flow | None:
         name, place = str(spec.flow), (*loc, "flow")
-        root = self._reading.workspace.root
+        root = self.reading.workspace.root
         path = root / name
         if not self._check_inside(name, place):
             return None
         if not path.is_file():
             self._add(place, f"there is no file {name}", "paths start from the workspace")
-        elif path.resolve() in self._callers:
-            shown = [_shown_name(caller, root) for caller in (*self._callers, path.resolve())]
+        elif path.resolve() in self.callers:
+            shown = [_shown_name(caller, root) for caller in (*self.callers, path.resolve())]
             self._add(place, f"the flows call each other in a circle: {' → '.join(shown)}")
         else:
-            flow = self._reading.read_file(path, self._callers)
+            flow = self.reading.read_file(path, self.callers)
             if flow is not None:
                 self._check_inputs(spec, loc, flow.file.inputs, f"the flow {name}")
             return flow
@@ -487,7 +485,7 @@ class _FileChecks:
         return tuple(ordered.values())
 
     def _hash(self, loc: Loc) -> str:
-        data = _own_keys(Fragment(self._document, loc).data)
+        data = _own_keys(Fragment(self.document, loc).data)
         text = json.dumps(data, sort_keys=True, ensure_ascii=False, default=str)
         return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
 

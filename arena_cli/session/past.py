@@ -350,7 +350,9 @@ def _copy_notes(stored: Stored, target: Path, point: Point) -> tuple[int, list[s
     for entry in folder.entries():
         with contextlib.suppress(NoteFault, NoSuchNote):
             text, note = folder.whole(entry.id), folder.read(entry.id)
-            earlier, later = _split_at(acts.get(entry.id, ()), point.at)
+            own = acts.get(entry.id, ())
+            earlier = [act for act in own if act.seq <= point.at]
+            later = [act for act in own if act.seq > point.at]
             if not earlier and (later or (note.created and note.created > point.ts)):
                 newer += 1
                 continue
@@ -361,11 +363,6 @@ def _copy_notes(stored: Stored, target: Path, point: Point) -> tuple[int, list[s
             path = target / KNOWLEDGE / f"{entry.id}{SUFFIX}"
             _write(path, text.encode("utf-8"))
     return newer, changed
-
-
-def _split_at(acts: Sequence[NoteEvent], at: int) -> tuple[list[NoteEvent], list[NoteEvent]]:
-    """Return the events up to this number, and the later ones."""
-    return [act for act in acts if act.seq <= at], [act for act in acts if act.seq > at]
 
 
 def _restore_status(text: str, status: str) -> str:

@@ -42,7 +42,7 @@ from arena_cli.util.clock import Clock
 from arena_cli.util.text import escape_line
 from arena_cli.workspace import mentions
 from arena_cli.workspace.models import Member, Team
-from arena_cli.workspace.relevance import Haystack, list_hit_words, score_relevance
+from arena_cli.workspace.relevance import Haystack, find_hits, score_hits
 
 # No session is called so: names begin with no dot.
 NEW = ".new"
@@ -211,13 +211,14 @@ def _judged(chain: Chain, scene: Scene) -> list[Judged]:
             continue
         is_asked = member.id in chosen
         over = passed_over.get(member.id)
+        hits = find_hits(haystack, member)
         judged.append(
             Judged(
                 agent=member.id,
                 name=member.name,
-                relevance=score_relevance(haystack, member),
+                relevance=score_hits(len(hits)),
                 threshold=member.profile.response.threshold,
-                hits=list_hit_words(haystack, member),
+                hits=[hit.word for hit in hits],
                 asked=_plan_call(member.id, "B", chain, scene) if is_asked else None,
                 below=over is not None and over.threshold is not None,
                 reason="" if is_asked else (over and over.reason) or _why_not(member, team),

@@ -236,11 +236,9 @@ def _at(path: PurePath, root: Path) -> NoteReference | None:
 
 
 def _on(shelf: Shelf, id: str) -> NoteReference | None:
-    entries = shelf.folder.entries()
-    exact = [entry.id for entry in entries if entry.id == id]
-    alike = [entry.id for entry in entries if model.folded(entry.id) == model.folded(id)]
-    ids = exact or alike
-    return NoteReference(shelf, ids[0]) if ids else None
+    ids = [entry.id for entry in shelf.folder.entries()]
+    alike = [other for other in ids if model.folded(other) == model.folded(id)]
+    return NoteReference(shelf, id if id in ids else alike[0]) if alike else None
 
 
 def open_index(

@@ -94,7 +94,10 @@ def _add_contacts_of(
     """Add what an agent, its fallbacks, its rules and its tools would contact."""
     for adapter in list_adapters(profile.adapter):
         variables = list_variables(adapter)
-        for endpoint in _endpoints(adapter, profile.agent_id, variables, dotenv):
+        endpoints = _name_endpoints(str(adapter["type"]), adapter, dotenv)
+        if variables and not endpoints:
+            endpoints = [Endpoint("agent", profile.agent_id)]
+        for endpoint in endpoints:
             _add_contact(by_key, endpoint, {*variables, *endpoint.variables}, profile.agent_id)
     for server in profile.mcp.values():
         variables = list_variables(server.model_dump())
@@ -128,13 +131,6 @@ def list_untrusted(contacts: Iterable[Contact], trusted: Trusted) -> list[Contac
         for contact in contacts
         if contact.key not in trusted or not contact.variables <= set(trusted[contact.key])
     ]
-
-
-def _endpoints(
-    adapter: Mapping[str, Any], agent_id: str, named: set[str], dotenv: Mapping[str, str]
-) -> list[Endpoint]:
-    endpoints = _name_endpoints(str(adapter["type"]), adapter, dotenv)
-    return endpoints or ([Endpoint("agent", agent_id)] if named else [])
 
 
 def _name_endpoints(

@@ -81,7 +81,8 @@ def read_input(path: Path) -> bytes:
         return _read_pipe(path)
     if stat.S_ISCHR(state.st_mode):
         with path.open("rb") as device:
-            if not device.isatty() and not _is_null(state):
+            is_null = os.path.samestat(state, Path(os.devnull).stat())
+            if not device.isatty() and not is_null:
                 raise NotRegular(path, "a device")
             return device.read()
     return read_regular(path)
@@ -96,10 +97,6 @@ def _open_regular(path: str, flags: int) -> int:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def _is_null(state: os.stat_result) -> bool:
-    return os.path.samestat(state, Path(os.devnull).stat())
 
 
 def _read_pipe(path: Path) -> bytes:
@@ -459,18 +456,11 @@ def locate_file(
 
 def find_link_fault(path: Path, name: str, root: Path) -> Fault | None:
     """Return the error for a file of the workspace that a link leads out of it."""
-    if not any(map(is_link, _up_to(path, root))) or is_inside(path, root):
+    above = [folder for folder in path.parents if folder != root and folder.is_relative_to(root)]
+    if not any(map(is_link, [path, *above])) or is_inside(path, root):
         return None
     problem = f"is a link that leads out of the workspace: {path.resolve()}"
     return Fault(name, 0, "", problem, OUTSIDE_HINT)
-
-
-def _up_to(path: Path, root: Path) -> Iterable[Path]:
-    """Return the path and the folders above it, below `root`."""
-    return [
-        path,
-        *(folder for folder in path.parents if folder != root and folder.is_relative_to(root)),
-    ]
 
 
 _COMMIT = lazy_pattern(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")

@@ -229,10 +229,6 @@ def _translate_part(part: str, language: Language) -> str | None:
     return part if _NAME.fullmatch(part) else None
 
 
-def _translate_condition(text: str, language: Language) -> str:
-    return _translate_once(text, language, _CONDITION, _translate_check) or text
-
-
 def _translate_once(
     text: str, language: Language, context: str, translate: Callable[[str, Language], str]
 ) -> str | None:
@@ -251,6 +247,9 @@ def _translate_once(
             if _VERDICT in values:
                 values[_VERDICT] = _translate_check(values[_VERDICT], language)
             if _CONDITION in values:
-                values[_CONDITION] = _translate_condition(values[_CONDITION], language)
+                condition = values[_CONDITION]
+                values[_CONDITION] = (
+                    _translate_once(condition, language, _CONDITION, _translate_check) or condition
+                )
             return template.translation.format(**values)
     return None

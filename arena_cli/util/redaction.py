@@ -80,8 +80,10 @@ class Redactor:
         self.literals = tuple(
             sorted({form for source in secrets if source for form in _encode_variants(source)})
         )
+        # The first characters of a literal that give it away in a text that was cut.
         self._beginnings = tuple(
-            (source, source[: _measure_recognisable(source)]) for source in self.literals
+            (source, source[: min(max(_LEAST_PIECE, len(source) // 2), _MOST_PIECE)])
+            for source in self.literals
         )
 
     def text(self, text: str) -> str:
@@ -147,7 +149,8 @@ class Redactor:
             start = text.find(least)
             while start >= 0:
                 end = start + _measure_common(literal, text, start)
-                if end - start == len(literal) or _is_cut(text, end):
+                is_cut = end == len(text) or text.startswith(_CUT_MARKS, end)
+                if end - start == len(literal) or is_cut:
                     yield start, end
                 start = text.find(least, start + 1)
         for pattern in self.patterns:
@@ -160,21 +163,11 @@ class Redactor:
                         break
 
 
-def _measure_recognisable(literal: str) -> int:
-    """Return the number of first characters that still give the literal away in a cut text."""
-    return min(max(_LEAST_PIECE, len(literal) // 2), _MOST_PIECE, len(literal))
-
-
 def _measure_common(literal: str, text: str, start: int) -> int:
     """Return the number of characters of the literal that the text has from `start` on."""
     if text.startswith(literal, start):
         return len(literal)
     return next(i for i, char in enumerate(literal) if text[start + i : start + i + 1] != char)
-
-
-def _is_cut(text: str, end: int) -> bool:
-    """Return True if the text seems to be cut there."""
-    return end == len(text) or text.startswith(_CUT_MARKS, end)
 
 
 def _find_spans(pattern: re.Pattern[str] | UserPattern, text: str) -> Iterator[tuple[int, int]]:
@@ -272,7 +265,8 @@ class GrowingText:
         begun = (_find_begun_literal(text, literal) for literal in self._literals)
         certain = self._boundary(text, min(_find_open_key(text), *begun))
         while certain:
-            crossed = _find_span_start(self._redactor.spans(text), certain)
+            spans = self._redactor.spans(text)
+            crossed = min((start for start, end in spans if start < certain < end), default=certain)
             if crossed == certain:
                 break
             certain = self._boundary(text, crossed)
@@ -304,11 +298,6 @@ def _find_open_key(text: str) -> int:
     if index >= 0 and _KEY_BEGINS.match(text, index) and not _KEY_ENDS.search(text, index):
         return index
     return len(text)
-
-
-def _find_span_start(spans: Iterable[tuple[int, int]], index: int) -> int:
-    """Return the start of the first secret that contains `index`; else `index`."""
-    return min((start for start, end in spans if start < index < end), default=index)
 
 
 HIDDEN = "[hidden]"

@@ -78,11 +78,6 @@ def score_hits(count: int) -> float:
     return round(1 - 0.6**count, 4)
 
 
-def list_hit_words(haystack: Haystack, member: Member) -> list[str]:
-    """Return the words of the hits."""
-    return [hit.word for hit in find_hits(haystack, member)]
-
-
 def find_hits(haystack: Haystack, member: Member) -> list[WordHit]:
     """Return the distinct keywords and skills that are found, then one of its names, if any.
 

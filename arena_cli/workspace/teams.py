@@ -216,13 +216,6 @@ def _make_clash_fault(
     hint = f"write another name here or at {location}"
     if earlier[0] == earlier[1]:
         hint = f"write another name; this one is the id at {location}"
-    both = [
-        loaded[agent_id].profile
-        for agent_id in (clash.owner, clash.first_owner)
-        if agent_id in loaded
-    ]
-    if not all(profile.member for profile in both):  # they meet in this team only
-        hint += f"; both are in {draft.fragment.document.name}"
     return make_fault(str(clash), hint)
 
 
@@ -230,17 +223,14 @@ def _fault_maker(
     owner: str, name: str, draft: TeamDraft, loaded: Mapping[str, LoadedProfile]
 ) -> Callable[[str, str], Fault]:
     """Return a function that makes errors of a name: in a profile, the team's members or humans."""
-    entries = [entry if isinstance(entry, MemberRef) else None for entry in draft.agents]
     for index, human in enumerate(draft.humans):
         if human.id == owner:
             key = "id" if name == owner else "name"
             return partial(draft.fault_of_humans, loc=(index, key))
-    for index, ref in enumerate(entries):
-        if (
-            ref is not None
-            and models.normalize_id(ref.agent) == owner
-            and ref.name == name != owner
-        ):
+    for index, ref in enumerate(draft.agents):
+        if not isinstance(ref, MemberRef) or not ref.name == name != owner:
+            continue
+        if models.normalize_id(ref.agent) == owner:
             return partial(draft.fault, (index, "name"))
     profile, source = loaded[owner].profile, loaded[owner].source
     loc: tuple[str | int, ...] = ("agent_id",)

@@ -12,7 +12,7 @@ import contextlib
 import copy
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -36,6 +36,7 @@ from arena_cli.yamlio.nodes import Loc, Node, YamlProblem
 LONGEST_FIX = 120  # characters; a longer line is not written out again
 
 
+@dataclass(eq=False)
 class Document:
     """The contents of one file. `data` is None if it is empty or could not be read.
 
@@ -44,23 +45,14 @@ class Document:
     no error quotes any of it.
     """
 
-    def __init__(
-        self,
-        name: str,
-        data: Any,
-        faults: Sequence[Fault] = (),
-        *,
-        text: str | None = None,
-        has_free_keys: bool = False,
-        is_shown: bool = True,
-    ) -> None:
-        self.name = name
-        self.data = data
-        self.faults = tuple(faults)
-        self.has_free_keys = has_free_keys
-        self._is_shown = is_shown
-        self._text = text
-        self._origin: Document | None = None
+    name: str
+    data: Any
+    faults: tuple[Fault, ...] = ()
+    _: KW_ONLY
+    text: str | None = None
+    has_free_keys: bool = False
+    is_shown: bool = True
+    _origin: Document | None = field(default=None, init=False)
 
     def with_data(self, data: Any) -> Document:
         """Return the same file with other data, as if its text held that."""
@@ -72,14 +64,14 @@ class Document:
     @cached_property
     def has_placeholders(self) -> bool:
         """True if its text contains `${`, or if it has no text."""
-        return self._text is None or "${" in self._text
+        return self.text is None or "${" in self.text
 
     @cached_property
     def _root(self) -> Node | None:
         if self._origin is not None:
             return self._origin._root
         try:
-            return nodes.compose(self._text) if self._text else None
+            return nodes.compose(self.text) if self.text else None
         except (yaml.YAMLError, RecursionError):
             return None
 
@@ -91,7 +83,7 @@ class Document:
     @property
     def is_empty(self) -> bool:
         """True if it is a file without contents."""
-        return self._text is not None and self.data is None and not self.faults
+        return self.text is not None and self.data is None and not self.faults
 
     def line(self, loc: Loc = ()) -> int:
         """Return the line of the key or item at `loc`, of its nearest parent if there is none."""
@@ -127,7 +119,7 @@ class Document:
     def fault(self, loc: Loc, problem: str, hint: str = "", *, at_key: bool = False) -> Fault:
         """Return an error of the value at `loc` or, with `at_key`, of its key."""
         field = nodes.format_loc(loc)
-        if not self._is_shown:
+        if not self.is_shown:
             return _without_quotes(Fault(self.name, self.line(loc), field, problem, hint))
         if self._root is None:
             return Fault(self.name, self.line(loc), field, problem, hint)
@@ -175,7 +167,7 @@ class Document:
 
     @cached_property
     def _lines(self) -> list[str]:
-        return (self._text or "").split("\n")
+        return (self.text or "").split("\n")
 
     @cached_property
     def _hidden(self) -> frozenset[int]:
@@ -184,7 +176,7 @@ class Document:
     def _hint(self, number: int, fixed: str) -> str:
         if len(fixed.strip()) > LONGEST_FIX:
             return ""
-        if not self._is_shown or number in self._hidden or mask_line(fixed) != fixed:
+        if not self.is_shown or number in self._hidden or mask_line(fixed) != fixed:
             return ""
         return f"write: {fixed.strip()}"
 
@@ -192,7 +184,7 @@ class Document:
         """Return the error with its line, without the secrets of that line."""
         lines = self._lines
         line = lines[fault.line - 1] if fault.line <= len(lines) else ""
-        if not self._is_shown:
+        if not self.is_shown:
             return _without_quotes(fault)
         is_hidden = fault.line - 1 in self._hidden
         source = HIDDEN if is_hidden else mask_line(line)
