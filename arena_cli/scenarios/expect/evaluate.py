@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Any
 
 from arena_cli.scenarios.expect import (
-    acting,
     check_kinds,
     conversation_checks,
     event_checks,
@@ -401,11 +400,11 @@ _KEYS: dict[str, Callable[[Any], Checks]] = {
     "approvals": functools.partial(event_checks.check_in_order, event_checks.APPROVALS),
     "reactions": event_checks.check_reactions,
     "unread": _each(event_checks.has_unread),
-    "tool": functools.partial(acting.check_tools, check_kinds.all_of),
+    "tool": event_checks.check_tools,
     "exchanges": functools.partial(event_checks.check_in_order, event_checks.EXCHANGES),
     "plan": event_checks.check_plan,
-    "ended": _each(acting.has_ended),
-    "output": acting.check_outputs,
+    "ended": _each(event_checks.has_ended),
+    "output": event_checks.check_outputs,
     "flow": event_checks.check_flow,
     "tasks": event_checks.check_tasks,
     "compactions": _counted(lambda told: len(told.compactions)),

@@ -1,4 +1,4 @@
-"""Check what events tell: decisions, exchanges, reactions, plans, tasks, and steps of flows."""
+"""Check what events tell: decisions, exchanges, plans, calls of tools, tasks, steps of flows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from arena_cli.scenarios.expect import json_checks, text_checks
+from arena_cli.scenarios.expect import check_kinds, json_checks, text_checks
 from arena_cli.scenarios.expect.context import CheckContext
 from arena_cli.scenarios.expect.json_checks import JsonCheck
 from arena_cli.scenarios.expect.text_checks import Check, Verdict
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         RuleRow,
         SupervisedRow,
         TaskRow,
+        ToolRow,
     )
     from arena_cli.transcript.task_events import Task
 
@@ -284,6 +285,70 @@ def _check_planned_agents(expected: Any, actual: Sequence[str]) -> Verdict:
     return Verdict(holds, ", ".join(wanted), names)
 
 
+def check_tools(expected: Sequence[ToolRow]) -> Iterator[Check]:
+    """Yield the checks on the calls of tools, a row each, in this order; none: none was called."""
+    if not expected:
+        yield Check((), _are_none)
+    for index in range(len(expected)):
+        yield Check((index,), functools.partial(_is_called, expected[: index + 1]))
+
+
+def _are_none(conversation: CheckContext) -> Verdict:
+    calls = conversation.used_tools
+    return Verdict(not calls, "no call of a tool", check_kinds.describe_calls(calls))
+
+
+def _is_called(rows: Sequence[ToolRow], conversation: CheckContext) -> Verdict:
+    """Check that the last row is met by calls after those of the rows before it."""
+    calls = conversation.used_tools
+    start, count = 0, 0
+    for row in rows:
+        matches = check_kinds.find_matches(row, calls[start:], conversation)
+        count = len(matches)
+        needed = min(_count_needed(check_kinds.get_times(row)), count)
+        start += matches[needed - 1] + 1 if needed else 0
+    expected = "\nthen ".join(map(check_kinds.describe_use, rows))
+    return Verdict(
+        check_kinds.count_fits(rows[-1], count), expected, check_kinds.describe_calls(calls)
+    )
+
+
+def _count_needed(times: float | Range) -> int:
+    """Return the number of calls that a row needs; the next row begins after them."""
+    if isinstance(times, Range):
+        return int(times.min or 0)
+    return int(times)
+
+
+def has_ended(agent: str, mode: str, conversation: CheckContext) -> Verdict:
+    """Check how the last reply of an agent has ended."""
+    end = conversation.acting_ends.get(agent)
+    return Verdict(end is not None and end.mode == mode, mode, _describe_end(agent, conversation))
+
+
+def _describe_end(agent: str, conversation: CheckContext) -> str:
+    end = conversation.acting_ends.get(agent)
+    if end is None:
+        return f"{agent} has ended no reply with tools"
+    calls = [call for call in conversation.used_tools if call.asked.agent == agent]
+    turns = f"{end.turns} turn{'s' if end.turns != 1 else ''}"
+    return f"{end.mode} after {turns}\n{check_kinds.describe_calls(calls)}"
+
+
+def check_outputs(expected: Mapping[str, JsonCheck | list[JsonCheck]]) -> Iterator[Check]:
+    """Yield the checks on the last output that each agent handed in."""
+    for agent, checks in expected.items():
+        for index, check in json_checks.number(checks):
+            yield Check((agent, *index), functools.partial(_fits_handed_in, agent, check))
+
+
+def _fits_handed_in(agent: str, check: JsonCheck, conversation: CheckContext) -> Verdict:
+    end = conversation.acting_ends.get(agent)
+    why_none = f"{agent} handed in nothing: {_describe_end(agent, conversation)}"
+    output = end.output if end else None
+    return json_checks.judge_output(output, check, conversation.folders, why_none)
+
+
 def check_tasks(expected: Mapping[str, str | TaskRow]) -> Iterator[Check]:
     """Yield the checks on the tasks, by id."""
     for task, row in expected.items():
@@ -326,7 +391,7 @@ def check_flow(expected: Mapping[str, FlowStepRow]) -> Iterator[Check]:
     """Yield the checks on the steps of the flow that ran last."""
     for step, row in expected.items():
         if "status" in row.model_fields_set or not row.model_fields_set & {"error_code", "output"}:
-            yield Check((step, "status"), functools.partial(_has_ended, step, row.status))
+            yield Check((step, "status"), functools.partial(_has_status, step, row.status))
         if row.error_code:
             yield Check((step, "error_code"), functools.partial(_has_class, step, row.error_code))
         for index, check in json_checks.number(row.output):
@@ -334,7 +399,7 @@ def check_flow(expected: Mapping[str, FlowStepRow]) -> Iterator[Check]:
             yield Check((step, "output", *index), judge)
 
 
-def _has_ended(step: str, status: str, conversation: CheckContext) -> Verdict:
+def _has_status(step: str, status: str, conversation: CheckContext) -> Verdict:
     end = conversation.flow_steps.get(step)
     actual = end.status if end else "none"
     return Verdict(actual == status, status, _describe_step(step, conversation))

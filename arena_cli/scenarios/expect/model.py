@@ -533,7 +533,7 @@ class GivenCheck(NamedTuple):
     value: Any
 
 
-def iter_checks(expect: Expect) -> Iterator[GivenCheck]:
+def iter_checks(expect: Sparse) -> Iterator[GivenCheck]:
     """Yield every check, including those within `not` and `any_of`, and those of outputs."""
     yield from _in(expect, ())
 

@@ -5,7 +5,7 @@ The engine, a lower layer, imports this module by name (`workspace.control.impor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from arena_cli.adapters import python, python_worker
 from arena_cli.errors import Fault
 from arena_cli.scenarios.expect import check_kinds, json_checks
 from arena_cli.scenarios.expect.context import CheckContext, Folders, Subject
-from arena_cli.scenarios.expect.model import CheckKeys, Checks, key_of
+from arena_cli.scenarios.expect.model import AS_JSON, CheckKeys, Checks, iter_checks
 from arena_cli.scenarios.expect.text_checks import NoVerdict
 from arena_cli.yamlio import loader
 from arena_cli.yamlio.loader import Fragment
@@ -65,29 +65,14 @@ def find_problems(raw: Mapping[str, Any], root: Path) -> list[tuple[str, str]]:
 
 
 def _find_problems(checks: CheckKeys, root: Path) -> Iterator[tuple[Loc, str, str]]:
-    for kind in checks.kinds:
-        place = (key_of(kind),)
-        options = checks.given(kind)
+    for loc, kind, options in iter_checks(checks):
         if kind in _NEEDS_RUN:
-            yield place, "cannot be used in a rule", _NEEDS_RUN[kind]
+            yield loc, "cannot be used in a rule", _NEEDS_RUN[kind]
         elif isinstance(options, tuple):
-            yield place, "a check of a package cannot be used in a rule", _NEEDS_RUN["judge"]
-        elif isinstance(options, json_checks.JsonCheck):
-            for loc, problem, hint in json_checks.wrong(options, Folders(root)):
-                yield (*place, *loc), problem, hint
-        else:
-            yield from _find_inner_problems(options, place, root)
-
-
-def _find_inner_problems(options: Any, place: Loc, root: Path) -> Iterator[tuple[Loc, str, str]]:
-    """Yield the problems of checks within `not` and `any_of`."""
-    inner: Sequence[tuple[Loc, Any]] = [((), options)]
-    if isinstance(options, list):
-        inner = [((index,), option) for index, option in enumerate(options)]
-    for loc, option in inner:
-        if isinstance(option, CheckKeys):
-            for below, problem, hint in _find_problems(option, root):
-                yield (*place, *loc, *below), problem, hint
+            yield loc, "a check of a package cannot be used in a rule", _NEEDS_RUN["judge"]
+        elif kind == AS_JSON:
+            for below, problem, hint in json_checks.wrong(options, Folders(root)):
+                yield (*loc, *below), problem, hint
 
 
 def find_function_problem(target: str, root: Path) -> tuple[str, str] | None:
