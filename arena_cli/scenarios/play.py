@@ -18,6 +18,7 @@ from arena_cli.scenarios.control_steps import (
     PlayedChain,
     PlayedStep,
     SteppingIn,
+    Watching,
     continue_chain,
     find_cut_prompts,
     find_unused_replies,
@@ -49,7 +50,6 @@ from arena_cli.scenarios.result import (
 from arena_cli.scenarios.task_steps import find_board, play_tasks
 from arena_cli.scenarios.tools import WorkdirCopies, make_finder
 from arena_cli.scenarios.variables import NotSaved
-from arena_cli.scenarios.watching import Watching
 from arena_cli.session.outgoing import Outgoing, Planted
 from arena_cli.session.session import Session, make_redactor, own_notes
 from arena_cli.transcript.conversation import read_conversation

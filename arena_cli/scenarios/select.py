@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import unicodedata
 from collections.abc import Callable, Sequence
@@ -201,8 +202,8 @@ def by_words(expression: str) -> Callable[[str], bool]:
     Case is ignored. `and` binds tighter than `or`; `not` precedes a word. Raises UsageError.
     """
     choices = [
-        [_term(term, expression) for term in _parted(choice, "and")]
-        for choice in _parted(expression.casefold().split(), "or")
+        [_term(term.split(), expression) for term in _split(choice, "and")]
+        for choice in _split(expression.casefold(), "or")
     ]
 
     def holds(text: str) -> bool:
@@ -214,14 +215,8 @@ def by_words(expression: str) -> Callable[[str], bool]:
     return holds
 
 
-def _parted(words: Sequence[str], index: str) -> list[list[str]]:
-    groups: list[list[str]] = [[]]
-    for word in words:
-        if word == index:
-            groups.append([])
-        else:
-            groups[-1].append(word)
-    return groups
+def _split(text: str, word: str) -> list[str]:
+    return re.split(rf"(?<!\S){word}(?!\S)", text)
 
 
 def _term(words: Sequence[str], expression: str) -> tuple[str, bool]:
