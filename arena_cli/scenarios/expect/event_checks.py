@@ -35,7 +35,7 @@ _SHOWN = 300
 _STATES = ("announced", "timed_out")
 
 
-class _Kind(NamedTuple):
+class _EventKind(NamedTuple):
     """A kind of events: the name of one, how they are listed, and facts that are not shown."""
 
     name: str
@@ -75,19 +75,19 @@ def _is_met(row: Row, facts: Facts) -> bool:
     return all(within(expected, facts[name]) for name, expected in _read_row(row).items())
 
 
-def _are_as_many(kind: _Kind, count: int, conversation: CheckContext) -> Verdict:
+def _are_as_many(kind: _EventKind, count: int, conversation: CheckContext) -> Verdict:
     actual = kind.list_facts(conversation)
     expected = f"{count} {kind.name}{'s' if count != 1 else ''}" if count else f"no {kind.name}"
     return Verdict(len(actual) == count, expected, kind.describe(actual))
 
 
-def _is_at(kind: _Kind, row: Row, index: int, conversation: CheckContext) -> Verdict:
+def _is_at(kind: _EventKind, row: Row, index: int, conversation: CheckContext) -> Verdict:
     actual = kind.list_facts(conversation)
     holds = index < len(actual) and _is_met(row, actual[index])
     return Verdict(holds, _describe(_read_row(row)), kind.describe(actual))
 
 
-def check_in_order(kind: _Kind, expected: Sequence[Row]) -> Iterator[Check]:
+def check_in_order(kind: _EventKind, expected: Sequence[Row]) -> Iterator[Check]:
     """Yield the checks on events of a kind: their number, and a row each, in order."""
     yield Check((), functools.partial(_are_as_many, kind, len(expected)))
     for index, row in enumerate(expected):
@@ -112,7 +112,7 @@ def list_approvals(conversation: CheckContext) -> list[Facts]:
     return rows
 
 
-APPROVALS = _Kind("request", list_approvals)
+APPROVALS = _EventKind("request", list_approvals)
 
 
 def _list_exchanges(conversation: CheckContext) -> list[Facts]:
@@ -132,7 +132,7 @@ def _list_exchanges(conversation: CheckContext) -> list[Facts]:
     ]
 
 
-EXCHANGES = _Kind("exchange", _list_exchanges, {"priority": "normal", "timed_out": False})
+EXCHANGES = _EventKind("exchange", _list_exchanges, {"priority": "normal", "timed_out": False})
 
 
 def check_reactions(expected: Sequence[ReactionRow]) -> Iterator[Check]:
@@ -155,7 +155,7 @@ def list_reactions(conversation: CheckContext) -> list[Facts]:
     ]
 
 
-_REACTIONS = _Kind("reaction", list_reactions)
+_REACTIONS = _EventKind("reaction", list_reactions)
 
 
 def _is_made(
@@ -198,7 +198,7 @@ def _list_decisions(conversation: CheckContext) -> list[Facts]:
     ]
 
 
-_DECISIONS = _Kind("decision", _list_decisions)
+_DECISIONS = _EventKind("decision", _list_decisions)
 
 
 def broke(rows: Sequence[RuleRow], conversation: CheckContext) -> Verdict:

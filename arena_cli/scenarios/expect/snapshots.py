@@ -34,7 +34,7 @@ class NotSnapshots(Exception):
     """A file without valid snapshots; the message has the line and the reason."""
 
 
-class _Entry(FileShape):
+class _SnapshotEntry(FileShape):
     """A snapshot as its file has it: the text is a list of its lines."""
 
     case: str | None
@@ -145,9 +145,9 @@ def read(path: Path) -> dict[Key, str]:
     snapshots: dict[Key, str] = {}
     for number, fields in enumerate(data["snapshots"]):
         try:
-            entry = _Entry.model_validate(fields, strict=True)
+            entry = _SnapshotEntry.model_validate(fields, strict=True)
         except ValidationError as error:
-            names = ", ".join(_Entry.model_fields)
+            names = ", ".join(_SnapshotEntry.model_fields)
             problem = f": snapshots[{number}] is not a snapshot: it needs {names}"
             raise NotSnapshots(problem) from error
         key = Key(entry.case or "", entry.step or 0, entry.agent, entry.reply)
@@ -160,7 +160,7 @@ def read(path: Path) -> dict[Key, str]:
 def _write(path: Path, entries: dict[Key, str], *, sync: bool) -> None:
     """Write the whole file atomically; remove it if there are no entries. Raises DiskRefused."""
     listed = [
-        _Entry(
+        _SnapshotEntry(
             case=key.case or None,
             step=key.step or None,
             agent=key.agent,
