@@ -224,6 +224,7 @@ def test_an_agent_that_handed_in_nothing_has_no_output(tmp_path: Path) -> None:
         ({"ended": {"fixer": "goals"}}, "must be one of goal, timeout"),
         ({"output": {"fixr": {"path": "a"}}}, "id `fixr` (did you mean `fixer`?)"),
         ({"output": {"fixer": {"schema": "none.json"}}}, "there is no file `none.json`"),
+        ({"flow": {"sum": {"output": {"schema": "none.json"}}}}, "there is no file `none.json`"),
         (
             {"tool": {"arguments": {"a": {"regex": "["}}}},
             "arguments.a.regex: not a regular",

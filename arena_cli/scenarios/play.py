@@ -369,13 +369,9 @@ class Playing:
             elif step.kind in ("task", "work"):
                 await play_tasks(self._scenario.step_with(index, self._saved), session)
             else:
-                sent = self._scenario.sent[index]
-                if sent is None and step.kind not in ("check", "react"):
-                    sent = self._scenario.sent_with(index, self._saved)
-                if isinstance(sent, Outgoing):
-                    sent = resolve_reply(sent, session)
-                    if earlier := session.find_repeated(sent):
-                        return await self._judge_repeated(index, earlier)
+                sent = self._find_sent(index, session)
+                if isinstance(sent, Outgoing) and (earlier := session.find_repeated(sent)):
+                    return await self._judge_repeated(index, earlier)
                 await _play(step, sent, session)
             if self._take.refusal:
                 return self._result(index, error=self._take.refusal, events=events)
@@ -390,6 +386,13 @@ class Playing:
         finally:
             self._stepping_in = None
         return self._result(index, error=reason, events=events)
+
+    def _find_sent(self, index: int, session: Session) -> Sent:
+        """Return what a step sends, with the saved texts that it uses, and what it answers."""
+        sent = self._scenario.sent[index]
+        if sent is None and self._scenario.file.steps[index].kind not in ("check", "react"):
+            sent = self._scenario.sent_with(index, self._saved)
+        return resolve_reply(sent, session) if isinstance(sent, Outgoing) else sent
 
     async def _play_flow(self, index: int, session: Session, events: Sequence[Event]) -> StepResult:
         """Run the flow of a step and judge it; a failure that nothing expects is an error."""

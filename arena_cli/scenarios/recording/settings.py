@@ -277,19 +277,22 @@ def _file_differences(
     """
     if "files" not in current:  # the agent is not called any more
         return
-    old_hashes, new_hashes = recorded.get("files", {}), current["files"]
-    for name, digest in old_hashes.items():
-        is_gone = name not in new_hashes and recorded[ADAPTER] == current[ADAPTER]
-        is_known = name in new_hashes or (
-            is_gone and PurePosixPath(name).suffix.lower() in _SCRIPTS
-        )
-        if digest and is_known and digest != new_hashes.get(name):
-            yield f"{FILE}{name}", _short(digest), _short(new_hashes.get(name))
+    old_files, new_files = recorded.get("files", {}), current["files"]
+    is_same = recorded[ADAPTER] == current[ADAPTER]
+    pairs = [
+        (name, digest, new_files.get(name))
+        for name, digest in old_files.items()
+        if digest
+        and (name in new_files or (is_same and PurePosixPath(name).suffix.lower() in _SCRIPTS))
+    ]
     if recorded.get("watch") == current.get("watch"):
-        old_hashes, new_hashes = recorded.get("watched", {}), current["watched"]
-        for name in sorted({*old_hashes, *new_hashes} - {*recorded.get("files", {})}):
-            if old_hashes.get(name) != "" and old_hashes.get(name) != new_hashes.get(name):
-                yield f"{FILE}{name}", _short(old_hashes.get(name)), _short(new_hashes.get(name))
+        old_watched, new_watched = recorded.get("watched", {}), current["watched"]
+        names = sorted({*old_watched, *new_watched} - {*old_files})
+        watched = ((name, old_watched.get(name), new_watched.get(name)) for name in names)
+        pairs += [pair for pair in watched if pair[1] != ""]
+    for name, old_digest, new_digest in pairs:
+        if old_digest != new_digest:
+            yield f"{FILE}{name}", _short(old_digest), _short(new_digest)
 
 
 def _short(digest: str | None) -> str | None:

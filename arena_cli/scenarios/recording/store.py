@@ -85,18 +85,7 @@ class RecordingStore:
         self.hashes: dict[int, Hashes] = {}
         scenarios = list(scenarios)
         for path, file_scenarios in _by_file(scenarios).items():
-            recording = file_module.path_of(path)
-            volume = self._volumes[path] = _Volume(
-                recording, Reader(file_scenarios[0].root).shown(recording)
-            )
-            volume.left = sum(scenario.skip is None for scenario in file_scenarios)
-            volume.content = file_module.content_of(recording)
-            try:
-                volume.before = self._read(file_scenarios, recording, volume.shown)
-            except FileFaults as error:
-                self.faults[path] = list(error.faults)
-            except PatternTimeout as error:  # where its title does not tell whose recording it is
-                self.faults[path] = [Fault(volume.shown, 1, "", error.what, error.mend)]
+            self._open(path, file_scenarios)
         if mode == "replay" and not self.faults:
             for path, fault in self._unrecorded(scenarios):
                 self.faults.setdefault(path, []).append(fault)
@@ -105,6 +94,22 @@ class RecordingStore:
         if mode in ("record", "missing"):
             for volume in self._volumes.values():
                 file_module.check_writable(volume.path, volume.shown)
+
+    def _open(self, path: Path, scenarios: Sequence[Scenario]) -> None:
+        recording = file_module.path_of(path)
+        volume = _Volume(
+            recording,
+            Reader(scenarios[0].root).shown(recording),
+            file_module.content_of(recording),
+            left=sum(scenario.skip is None for scenario in scenarios),
+        )
+        self._volumes[path] = volume
+        try:
+            volume.before = self._read(scenarios, recording, volume.shown)
+        except FileFaults as error:
+            self.faults[path] = list(error.faults)
+        except PatternTimeout as error:  # where its title does not tell whose recording it is
+            self.faults[path] = [Fault(volume.shown, 1, "", error.what, error.mend)]
 
     def _read(self, scenarios: Sequence[Scenario], path: Path, label: str) -> Recording | None:
         """Return the recording of these scenarios, all that were selected of its file."""
