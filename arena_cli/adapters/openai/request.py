@@ -171,9 +171,7 @@ class Server:
         if status not in _TELLING:
             return False
         roles = {message["role"] for message in body["messages"]}
-        contents = [message["content"] for message in body["messages"]]
-        blocks = [block for content in contents if isinstance(content, list) for block in content]
-        has_images = any(block["type"] == "image_url" for block in blocks)
+        has_images = any(isinstance(message["content"], list) for message in body["messages"])
         form = body.get("response_format")
         asks_decision = isinstance(form, dict) and form.get("json_schema") is DECISION
         stream_words = _NO_STREAM if body["stream"] else _ONLY_STREAM
