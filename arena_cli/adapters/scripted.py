@@ -63,13 +63,13 @@ _FAILURES: Mapping[Failure, tuple[type[AgentError], str]] = {
 _TEMPLATES = (("say",), ("denied",), ("asked",))
 
 
-class _Entry(BaseModel):
+class _ScriptPart(BaseModel):
     """A part of a script, read strictly."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
-class Condition(_Entry):
+class Condition(_ScriptPart):
     """The condition of a rule: all given keys must match.
 
     `contains` and `regex` are searched in the triggers' texts, joined in order by line ends; `turn`
@@ -110,7 +110,7 @@ def _compiled(pattern: str) -> UserPattern:
     return UserPattern(pattern, where="when.regex")
 
 
-class ScriptedRequest(_Entry):
+class ScriptedRequest(_ScriptPart):
     """An act that a scripted agent asks permission for, as a `PermissionRequest`.
 
     With `options`, its answer asks a person to choose one of them instead.
@@ -140,14 +140,14 @@ class ScriptedRequest(_Entry):
         return StructuredContent(type="approval_request", data=data)
 
 
-class ScriptedCall(_Entry):
+class ScriptedCall(_ScriptPart):
     """A tool that a scripted agent calls."""
 
     tool: str = Field(min_length=1)
     arguments: dict[str, Any] = {}
 
 
-class ScriptedQuestion(_Entry):
+class ScriptedQuestion(_ScriptPart):
     """What a scripted agent asks another one; it waits `wait_s` seconds for the answer."""
 
     agent: str = Field(min_length=1)
@@ -168,7 +168,7 @@ class ScriptedQuestion(_Entry):
         return ToolCall(tool="ask_agent", arguments=self.model_dump(exclude_defaults=True))
 
 
-class Rule(_Entry):
+class Rule(_ScriptPart):
     """An answer and its condition: it is used each time `when` holds, or always without one.
 
     `say` may contain `${message}` (the triggers' text), `${author}` (the name of the last trigger's
