@@ -129,12 +129,11 @@ class AgentRun:
         raise typer.Exit(errors.EXIT_FAILED)
 
     def _make_message(self, message: str | None, values: Mapping[str, Any]) -> str:
-        profile = self._member.profile
-        if message is None and profile.query:
+        query = self._member.profile.query
+        is_bare = message is None and sys.stdin.isatty()
+        if message is None and (query or (is_bare and values)):
             return agent_inputs.make_query(self._member, values)
-        if message is None and sys.stdin.isatty():
-            if values:
-                return agent_inputs.make_query(self._member, values)
+        if is_bare:
             raise UsageError("there is no message", 'Write one: `--message "..."`.')
         content = common.read_message(message, None)
         if not content.strip() and values:
@@ -158,16 +157,17 @@ class AgentRun:
         reply, ended = self._finished, self._ended
         assert reply is not None
         text = reply.message.content if reply.message else ""
-        output = ended.output if ended is not None and ended.output is not None else text or None
-        mode = ended.mode if ended is not None else _MODES.get(reply.status, "error")
-        error = reply.error or ""
+        output, turns = text or None, reply.attempts
+        mode, error = _MODES.get(reply.status, "error"), reply.error or ""
+        if ended is not None:
+            mode, turns = ended.mode, ended.turns
+            output = output if ended.output is None else ended.output
         if reply.status == "declined":
             mode, error = "error", "it declined"
         if last.type == "chain_paused":
             mode = "paused"
         elif mode != "goal":
             error = error or f"it was ended by {reply.cancelled_by or 'a signal'}"
-        turns = ended.turns if ended is not None else reply.attempts
         return RunOutcome(output, text, mode, turns, reply.usage, error)
 
     def _hear(self, event: Event) -> None:

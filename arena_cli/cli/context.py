@@ -139,12 +139,8 @@ def _layers(explained: Explained, say: Words) -> Iterator[tuple[str, int, str]]:
     if summary is None:
         reason = say("nothing is summarised yet")
     elif chosen.has_summary:
-        reason = say(
-            "of {count} messages, up to {upto}, by {by}",
-            count=summary.messages,
-            upto=summary.upto,
-            by=summary.by,
-        )
+        text = "of {count} messages, up to {upto}, by {by}"
+        reason = say(text, count=summary.messages, upto=summary.upto, by=summary.by)
     elif memory.summary:
         reason = say("left out: the messages have more room without it")
     else:

@@ -206,16 +206,9 @@ def checkpoints(
 
 
 def _record(session: str, point: MarkedPoint) -> dict[str, object]:
-    event = point.event
-    return {
-        "session": session,
-        "label": event.label,
-        "at": event.at,
-        "ts": event.ts,
-        "bytes": event.bytes,
-        "by": event.by,
-        "skipped": point.is_skipped,
-    }
+    names = ("label", "at", "ts", "bytes", "by")
+    fields = {name: getattr(point.event, name) for name in names}
+    return {"session": session, **fields, "skipped": point.is_skipped}
 
 
 def _list_facts(point: MarkedPoint, say: Words) -> list[str]:

@@ -10,7 +10,6 @@ import typer
 from arena_cli import errors
 from arena_cli.adapters.base import SessionConfig
 from arena_cli.cli import common, options, trust
-from arena_cli.cli.options import Author, FromFile, OneTeam
 from arena_cli.errors import UsageError
 from arena_cli.reports import work_lines
 from arena_cli.reports.lines import INDENT, Words, unresolved, user_words
@@ -211,9 +210,9 @@ def plan(
     context: typer.Context,
     message: Message = None,
     session: InSession = None,
-    team: OneTeam = None,
-    author: Author = None,
-    file: FromFile = None,
+    team: options.OneTeam = None,
+    author: options.Author = None,
+    file: options.FromFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask the planner of the team how it would do some work. No other agent is called.

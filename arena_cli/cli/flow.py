@@ -305,14 +305,13 @@ def _report(result: FlowResult, flow: Flow, session: str, *, as_json: bool) -> N
                 shown = shorten_text(" ".join(text.split()), _SHOWN)
                 line = f"{step.spec.id}: {outcome.status} {shown}".rstrip()
                 common.print_line(escape_line(line), is_data=True)
+    codes = {"failed": errors.EXIT_FAILED, "paused": errors.EXIT_PAUSED}
+    if result.status not in codes:
+        return
+    for key, problem in result.errors.items() if result.status == "failed" else ():
+        common.warn(f"arena: {escape_line(key)}: {escape_line(problem)}")
+    for name in result.waits if result.status == "paused" else ():
+        common.warn(f"arena: session {name} waits for a person: `arena approvals {name}`")
     again = f"`arena flow run {flow.name} --session {session} --resume`"
-    if result.status == "failed":
-        for key, problem in result.errors.items():
-            common.warn(f"arena: {escape_line(key)}: {escape_line(problem)}")
-        common.warn(f"  {language.translate_message('to continue')}: {again}")
-        raise typer.Exit(errors.EXIT_FAILED)
-    if result.status == "paused":
-        for name in result.waits:
-            common.warn(f"arena: session {name} waits for a person: `arena approvals {name}`")
-        common.warn(f"  {language.translate_message('to continue')}: {again}")
-        raise typer.Exit(errors.EXIT_PAUSED)
+    common.warn(f"  {language.translate_message('to continue')}: {again}")
+    raise typer.Exit(codes[result.status])

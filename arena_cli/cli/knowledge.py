@@ -67,10 +67,8 @@ def add(
 ) -> None:
     """Write a note; if a note says the same already, count it as seen again."""
     if session is None and not last and not shared:
-        raise UsageError(
-            "no place is given for the note",
-            "Add --session NAME, -c for the last session, or --shared.",
-        )
+        hint = "Add --session NAME, -c for the last session, or --shared."
+        raise UsageError("no place is given for the note", hint)
     (shelf,) = notes.shelves(context, session, last=last, shared=shared)
     old = notes.find(context, supersedes, [shelf]) if supersedes is not None else None
     if old and old.shelf.trail != shelf.trail:

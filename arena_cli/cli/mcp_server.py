@@ -364,20 +364,12 @@ class _Teams:
     async def list_teams(self, _: Mapping[str, Any], __: Report) -> Result:
         """Return the teams."""
         loaded = common.load_workspace(self._context)
-        teams = [loaded.team(name) for name in loaded.teams]
-        listed = [
-            {
-                "team": team.name,
-                "description": team.description,
-                "members": [member.id for member in team.members],
-            }
-            for team in teams
-        ]
-        lines = [
-            f"{team.name}: {', '.join(member.id for member in team.members)}. {team.description}"
-            for team in teams
-        ]
-        if not teams:
+        listed, lines = [], []
+        for team in (loaded.team(name) for name in loaded.teams):
+            members = [member.id for member in team.members]
+            listed.append({"team": team.name, "description": team.description, "members": members})
+            lines.append(f"{team.name}: {', '.join(members)}. {team.description}")
+        if not listed:
             lines = ["There is no team file; by default every agent is in the team."]
         return "\n".join(lines), {"teams": listed}
 
@@ -412,13 +404,9 @@ class _Teams:
             hits = index.search(arguments["query"], kinds=kinds, limit=limit)
         finally:
             index.close()
+        names = ("file", "kind", "title")
         notes = [
-            {
-                "file": hit.note.file,
-                "kind": hit.note.kind,
-                "title": hit.note.title,
-                "text": hit.note.body,
-            }
+            {**{name: getattr(hit.note, name) for name in names}, "text": hit.note.body}
             for hit in hits
         ]
         lines = [f"{n['file']} ({n['kind']}): {n['title']}\n{n['text']}" for n in notes]

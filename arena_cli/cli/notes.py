@@ -156,16 +156,14 @@ def check_aliases(terms: Sequence[str]) -> tuple[str, ...]:
         if not model.line(term):
             raise UsageError("--alias: is empty", "Give a word by which the note is searched.")
         if len(model.line(term)) > model.LONGEST_ALIAS:
+            start, limit = escape_line(model.short(term, 40)), model.LONGEST_ALIAS
             raise UsageError(
-                f"--alias: {escape_line(model.short(term, 40))} is longer than "
-                f"{model.LONGEST_ALIAS} characters",
+                f"--alias: {start} is longer than {limit} characters",
                 "Give single terms, each with its own --alias; a text belongs into --text.",
             )
     if len(terms) > model.MOST_ALIASES:
-        raise UsageError(
-            f"--alias: {len(terms)} are given, a note has at most {model.MOST_ALIASES}",
-            "Give the most important ones.",
-        )
+        problem = f"--alias: {len(terms)} are given, a note has at most {model.MOST_ALIASES}"
+        raise UsageError(problem, "Give the most important ones.")
     return tuple(terms)
 
 

@@ -18,33 +18,6 @@ import typer
 from arena_cli import errors
 from arena_cli.adapters.base import SessionConfig
 from arena_cli.cli import common, options, pauses, trust
-from arena_cli.cli.options import (
-    Attach,
-    AttachAudit,
-    Author,
-    BudgetRaises,
-    Detach,
-    DryRun,
-    EventsAsJson,
-    Force,
-    FromFile,
-    GoOn,
-    IsDetached,
-    Key,
-    KindOfMessage,
-    OneAgent,
-    OneTeam,
-    Quiet,
-    ReplyTo,
-    Strict,
-    TheMessage,
-    Thread,
-    To,
-    ToGoOnOrMake,
-    ToPlan,
-    Wait,
-    WithDeltas,
-)
 from arena_cli.cli.streams import Printer
 from arena_cli.errors import UsageError
 from arena_cli.reports.lines import user_words
@@ -78,45 +51,42 @@ class SendCommand(common.MessageCommand):
 
 def send(
     context: typer.Context,
-    message: TheMessage = None,
-    session: ToGoOnOrMake = None,
-    go_on: GoOn = False,
-    team: OneTeam = None,
-    to: To = None,
-    author: Author = None,
-    file: FromFile = None,
-    attach: Attach = None,
-    attach_audit: AttachAudit = None,
-    as_json: EventsAsJson = False,
-    deltas: WithDeltas = False,
-    quiet: Quiet = False,
-    force: Force = False,
-    dry_run: DryRun = False,
-    strict: Strict = False,
-    reply_to: ReplyTo = None,
-    kind: KindOfMessage = "chat",
-    thread: Thread = None,
-    plan: ToPlan = False,
-    key: Key = None,
-    detach: Detach = False,
-    is_detached: IsDetached = False,
-    wait: Wait = 600,
+    message: options.TheMessage = None,
+    session: options.ToGoOnOrMake = None,
+    go_on: options.GoOn = False,
+    team: options.OneTeam = None,
+    to: options.To = None,
+    author: options.Author = None,
+    file: options.FromFile = None,
+    attach: options.Attach = None,
+    attach_audit: options.AttachAudit = None,
+    as_json: options.EventsAsJson = False,
+    deltas: options.WithDeltas = False,
+    quiet: options.Quiet = False,
+    force: options.Force = False,
+    dry_run: options.DryRun = False,
+    strict: options.Strict = False,
+    reply_to: options.ReplyTo = None,
+    kind: options.KindOfMessage = "chat",
+    thread: options.Thread = None,
+    plan: options.ToPlan = False,
+    key: options.Key = None,
+    detach: options.Detach = False,
+    is_detached: options.IsDetached = False,
+    wait: options.Wait = 600,
 ) -> None:
     """Send a message to the team and run the conversation until no agent is left to reply."""
     output = _one_output(as_json=as_json, quiet=quiet, deltas=deltas)
-    attached = attach or []
-    if not force:
-        outgoing.refuse_secret_files(attached, "--attach")
-        outgoing.refuse_secret_files([file] if file else (), "--file")
+    outgoing.refuse_secret_files(() if force else attach or (), "--attach")
+    outgoing.refuse_secret_files([file] if file and not force else (), "--file")
     loaded = common.load_workspace(context)
     stored = _stored(loaded, session, go_on, is_reported=is_detached)
     _refuse_reference_to_nothing(reply_to, thread, stored)
     _check_key(key, attach_audit, is_reported=bool(session or stored or detach))
     members = common.find_team(loaded, stored, team)
-    content = common.read_message(message, file)
-    read = files.read_input
+    content, read = common.read_message(message, file), files.read_input
     sent = outgoing.outgoing(
-        members, content, author=author, to=to or (), files=attached, read=read, key=key
+        members, content, author=author, to=to or (), files=attach or (), read=read, key=key
     )._replace(kind=kind, reply_to=reply_to, plan=plan, thread=thread or "")
     name = stored.name if stored else session
     _check_team(loaded, members, plan=plan)
@@ -130,7 +100,7 @@ def send(
     if detach:
         given = {"--team": team, "--from": author, "--key": key, "--attach-audit": attach_audit}
         given |= {"--kind": kind, "--reply-to": reply_to, "--thread": thread, "--wait": f"{wait}"}
-        words = [*_list_words(sent, attached, given, force=force)]
+        words = [*_list_words(sent, attach or (), given, force=force)]
         _detach(context, config, name, content, words, as_json=as_json, quiet=quiet)
         return
     common.archive_old_sessions(loaded, config, [name] if name else ())
@@ -147,10 +117,8 @@ def _check_key(key: str | None, attach_audit: str | None, *, is_reported: bool) 
     `is_reported`: the caller knows the name of the session, and can give it at the next call.
     """
     if key is not None and attach_audit is not None:
-        raise UsageError(
-            "--key and --attach-audit were given: an audit differs at each call",
-            "Give one of them.",
-        )
+        problem = "--key and --attach-audit were given: an audit differs at each call"
+        raise UsageError(problem, "Give one of them.")
     if key is not None and not is_reported:
         common.warn(
             "warning: --key: a new session has no earlier keys; to send the message once, give "
@@ -281,12 +249,12 @@ def _check_team(loaded: Workspace, team: Team, *, plan: bool) -> None:
 def resume(
     context: typer.Context,
     session: options.LastSession = None,
-    agent: OneAgent = None,
-    budget: BudgetRaises = None,
-    as_json: EventsAsJson = False,
-    deltas: WithDeltas = False,
-    quiet: Quiet = False,
-    wait: Wait = 600,
+    agent: options.OneAgent = None,
+    budget: options.BudgetRaises = None,
+    as_json: options.EventsAsJson = False,
+    deltas: options.WithDeltas = False,
+    quiet: options.Quiet = False,
+    wait: options.Wait = 600,
 ) -> None:
     """Continue a conversation that was cut short or paused; replies are not called again.
 

@@ -357,7 +357,6 @@ def _check_workspace(context: typer.Context, connect: bool) -> bool:
 
 
 def _check_session(context: typer.Context, session: str) -> bool:
-
     stored = common.find_session(context, session)
     examined = examine(stored.transcript, common.find_root(context))
     text = "{place}: {lines} lines, {events} events, {chains} chains, {replies} replies"

@@ -15,7 +15,6 @@ import typer
 
 from arena_cli import errors
 from arena_cli.cli import command_line, common, control, options, pauses, send
-from arena_cli.cli.options import EventsAsJson, OneTeam, Quiet, Wait
 from arena_cli.errors import UsageError
 from arena_cli.protocol import Message
 from arena_cli.reports import work_lines
@@ -110,7 +109,7 @@ def add(
             help="Take title and description from this note of the session, of the kind task.",
         ),
     ] = "",
-    team: OneTeam = None,
+    team: options.OneTeam = None,
     author: options.ActFrom = None,
     wait: options.ProcessWait = 60,
 ) -> None:
@@ -145,15 +144,12 @@ def _read_note(context: typer.Context, session: str, name: str) -> dict[str, str
     among = notes.shelves(context, session, last=False, shared=False)
     reference = notes.find(context, name, among)
     note = shelves.find_note(reference.shelf, reference.id)
+    shown = escape_line(note.id)
     if note.kind != "task":
-        raise UsageError(
-            f"note {escape_line(note.id)} is of the kind {note.kind}, not task",
-            "Write the title instead.",
-        )
+        problem = f"note {shown} is of the kind {note.kind}, not task"
+        raise UsageError(problem, "Write the title instead.")
     if note.status == "archived":
-        raise UsageError(
-            f"note {escape_line(note.id)} is archived", "Write the title instead of --from-note."
-        )
+        raise UsageError(f"note {shown} is archived", "Write the title instead of --from-note.")
     title = cut_text(" ".join(note.title.split()), LONGEST_TITLE)
     return {"title": title, "description": note.body.strip(), "note": note.id}
 
@@ -430,9 +426,9 @@ def work(
     minutes: Minutes = None,
     only: SomeTasks = "",
     author: options.ActFrom = None,
-    as_json: EventsAsJson = False,
-    quiet: Quiet = False,
-    wait: Wait = 600,
+    as_json: options.EventsAsJson = False,
+    quiet: options.Quiet = False,
+    wait: options.Wait = 600,
 ) -> None:
     """Let the agents of a session do its tasks, until none is left or all are blocked.
 

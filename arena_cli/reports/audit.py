@@ -53,12 +53,10 @@ _APART = {"seq", "ts", "type", "metadata", "usage", "session_usage"}
 def conversation(events: Iterable[Event]) -> Iterator[Entry]:
     """Yield a `message` for each message of people and the system, and each answer of an agent."""
     for event in events:
-        message = event.message if isinstance(event, (MessageEvent, ReplyFinished)) else None
-        if message is None or (isinstance(event, ReplyFinished) and event.status != "success"):
-            continue
-        turn = event.turn if isinstance(event, ReplyFinished) else None
-        planted = isinstance(event, MessageEvent) and event.planted
-        yield _message(event, message, turn=turn, planted=planted)
+        if isinstance(event, MessageEvent):
+            yield _message(event, event.message, planted=event.planted)
+        elif isinstance(event, ReplyFinished) and event.message and event.status == "success":
+            yield _message(event, event.message, turn=event.turn)
 
 
 def audit(events: Iterable[Event]) -> Iterator[Entry]:

@@ -149,11 +149,12 @@ def _input(name: str, field: str, owner: str, agents: int, say: Words) -> str:
 
 def _tool(tool: str, part: str, owner: str, say: Words) -> str:
     """Describe a changed tool: its answer, the arguments it is called with, or what it is."""
-    if part == "answer":
-        return say("tool {tool}: its answer changed", tool=tool)
-    if part == "arguments":
-        return say("{who} calls the tool {tool} with other arguments", who=owner, tool=tool)
-    return say("tool {tool}: its schema or description changed ({who})", tool=tool, who=owner)
+    texts = {
+        "answer": "tool {tool}: its answer changed",
+        "arguments": "{who} calls the tool {tool} with other arguments",
+    }
+    text = texts.get(part, "tool {tool}: its schema or description changed ({who})")
+    return say(text, tool=tool, who=owner)
 
 
 def _setting(name: str, field: str, owner: str, agents: int, say: Words) -> str:

@@ -214,16 +214,11 @@ def _explain_added(
     added += [
         member_id for member_id in (*event.refused, *message.mentions) if member_id not in in_text
     ]
-    unknown = {
-        visible_text.fold_name(name_used.written) for name_used in names if name_used.why == NOBODY
-    }
+    unknown = {visible_text.fold_name(use.written) for use in names if use.why == NOBODY}
+    unnamed = [name for name in event.unresolved if visible_text.fold_name(name) not in unknown]
     return [
         *(MentionReason("", [member_id], ADDED, "") for member_id in dict.fromkeys(added)),
-        *(
-            MentionReason(name, [], ADDED, NOBODY)
-            for name in event.unresolved
-            if visible_text.fold_name(name) not in unknown
-        ),
+        *(MentionReason(name, [], ADDED, NOBODY) for name in unnamed),
     ]
 
 
@@ -301,14 +296,10 @@ def _explain_others(event: Candidates, chain: Chain, team: Team) -> Others:
 def _explain_candidate(
     member: Member, event: Candidates, haystack: Haystack, by_message: dict[str, Haystack]
 ) -> Other:
-    found_words = [
-        FoundWord(
-            hit.word,
-            hit.kind,
-            [name for name, message_haystack in by_message.items() if hit.is_in(message_haystack)],
-        )
-        for hit in find_hits(haystack, member)
-    ]
+    found_words = []
+    for hit in find_hits(haystack, member):
+        messages = [name for name, content in by_message.items() if hit.is_in(content)]
+        found_words.append(FoundWord(hit.word, hit.kind, messages))
     over = event.passed_over.get(member.id)
     return Other(
         agent=member.id,
@@ -442,9 +433,8 @@ def _draw_judged(candidate: Other, relevance: float, selection: str, say: Words)
     sum_text = f" · {_sum(candidate, relevance, selection, say)}"
     if candidate.why and candidate.why != UNDER:
         sum_text += f" · {say(candidate.why)}"
-    return line(
-        INDENT * 3, f"{escape_line(candidate.agent)}{say(': ')}", decision, sum_text, hang=8
-    )
+    name = f"{escape_line(candidate.agent)}{say(': ')}"
+    return line(INDENT * 3, name, decision, sum_text, hang=8)
 
 
 def _sum(candidate: Other, relevance: float, selection: str, say: Words) -> str:

@@ -165,7 +165,7 @@ class Report:
         if step.kind != "check":
             seqs = {event.seq for event in step.before}
             chain = [one for one in before if one.session == step.session and one.kind != "check"]
-            return [*(one for one in chain if _is_part(one, seqs)), step]
+            return [*(one for one in chain if one.events and one.events[-1].seq in seqs), step]
         return [one for one in before if step.session in (None, one.session)]
 
     def _whole(self) -> Iterator[Line]:
@@ -232,10 +232,6 @@ class Report:
         for event in step.events:
             if not isinstance(event, SessionEvent):
                 yield from indented(timeline.drawn(event), INDENT * 3)
-
-
-def _is_part(step: StepResult, seqs: set[int]) -> bool:
-    return bool(step.events) and step.events[-1].seq in seqs
 
 
 def indented(drawn: Iterable[Line], indent: str) -> Iterator[Line]:

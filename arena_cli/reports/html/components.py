@@ -160,11 +160,8 @@ def _list_idle(chains: Sequence[Chain], cast: Cast) -> list[Who]:
 
 def _list_acting(reply: int, turn: Turn) -> list[Any]:
     """Return the events of a reply with tools; none for others."""
-    return [
-        event
-        for event in turn.side_events
-        if event.is_acting and getattr(event, "reply", 0) == reply
-    ]
+    events = (event for event in turn.side_events if event.is_acting)
+    return [event for event in events if getattr(event, "reply", 0) == reply]
 
 
 def _acting_lines() -> Any:
