@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from arena_cli import errors
-from arena_cli.cli import common, options, pauses, trust
+from arena_cli.cli import common, options, send, trust
 from arena_cli.errors import UsageError
 from arena_cli.reports import lines
 from arena_cli.reports.lines import INDENT
@@ -120,7 +120,7 @@ class AgentRun:
         elif result.mode == "goal":
             common.print_line(escape_text(result.text), is_data=True)
         if last.type == "chain_paused" or result.mode == "goal":
-            pauses.exit_by(last, name, opened.journal.fold)
+            send.exit_by(last, name, opened.journal.fold)
             return
         problem = language.translate_message(result.error)
         problem = escape_line(problem).removeprefix(f"{escape_line(member.id)}: ")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from arena_cli import errors
-from arena_cli.cli import common, options, pauses
+from arena_cli.cli import common, options, send
 from arena_cli.cli.common import Options
 from arena_cli.cli.streams import Printer
 from arena_cli.errors import UsageError
@@ -141,7 +141,7 @@ def wait(
             f"session {name}: chain {number} was cut short; `arena resume {name}` continues"
         )
         raise typer.Exit(errors.EXIT_INTERRUPTED)
-    pauses.exit_by(end, stored.name, store.load_state(stored.transcript))
+    send.exit_by(end, stored.name, store.load_state(stored.transcript))
 
 
 def _find_chain(stored: Stored, number: int | None) -> int:

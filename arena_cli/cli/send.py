@@ -6,8 +6,9 @@ With `--dry-run`, print which agents would be called, and call none.
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +18,7 @@ import typer
 
 from arena_cli import errors
 from arena_cli.adapters.base import SessionConfig
-from arena_cli.cli import common, options, pauses, trust
+from arena_cli.cli import common, options, trust
 from arena_cli.cli.streams import Printer
 from arena_cli.errors import UsageError
 from arena_cli.reports.lines import user_words
@@ -35,8 +36,12 @@ if TYPE_CHECKING:
     from arena_cli.session.store import Stored
     from arena_cli.transcript.control_events import ChainPaused
     from arena_cli.transcript.events import Event
+    from arena_cli.transcript.state import Fold
     from arena_cli.workspace.models import AgentProfile
     from arena_cli.workspace.workspace import Workspace
+
+
+_NAMED_NOTES = 5  # that wait for approval, in a message
 
 
 class SendCommand(common.MessageCommand):
@@ -198,9 +203,9 @@ def _run(
             chain = opened.resume() if repeated else opened.send(sent)
             finished = common.run(opened.last(chain), hint=_resume_hint(opened.name))
         notes = opened.list_waiting_notes() if printer.is_shown else []
-    pauses.report_notes(notes, opened.name)
+    report_notes(notes, opened.name)
     if finished is not None:
-        pauses.exit_by(finished, opened.name, opened.journal.fold)
+        exit_by(finished, opened.name, opened.journal.fold)
 
 
 def _detach(
@@ -294,8 +299,8 @@ def resume(
     if finished is None:
         _resume_flow(loaded, stored, as_json=as_json, quiet=quiet)
         return
-    pauses.report_notes(notes, stored.name)
-    pauses.exit_by(finished, stored.name, opened.journal.fold, after_seq=after_seq)
+    report_notes(notes, stored.name)
+    exit_by(finished, stored.name, opened.journal.fold, after_seq=after_seq)
 
 
 def _resume_flow(loaded: Workspace, stored: Stored, *, as_json: bool, quiet: bool) -> None:
@@ -453,7 +458,7 @@ def _opened(
 
     Raises DiskRefused at the end if stdout could not be written.
     """
-    config = replace(config, ask_person=pauses.find_asker(printer))
+    config = replace(config, ask_person=_find_asker(printer))
     wait = f"{config.wait_s:g} s"
     with (
         contextlib.closing(printer),
@@ -498,5 +503,47 @@ def run_chain(
         printer.goes_on(opened.journal.fold)
         end = common.run(opened.last(start(opened)), hint=_resume_hint(stored.name))
         notes = opened.list_waiting_notes() if printer.is_shown else []
-    pauses.report_notes(notes, stored.name)
+    report_notes(notes, stored.name)
     return opened, end
+
+
+def _find_asker(printer: Printer) -> Callable[[Any], Awaitable[Any]] | None:
+    """Return the function that asks a person at the terminal; None if there is none to ask."""
+    is_ci = os.environ.get("CI", "").casefold() not in {"", "0", "false"}
+    if is_ci or not (printer.is_shown and sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+
+    async def ask_person(question: Any) -> Any:
+        with printer.hold():
+            return await import_module("arena_cli.cli.approvals").ask(question)
+
+    return ask_person
+
+
+def report_notes(notes: Sequence[str], session: str) -> None:
+    """Report on stderr the notes of a session that wait for a person's approval, if any do."""
+    if notes:
+        shown = ", ".join(map(escape_line, notes[:_NAMED_NOTES]))
+        more = f", and {len(notes) - _NAMED_NOTES} more" if len(notes) > _NAMED_NOTES else ""
+        common.warn(f"session {escape_line(session)}: notes that wait for approval: {shown}{more}")
+
+
+def exit_by(
+    last: ChainFinished | ChainPaused, name: str, fold: Fold, *, after_seq: int = 0
+) -> None:
+    """Exit with the code of a chain's end, or of its pause, with a hint how to continue.
+
+    A pause up to `after_seq` is an earlier one: it was not printed now.
+    """
+    if last.type == "chain_paused":
+        import_module("arena_cli.cli.approvals").report_pause(
+            name, fold, is_new=last.seq > after_seq
+        )
+        raise typer.Exit(errors.EXIT_PAUSED)
+    codes = {
+        "failed": errors.EXIT_FAILED,
+        "cancelled": errors.EXIT_INTERRUPTED,
+        "interrupted": errors.EXIT_INTERRUPTED,  # of an earlier run
+    }
+    if last.end in codes:
+        raise typer.Exit(codes[last.end])

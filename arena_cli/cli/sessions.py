@@ -262,27 +262,18 @@ def _print_events(printer: Printer, events: Iterable[Event], selection: ShownPar
 
 def _check_together(options: Mapping[str, bool]) -> None:
     """Raise UsageError for options that exclude each other."""
-    apart = [
-        ("--context", "--follow"),
-        ("--context", "--after-seq"),
-        ("--context", "--last"),
-        ("--follow", "--turn"),
-        ("--turn", "--after-seq"),
-        ("--turn", "--last"),
-        *(("--turn", option) for option in ("--after", "--before")),
-        *(("--context", option) for option in ("--after", "--before")),
-        ("--after-seq", "--after"),
-        ("--last", "--after"),
-        ("--follow", "--before"),
-        ("--after-seq", "--last"),
-        ("--html", "--json"),
-        ("--html", "--follow"),
-        ("--html", "--context"),
-        ("--html", "--agent"),  # the page has a filter of its own
-    ]
-    for first, second in apart:
-        if options[first] and options[second]:
-            raise UsageError(f"{first} and {second} were given", "Give one of them.")
+    excluded = {
+        "--context": ("--follow", "--after-seq", "--last", "--after", "--before"),
+        "--follow": ("--turn", "--before"),
+        "--turn": ("--after-seq", "--last", "--after", "--before"),
+        "--after-seq": ("--after", "--last"),
+        "--last": ("--after",),
+        "--html": ("--json", "--follow", "--context", "--agent"),  # a page has its own filter
+    }
+    for first, others in excluded.items():
+        for second in others:
+            if options[first] and options[second]:
+                raise UsageError(f"{first} and {second} were given", "Give one of them.")
     if options["--context"] and not options["--agent"]:
         raise UsageError(
             "--context shows what one agent was shown", "Name the agent: --context --agent ID."

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from arena_cli import errors
-from arena_cli.cli import command_line, common, control, options, pauses, send
+from arena_cli.cli import command_line, common, control, options, send
 from arena_cli.errors import UsageError
 from arena_cli.protocol import Message
 from arena_cli.reports import work_lines
@@ -465,7 +465,7 @@ def _report(
 ) -> None:
     """Print the tasks that remain; exit by the end of the chain, or with 4 if none continues."""
     if end is not None:
-        pauses.exit_by(end, opened.name, opened.journal.fold)
+        send.exit_by(end, opened.name, opened.journal.fold)
     say = user_words()
     left = board.list_open(names)
     is_limited = end is not None and end.type == "chain_finished" and end.end == "chain_limit"
