@@ -23,7 +23,8 @@ from arena_cli.transcript.events import ReplyFinished
 from arena_cli.util import files, language
 from arena_cli.util.text import escape_line, escape_text, shorten_text
 from arena_cli.workspace import inputs as agent_inputs
-from arena_cli.workspace.models import AGENT_TOOL, Member
+from arena_cli.workspace import mentions, models
+from arena_cli.workspace.models import AGENT_TOOL, Member, TeamConfig
 
 if TYPE_CHECKING:
     from arena_cli.protocol import Usage
@@ -284,3 +285,31 @@ def indent_text(text: str) -> Iterator[str]:
     """Yield the lines of an untrusted text, escaped and indented."""
     for line in escape_text(text).split("\n"):
         yield f"{INDENT}{line}".rstrip()
+
+
+def find_member(loaded: Workspace, called: str) -> Member:
+    """Return the agent with that id, name or alias, with or without `@`; the first of several.
+
+    Raises UsageError.
+    """
+    members = [
+        Member(loaded_agent, loaded_agent.name or loaded_agent.agent_id)
+        for loaded_agent in loaded.profiles.values()
+    ]
+    target = mentions.Roster(members).whole(called.removeprefix("@").removeprefix("＠"))
+    loaded_agent = loaded.loaded.get(
+        target.id if isinstance(target, mentions.Somebody) else models.normalize_id(called)
+    )
+    if loaded_agent is None:
+        names = dict.fromkeys(name for member in members for name in (member.id, member.name))
+        hint = errors.suggest_nearest(called, names) or "`arena agents add` adds one"
+        raise UsageError(f"there is no agent `{escape_line(called)}`", hint)
+    profile = loaded_agent.profile
+    return Member(profile, profile.name or profile.agent_id, role_prompt=loaded_agent.role_prompt)
+
+
+def limit_s(loaded: Workspace) -> float:
+    """Return the time limit of a reply in seconds, from the workspace's default team."""
+    is_team = loaded.file.team or any(profile.member for profile in loaded.profiles.values())
+    config = loaded.team(loaded.file.team).config if is_team else TeamConfig()
+    return config.turn_timeout_s

@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +15,7 @@ from arena_cli.adapters import base, pricing
 from arena_cli.adapters.base import Health
 from arena_cli.adapters.http import without_login
 from arena_cli.adapters.process.run import ProgramSettings
-from arena_cli.cli import agent_run, command_line, common, options, servers, trust
+from arena_cli.cli import agent_run, command_line, common, options, trust
 from arena_cli.context import tokens
 from arena_cli.context.window import sizes
 from arena_cli.errors import FileFaults, UsageError
@@ -25,16 +25,16 @@ from arena_cli.scenarios import select
 from arena_cli.session import one_shot, store
 from arena_cli.util import language
 from arena_cli.util.redaction import is_secret_key
-from arena_cli.util.text import display_width, escape_line
+from arena_cli.util.text import cut_text, display_width, escape_line
 from arena_cli.workspace import agents as profiles
-from arena_cli.workspace import mentions, models, relevance, scaffold, workspace
+from arena_cli.workspace import relevance, scaffold, workspace
 from arena_cli.workspace.agents import read_dotenv
-from arena_cli.workspace.models import Member, TeamConfig
 from arena_cli.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from arena_cli.adapters.pricing import Known
     from arena_cli.reports.lines import Words
+    from arena_cli.session.one_shot import ServerCheck
     from arena_cli.workspace.models import AgentProfile
     from arena_cli.workspace.relevance import KeywordMatch
     from arena_cli.workspace.scaffold import Newcomer
@@ -200,15 +200,15 @@ def check(
         common.warn(f"warning: {warning}")
     common.warn_of_faults(fault for one in scenarios for fault in one.warnings)
     _tell_folders(loaded)
-    servers.warn_of_unnamed(loaded)
+    _warn_of_unnamed(loaded)
     if connect:
         trust.require_agents(loaded)
     if as_json:
         sound = _print_checks(loaded, connect=connect)
     else:
         sound = print_health(loaded, connect=connect)
-        offers = servers.check_servers(loaded, connect=connect)
-        servers.print_servers(offers)
+        offers = _check_servers(loaded, connect=connect)
+        _print_servers(offers)
         sound = sound and all(check.health.ok for checks in offers.values() for check in checks)
         _tell_models(loaded)
     _tell_windows(loaded)
@@ -278,9 +278,9 @@ def _told_of(facts: Known, profile: AgentProfile, say: Words) -> str:
 
 def _print_checks(loaded: Workspace, *, connect: bool) -> bool:
     """Print the health of all agents and their MCP servers as JSON; return True if all are."""
-    offers = servers.check_servers(loaded, connect=connect)
+    offers = _check_servers(loaded, connect=connect)
     checks = [
-        {"agent": agent, **health._asdict(), "mcp": servers.dump_servers(offers.get(agent, []))}
+        {"agent": agent, **health._asdict(), "mcp": _dump_servers(offers.get(agent, []))}
         for agent, health in _find_health(loaded, connect=connect).items()
     ]
     common.print_json(checks)
@@ -317,6 +317,82 @@ def _powers(loaded: Workspace, agent: str) -> str:
     shape = base.settings_type(str(adapter["type"]))
     text = language.translate_message(shape.describe_powers(adapter)) if shape else ""
     return f" · {escape_line(text)}" if text else ""
+
+
+_HANDED_OVER = frozenset({"claude_code", "codex", "gemini", "opencode", "acp"})
+"""The kinds whose programs get all servers of the profile, and call them themselves."""
+
+_LONGEST_DESCRIPTION = 60
+
+
+def _warn_of_unnamed(loaded: Workspace) -> None:
+    """Print a warning per server of which an agent may call no tool."""
+    for agent_id, profile in loaded.profiles.items():
+        if not profile.mcp or profile.adapter["type"] in _HANDED_OVER:
+            continue
+        for name in one_shot.list_unnamed_servers(profile):
+            common.warn(
+                f"warning: {escape_line(agent_id)}: its `tools` name no tool of the MCP server "
+                f"{name}, so it sees none\n  add `{name}.*` to `tools`, for all of them"
+            )
+
+
+def _check_servers(loaded: Workspace, *, connect: bool) -> dict[str, list[ServerCheck]]:
+    """Start each server of the workspace's agents once; return what they offer, by agent.
+
+    Without `connect`, none is started.
+    """
+    profiles = [profile for profile in loaded.profiles.values() if profile.mcp]
+    if not connect or not profiles:
+        return {}
+    config = common.make_config(loaded, wait_s=0, connects=True)
+    checked: dict[str, list[ServerCheck]] = common.run(
+        one_shot.check_servers(config, profiles), hint=""
+    )
+    return checked
+
+
+def _print_servers(servers: dict[str, list[ServerCheck]]) -> None:
+    """Print a line per server, and one per tool that it offers."""
+    say = lines.user_words()
+    for agent, checks in servers.items():
+        for check in checks:
+            state = say("ok") if check.health.ok else say("NOT OK")
+            state += " " * (6 - display_width(state))
+            name = f"{escape_line(agent)} · mcp {check.server}"
+            detail = language.translate_message(check.health.detail)
+            if check.health.ok:
+                detail = say("{count} tools", count=len(check.tools))
+            common.print_line(f"{state} {name} · {escape_line(detail)}")
+            if check.wrote:
+                text = say("it writes text to stdout, which is skipped: {text}", text=check.wrote)
+                common.print_line(f"       {escape_line(text)}")
+            for tool in check.tools:
+                common.print_line(f"       {_describe_tool(tool, say)}")
+
+
+def _describe_tool(tool: Any, say: Words) -> str:
+    facts = [
+        tool.spec.name,
+        say("only reads") if tool.spec.read_only else "",
+        "" if tool.is_named else say("not in its `tools`"),
+        tool.spec.problem,
+        cut_text(" ".join(tool.spec.description.split()), _LONGEST_DESCRIPTION),
+    ]
+    return " · ".join(escape_line(fact) for fact in facts if fact)
+
+
+def _dump_servers(checks: list[ServerCheck]) -> list[dict[str, Any]]:
+    """Return the checks of an agent's servers, as JSON."""
+    return [
+        {
+            "server": check.server,
+            "ok": check.health.ok,
+            "detail": check.health.detail,
+            "tools": [{**tool.spec.model_dump(), "named": tool.is_named} for tool in check.tools],
+        }
+        for check in checks
+    ]
 
 
 @agents_app.command("add")
@@ -467,10 +543,10 @@ def try_out(
     Exits 3 if it failed.
     """
     loaded = common.load_workspace(context)
-    member = find_member(loaded, agent_id)
+    member = agent_run.find_member(loaded, agent_id)
     trust.require_agents(loaded, member.id)
     config = common.make_config(loaded, wait_s=0, connects=True)
-    limit = member.profile.timeout_s or limit_s(loaded)
+    limit = member.profile.timeout_s or agent_run.limit_s(loaded)
     if sys.stderr.isatty():
         common.warn(f"asking {member.id}, for up to {limit:g} s")
     trial = common.run(one_shot.call_once(config, member, limit), hint="")
@@ -497,33 +573,5 @@ def run(
     standard input. Exits 3 if it does not reach its goal, 4 if it waits for an approval.
     """
     loaded = common.load_workspace(context)
-    call = agent_run.AgentRun(loaded, find_member(loaded, agent_id), session)
+    call = agent_run.AgentRun(loaded, agent_run.find_member(loaded, agent_id), session)
     call.run(inputs or [], message, as_json=as_json, quiet=quiet)
-
-
-def find_member(loaded: Workspace, called: str) -> Member:
-    """Return the agent with that id, name or alias, with or without `@`; the first of several.
-
-    Raises UsageError.
-    """
-    members = [
-        Member(loaded_agent, loaded_agent.name or loaded_agent.agent_id)
-        for loaded_agent in loaded.profiles.values()
-    ]
-    target = mentions.Roster(members).whole(called.removeprefix("@").removeprefix("＠"))
-    loaded_agent = loaded.loaded.get(
-        target.id if isinstance(target, mentions.Somebody) else models.normalize_id(called)
-    )
-    if loaded_agent is None:
-        names = dict.fromkeys(name for member in members for name in (member.id, member.name))
-        hint = errors.suggest_nearest(called, names) or "`arena agents add` adds one"
-        raise UsageError(f"there is no agent `{escape_line(called)}`", hint)
-    profile = loaded_agent.profile
-    return Member(profile, profile.name or profile.agent_id, role_prompt=loaded_agent.role_prompt)
-
-
-def limit_s(loaded: Workspace) -> float:
-    """Return the time limit of a reply in seconds, from the workspace's default team."""
-    is_team = loaded.file.team or any(profile.member for profile in loaded.profiles.values())
-    config = loaded.team(loaded.file.team).config if is_team else TeamConfig()
-    return config.turn_timeout_s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from arena_cli.reports.lines import (
@@ -294,35 +294,25 @@ DETAILS: Mapping[type[Event], Callable[[Any, Words, Who], Iterator[Line]]] = {
 }
 """The lines that are indented below that of an event."""
 
-TONES: Mapping[str, str] = {
-    "chain_paused": "paused",
-    "approval_requested": "asked",
-    "approval_used": "done",
-    "agent_state": "stepped_in",
-    "steered": "stepped_in",
-    "edited": "stepped_in",
-    "rewound": "stepped_in",
-    "forked": "stepped_in",
-    "checkpoint": "stepped_in",
-    "marked_read": "stepped_in",
-    "budget": "stepped_in",
-    "supervised": "supervised",
-    "intent": "supervised",
-    "planned": "supervised",
-    "delivered": "done",
-    "decision": "refused",
-    "rule_broken": "refused",
-    "breaker": "refused",
-    "degraded": "paused",
-    "task": "done",
-    "work_started": "done",
+_TONES: Mapping[str, Sequence[str]] = {
+    "paused": ("chain_paused", "degraded"),
+    "asked": ("approval_requested",),
+    "done": ("approval_used", "delivered", "task", "work_started"),
+    "stepped_in": (
+        *("agent_state", "steered", "edited", "rewound", "forked", "checkpoint"),
+        *("marked_read", "budget"),
+    ),
+    "supervised": ("supervised", "intent", "planned"),
+    "refused": ("decision", "rule_broken", "breaker"),
 }
-"""The kind of row that an event is on a page, by its type."""
+"""The kinds of rows on a page, each with the types of its events."""
 
 
 def find_tone(event: Event) -> str:
     """Return the kind of row that an event is on a page; empty for one that is no control."""
-    return event.decision if isinstance(event, ApprovalDecided) else TONES.get(event.type, "")
+    if isinstance(event, ApprovalDecided):
+        return event.decision
+    return next((tone for tone, types in _TONES.items() if event.type in types), "")
 
 
 RENDERERS: Mapping[type[Event], Callable[[Any, Words, Who], Line | None]] = {
