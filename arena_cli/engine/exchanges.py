@@ -7,7 +7,7 @@ of an exchange is in the events of its turn: after a crash it continues from the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
@@ -40,6 +40,7 @@ from arena_cli.engine.exchange_state import (
 )
 from arena_cli.engine.exchange_texts import Ask
 from arena_cli.engine.plan import Planned, Room
+from arena_cli.engine.side_calls import StoppedByPerson, run_listed
 from arena_cli.engine.subagents import make_output
 from arena_cli.errors import AgentError, DiskRefused
 from arena_cli.protocol import AgentOutput, Message, ShownMessage
@@ -58,10 +59,6 @@ from arena_cli.util.clock import format_timestamp
 from arena_cli.util.language import Texts, translate_message
 from arena_cli.workspace.control import ExchangeRules
 from arena_cli.workspace.models import Member
-
-
-class _Stopped(Exception):
-    """A person ended the call of an agent."""
 
 
 class Exchanges:
@@ -401,7 +398,7 @@ class Exchanges:
     ) -> AgentEnded | None:
         """Call one of the two when it is free; None if a person stopped it."""
         started = exchange.started
-        with suppress(_Stopped):
+        with suppress(StoppedByPerson):
             async with self._queue.reserved(member.id, is_urgent=started.priority == "high"):
                 work = self._works.find(started.exchange)
                 is_awaited = work is None or work.waiting or not self._is_stopping()
@@ -426,7 +423,8 @@ class Exchanges:
             planned = plan_step(self._room, exchange, member, note, told)
             end = exchange.ends.get(place)
             if end is None or end.mode == "aborted":
-                end = await self._guarded(member.id, self._run(member, place, planned, work))
+                running = self._run(member, place, planned, work)
+                end = await run_listed(member.id, running, self._room)
                 if work is not None:
                     await work.keep_late(partial(self._is_replying, exchange.started.requester))
             text = make_output(end).text if end.mode == "goal" else ""
@@ -454,29 +452,6 @@ class Exchanges:
                 await call.wait_for_place(place, planned, room)
             loop = await make_loop(room, member, planned, heard, within)
             return await loop.run_to_end(planned.input)
-
-    async def _guarded(self, agent: str, work: Coroutine[Any, Any, AgentEnded]) -> AgentEnded:
-        """Await a call that a person may end as a reply of that agent. Raises _Stopped."""
-        control = self._room.control
-        task = asyncio.ensure_future(work)
-        is_listed = agent not in control.running
-        if is_listed:
-            control.running[agent] = task
-        try:
-            return await task
-        except asyncio.CancelledError:
-            current = asyncio.current_task()
-            if (
-                is_listed
-                and control.cancelled.get(agent)
-                and not (current and current.cancelling())
-            ):
-                raise _Stopped from None
-            raise
-        finally:
-            if is_listed:
-                del control.running[agent]
-                control.cancelled.pop(agent, None)
 
     def _is_replying(self, agent: str) -> bool:
         reply = self._turn.replies.get(agent)

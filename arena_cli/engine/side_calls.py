@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, NamedTuple, TypeVar
 
 from arena_cli.adapters.runtime import Answer, Heard
 from arena_cli.context import tokens
@@ -16,6 +16,8 @@ from arena_cli.protocol import AgentInput, ShownMessage, Usage
 from arena_cli.util.clock import format_timestamp
 from arena_cli.util.text import cut_text
 from arena_cli.workspace.models import Member
+
+T = TypeVar("T")
 
 ASIDE = "aside"
 """The `turn_id` of a call that is no reply."""
@@ -180,6 +182,31 @@ def _succeed(
     return AgentAnswer("" if problem else content, problem, usage, metadata, attempts)
 
 
+class StoppedByPerson(Exception):
+    """A person ended the call of an agent; the text is who did."""
+
+
+async def run_listed(agent: str, work: Coroutine[Any, Any, T], room: Room) -> T:
+    """Await a call that a person may end as a reply of that agent. Raises StoppedByPerson."""
+    control = room.control
+    task = asyncio.ensure_future(work)
+    is_listed = agent not in control.running
+    if is_listed:
+        control.running[agent] = task
+    try:
+        return await task
+    except asyncio.CancelledError:
+        current = asyncio.current_task()
+        by = control.cancelled.get(agent)
+        if is_listed and by and not (current and current.cancelling()):
+            raise StoppedByPerson(by) from None
+        raise
+    finally:
+        if is_listed:
+            del control.running[agent]
+            control.cancelled.pop(agent, None)
+
+
 class Advisor:
     """Calls an agent that decides what a chain does; people and the budget may stop the call."""
 
@@ -196,7 +223,7 @@ class Advisor:
         self,
         member: Member,
         input_tokens: int,
-        ask: Callable[[], Awaitable[AgentAnswer]],
+        ask: Callable[[], Coroutine[Any, Any, AgentAnswer]],
         is_stopped: Callable[[], bool],
         *,
         is_counted: bool = False,
@@ -206,28 +233,20 @@ class Advisor:
         A person who cancels it ends it without an answer, or for now if the chain `is_stopped`.
         `is_counted`: the call counts in the budget by itself.
         """
-        control = self._room.control
-        budget = control.budget
+        budget = self._room.control.budget
         if budget and (excess := budget.admit_call(member, input_tokens)):
             if excess.is_alone:
                 problem = f"the call alone exceeds the budget: {excess}"
                 return AgentAnswer("", problem, Usage(cost_usd=0.0), {}, 0)
             self._excess = f"{excess}, with the next call of {member.id}"
             return None
-        control.running[member.id] = asyncio.current_task()
         answer = None
         try:
-            answer = await ask()
-        except asyncio.CancelledError:
-            by = control.cancelled.pop(member.id, "")
-            task = asyncio.current_task()
-            if not by or task is None or task.uncancel():
-                raise
+            answer = await run_listed(member.id, ask(), self._room)
+        except StoppedByPerson as by:
             if not is_stopped():
                 answer = AgentAnswer("", f"{by} cancelled its call", None, {})
         finally:
-            del control.running[member.id]
-            control.cancelled.pop(member.id, None)
             if budget:
                 usage = answer.usage if answer and not is_counted else None
                 budget.settle_question(member, usage)
