@@ -18,7 +18,7 @@ from arena_cli.engine import after_turn
 from arena_cli.engine.plan import Room
 from arena_cli.engine.toolbox import EngineTool, make_schema
 from arena_cli.notes import extraction, text
-from arena_cli.notes.model import KINDS, Note
+from arena_cli.notes.model import KINDS
 from arena_cli.protocol import Attachment, Message, PermissionRequest, ToolSpec
 from arena_cli.tools.base import Tool, ToolFailed, ToolOutput, ToolScope
 from arena_cli.transcript import queries, reader
@@ -129,23 +129,8 @@ class ArenaSource:
         return [EngineTool(spec, getattr(desk, spec.name), idempotent=spec.name != "add_note")]
 
 
-def search_notes(room: Room, query: str, kinds: Sequence[str], limit: int) -> list[Note] | None:
-    """Return the notes of these kinds that fit a query; None if the session keeps none."""
-    recollection = room.scene.recollection
-    if recollection is None:
-        return None
-    recollection.follow()
-    index = recollection.index()
-    if index is None:
-        return []
-    hits = index.search(
-        query,
-        kinds=kinds,
-        session=room.scene.session_id,
-        approved_only=recollection.rules.approved_only,
-        limit=limit,
-    )
-    return [hit.note for hit in hits]
+def _import_past_work() -> Any:
+    return import_module("arena_cli.engine.past_work")
 
 
 def _describe_act(arguments: Mapping[str, Any]) -> PermissionRequest:
@@ -178,7 +163,7 @@ class _Desk:
         return self._find_notes(arguments["text"], _EXPERIENCE, arguments.get("limit", 5))
 
     async def estimate_complexity(self, arguments: Mapping[str, Any], _: ToolScope) -> ToolOutput:
-        past_work = import_module("arena_cli.engine.past_work")
+        past_work = _import_past_work()
         requirement, room = arguments["requirement"], self._room
         similar = await asyncio.to_thread(past_work.find_similar, requirement, room)
         estimate = past_work.estimate_complexity(requirement, similar, room.workspace)
@@ -186,7 +171,7 @@ class _Desk:
         return _as_json({**estimate._asdict(), "similar": chains})
 
     def _find_notes(self, query: str, kinds: Sequence[str], limit: int) -> ToolOutput:
-        notes = search_notes(self._room, query, kinds, limit)
+        notes = _import_past_work().search_notes(self._room, query, kinds, limit)
         if notes is None:
             raise ToolFailed("this session keeps no notes")
         if not notes:
@@ -231,7 +216,7 @@ class _Desk:
         """Return the chains of other sessions that fit a query of the planner; none for others."""
         if not self.is_planner:
             return []
-        past_work = import_module("arena_cli.engine.past_work")
+        past_work = _import_past_work()
         chains = await asyncio.to_thread(past_work.find_similar, query, self._room)
         own = self._room.scene.session_id
         return [chain._asdict() for chain in chains if chain.session != own]

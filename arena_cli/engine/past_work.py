@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from arena_cli.engine.plan import Room
 from arena_cli.notes import text
+from arena_cli.notes.model import Note
 from arena_cli.transcript import reader
 from arena_cli.transcript.events import Event, MessageEvent, ReplyFinished
 from arena_cli.transcript.plan_events import PlanMode
@@ -296,3 +297,22 @@ def list_changed(diff: str) -> list[str]:
 
 def _count_added(diff: str) -> int:
     return len(re.findall(r"^\+(?!\+\+)", diff, re.MULTILINE))
+
+
+def search_notes(room: Room, query: str, kinds: Sequence[str], limit: int) -> list[Note] | None:
+    """Return the notes of these kinds that fit a query; None if the session keeps none."""
+    recollection = room.scene.recollection
+    if recollection is None:
+        return None
+    recollection.follow()
+    index = recollection.index()
+    if index is None:
+        return []
+    hits = index.search(
+        query,
+        kinds=kinds,
+        session=room.scene.session_id,
+        approved_only=recollection.rules.approved_only,
+        limit=limit,
+    )
+    return [hit.note for hit in hits]

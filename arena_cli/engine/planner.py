@@ -27,7 +27,6 @@ from arena_cli.engine import (
     rules,
     side_calls,
 )
-from arena_cli.engine.arena_tools import search_notes
 from arena_cli.engine.plan import Room, attempt_limit_s, limit_s
 from arena_cli.engine.plan_texts import PLAN, PlanDraft
 from arena_cli.engine.plan_work import PlanWork, make_labels
@@ -195,7 +194,9 @@ class Planner:
         room, scene = self._room, self._room.scene
         message = chain.opening.message.content
         similar = await asyncio.to_thread(past_work.find_similar, message, room)
-        notes = await asyncio.to_thread(search_notes, room, message, EXPERIENCE, _MOST_NOTES)
+        notes = await asyncio.to_thread(
+            past_work.search_notes, room, message, EXPERIENCE, _MOST_NOTES
+        )
         planner = scene.team.planner
         members = [
             member for member in scene.team.members if planner is None or member.id != planner.id
