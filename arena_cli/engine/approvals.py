@@ -29,9 +29,9 @@ from arena_cli.transcript.control_events import (
     ApprovalDecision,
     ApprovalRequested,
     ApprovalUsed,
-    ControlState,
     Request,
     SessionControl,
+    find_control,
 )
 from arena_cli.transcript.conversation import Chain, Turn
 from arena_cli.transcript.events import ReplyFinished
@@ -201,8 +201,7 @@ class ApprovalDesk:
         return self._room.scene.fold.control or SessionControl()
 
     def _requests(self) -> dict[int, Request]:
-        chain = self._room.scene.fold.open
-        return chain.control.requests if chain and chain.control else {}
+        return find_control(self._room.scene.fold.open).requests
 
     def _use(self, request: Request, reply: int) -> None:
         """Use a grant up, on disk, before the act is done."""
@@ -442,8 +441,7 @@ class ApprovalDesk:
         text = f"request {question.request} of {question.agent} is {decided.decision}"
         if decided.option:
             text = f"request {question.request} of {question.agent}: {decided.option} is chosen"
-        chain = self._room.scene.fold.open
-        state = chain.control if chain and chain.control else ControlState()
+        state = find_control(self._room.scene.fold.open)
         still_open = ", ".join(str(pending.asked.request) for pending in state.pending)
         if still_open:
             return f"{text}; still open: {still_open}"

@@ -18,7 +18,7 @@ from arena_cli.engine.inbox import ControlRequest
 from arena_cli.engine.plan import Planned, Room
 from arena_cli.errors import UsageError
 from arena_cli.protocol import Usage
-from arena_cli.transcript.control_events import BudgetRaised, ControlState, Degraded
+from arena_cli.transcript.control_events import BudgetRaised, Degraded, find_control
 from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.events import FREE_KINDS, Reasons, SideEvent
 from arena_cli.transcript.spending import (
@@ -43,7 +43,6 @@ REASON = "budget"
 
 NO_MAY_REPLY, SMALLER_CONTEXT, CONCISE = "no_may_reply", "smaller_context", "concise"
 _MODEL = "model: "
-_NO_STATE = ControlState()
 _ONE_TOKEN = Usage(input_tokens=1, output_tokens=1)
 _QUESTION_TOKENS = 120  # for what stands around a question's text in a prompt
 
@@ -358,7 +357,7 @@ class BudgetGuard:
             if control is None:
                 return 0
             return control.raised_tokens if unit == "tokens" else control.raised_usd
-        raised = fold.open.control.raised if fold.open and fold.open.control else ()
+        raised = find_control(fold.open).raised
         return sum(event.tokens if unit == "tokens" else event.usd for event in raised)
 
     def _sum_up(self) -> dict[BudgetScope, SpentByAgent]:
@@ -474,7 +473,7 @@ class BudgetGuard:
 
 
 def _steps(chain: Chain) -> list[str]:
-    return (chain.control or _NO_STATE).degraded
+    return find_control(chain).degraded
 
 
 def _question_key(member: Member) -> str:

@@ -31,6 +31,7 @@ from arena_cli.transcript.control_events import (
     Request,
     SessionControl,
     Steered,
+    find_control,
 )
 from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.events import MessageEvent, PauseReason
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from arena_cli.engine.planner import Planner
     from arena_cli.engine.tasks import TaskDesk
 
-NOTHING = ControlState()
 NO_CONTROL = SessionControl()
 
 
@@ -134,7 +134,7 @@ class Control:
     def next_step(self, chain: Chain) -> rules.Step:
         """Return the next step of the open chain: that of the turn rules, as control changes it."""
         team = self._room.scene.team
-        state = chain.control or NOTHING
+        state = find_control(chain)
         step = rules.next_step(chain, team)
         if team.config.has_breaker:
             called = step.agents if isinstance(step, rules.CallPhase) else ()
@@ -178,9 +178,9 @@ class Control:
         told = [str(one.metadata["agent"]) for one in joining if one.author_type == "system"]
         return self._supervisor.next_step(step, chain, state, told, self.unavailable())
 
-    def find_planner(self, state: ControlState = NOTHING) -> Planner | None:
+    def find_planner(self, state: ControlState | None = None) -> Planner | None:
         """Return what plans chains; None if the team has no planner and the chain no plan."""
-        if self._planner is None and (self._room.scene.team.planner or state.plans):
+        if self._planner is None and (self._room.scene.team.planner or (state and state.plans)):
             module = import_module("arena_cli.engine.planner")
             self._planner = module.Planner(self._room, self)
         return self._planner
@@ -209,7 +209,7 @@ class Control:
         Requests whose time is over are closed first. Raises DiskRefused.
         """
         self.approvals.expire()
-        state = chain.control or NOTHING
+        state = find_control(chain)
         return state.pause if state.pending else None
 
     def unavailable(self) -> dict[str, str]:
@@ -221,7 +221,7 @@ class Control:
 
     def list_left_out(self, chain: Chain) -> dict[str, str]:
         """Return the agents that may not be asked in this turn of the chain, and the reasons."""
-        left_out = self._intents.list_left_out(chain, chain.control or NOTHING)
+        left_out = self._intents.list_left_out(chain, find_control(chain))
         return {**left_out, **self.unavailable()}
 
     def begin_review(self, planned: Planned) -> Review | None:
@@ -410,9 +410,9 @@ class Control:
 
     def _pause(self, request: ControlRequest) -> str:
         chain = self._open("pause")
-        if chain.control and chain.control.pause:
+        if pause := find_control(chain).pause:
             raise UsageError(
-                f"the chain is paused already: {chain.control.pause.detail}",
+                f"the chain is paused already: {pause.detail}",
                 "`arena resume` continues it.",
             )
         self._pause_by = request.by

@@ -17,7 +17,7 @@ from arena_cli.engine.plan import Room
 from arena_cli.engine.task_changes import ARENA, get_board, list_begotten
 from arena_cli.errors import DiskRefused
 from arena_cli.transcript.acting_events import ToolFinished
-from arena_cli.transcript.control_events import Checkpoint, ControlState
+from arena_cli.transcript.control_events import Checkpoint, ControlState, find_control
 from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.plan_events import Delivered, PlanMade, PlanPhase, PlanStep
 from arena_cli.transcript.task_events import (
@@ -39,7 +39,6 @@ LONGEST_LABEL = 64
 _FOLDER = "delivery"
 _LARGEST = 5_000_000
 _MOST_FILES = 500
-_NO_ORDERS = ControlState()
 
 
 class PlanWork:
@@ -66,7 +65,7 @@ class PlanWork:
 
     def list_tasks(self, chain: Chain) -> list[Task]:
         """Return the tasks of all plans of the chain."""
-        plans = (chain.control or _NO_ORDERS).plans
+        plans = find_control(chain).plans
         return [task for plan in plans for task in self._list_own(plan, chain)]
 
     def _list_own(self, plan: PlanMade, chain: Chain) -> list[Task]:
@@ -130,7 +129,7 @@ class PlanWork:
 
 def list_added(plan: PlanMade, chain: Chain) -> dict[str, str]:
     """Return the tasks that carry out a plan, by their steps."""
-    following = [later.seq for later in (chain.control or _NO_ORDERS).plans if later.seq > plan.seq]
+    following = [later.seq for later in find_control(chain).plans if later.seq > plan.seq]
     end = min(following, default=None)
     return {
         event.facts.step: event.task
@@ -255,9 +254,8 @@ def _write_readme(chain: Chain, names: list[str], room: Room) -> str:
     """Return the text of `README.md`."""
     say = Texts(room.language)
     tasks = get_board(room).tasks
-    plans = chain.control.plans if chain.control else []
     lines = [f"# {say('Delivery')}", "", *_quote(chain.opening.message.content), ""]
-    for plan in plans:
+    for plan in find_control(chain).plans:
         if plan.refused:
             continue
         lines += [*_describe_plan(plan, say), ""]

@@ -38,6 +38,7 @@ from arena_cli.transcript.control_events import (
     Decision,
     Request,
     RuleBroken,
+    find_control,
 )
 from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.plan_events import PlanMade
@@ -151,7 +152,7 @@ class Planner:
         text = await self._write_prompt(chain, [*failed, *filter(None, [refused])])
         number = _import_loop().find_call(chain).name if _has_loop(planner) else ""
         answer = await self._call(planner, text)
-        if answer is None or (chain.control and _list_held(chain.control)):
+        if answer is None or _list_held(find_control(chain)):
             return
         draft = self._read(answer)
         metadata = answer.describe(draft.problem)

@@ -19,7 +19,7 @@ from arena_cli.engine.notices import write_notice
 from arena_cli.engine.plan import Room
 from arena_cli.engine.reply_rules import BrokenRule, Findings, write_decision
 from arena_cli.protocol import parse_decision, parse_seq
-from arena_cli.transcript.control_events import ControlState, Decision, Supervised
+from arena_cli.transcript.control_events import ControlState, Decision, Supervised, find_control
 from arena_cli.transcript.conversation import FAILED, Chain, Turn
 from arena_cli.transcript.events import Order
 from arena_cli.util.language import Texts
@@ -273,7 +273,7 @@ class Supervisor:
         self, supervisor: Member, built: window.Built, chain: Chain
     ) -> side_calls.AgentAnswer | None:
         """Call the supervisor; None if a person or the budget stops the call."""
-        steered = len(chain.control.steering) if chain.control else 0
+        steered = len(find_control(chain).steering)
         ask = partial(side_calls.consult, supervisor, built.input, built.input_tokens, self._room)
         is_stopped = partial(self._is_overtaken, chain, steered)
         return await self._advisor.consult(supervisor, built.input_tokens, ask, is_stopped)
@@ -281,7 +281,7 @@ class Supervisor:
     def _is_overtaken(self, chain: Chain, steered: int) -> bool:
         """Return True if a person steered the chain more often than that, or stops it."""
         control = self._room.control.current
-        is_steered = chain.control is not None and len(chain.control.steering) > steered
+        is_steered = len(find_control(chain).steering) > steered
         return is_steered or (control is not None and control.is_stopping)
 
     async def _note(self, decision: Supervised) -> None:

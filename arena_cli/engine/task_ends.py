@@ -26,6 +26,7 @@ from arena_cli.errors import UsageError
 from arena_cli.notes.agent_extraction import read_values
 from arena_cli.protocol import TASK_BLOCK, TASK_UPDATE, Message
 from arena_cli.transcript.acting_events import ToolFinished, ToolRequested
+from arena_cli.transcript.control_events import find_control
 from arena_cli.transcript.conversation import FAILED, Chain, Turn
 from arena_cli.transcript.events import MessageEvent, ReplyFinished, SideEvent
 from arena_cli.transcript.task_events import ENDED, Task, TaskAction, TaskChanged
@@ -290,8 +291,7 @@ class _Settlement:
         structured = self._done.message.structured if self._done.message else ()
         if any(part.type == "approval_request" for part in structured):
             return True
-        control = self._chain.control
-        pending = control.pending if control else ()
+        pending = find_control(self._chain).pending
         return any(request.asked.reply == self._done.reply for request in pending)
 
 

@@ -16,7 +16,7 @@ from arena_cli.engine import rules, task_changes, task_texts
 from arena_cli.engine.plan import Room
 from arena_cli.engine.task_changes import ARENA, get_board
 from arena_cli.protocol import Message
-from arena_cli.transcript.control_events import control_of
+from arena_cli.transcript.control_events import control_of, find_control
 from arena_cli.transcript.conversation import Chain
 from arena_cli.transcript.task_events import Task, TaskBoard, TaskChanged, WorkStarted
 from arena_cli.workspace.mentions import parse_mentions
@@ -61,7 +61,7 @@ class TaskDesk:
 
     def works(self, chain: Chain) -> bool:
         """Return True if a chain works on tasks; write that it does if its message says so."""
-        if chain.control is not None and chain.control.work is not None:
+        if find_control(chain).work is not None:
             return True
         fields = chain.opening.message.metadata.get(WORK)
         if chain.turns or not isinstance(fields, dict):

@@ -199,11 +199,7 @@ class ToolLoop:
         notice = (
             f"{reason} {action} now, with the best result that you have; no other tool is left."
         )
-        if acting.steps:
-            last = acting.steps[-1]
-            acting.steps[-1] = last.model_copy(update={"notice": notice})
-        else:
-            acting.steps.append(ToolStep(notice=notice))
+        acting.steps = tool_steps.remind(acting.steps, notice)
 
     def _seconds_left(self, acting: Acting) -> float:
         return acting.ends_at + self._planned.waited_s - self._room.clock.monotonic()

@@ -562,6 +562,11 @@ def control_of(chain: Chain) -> ControlState:
     return chain.control
 
 
+def find_control(chain: Chain | None) -> ControlState:
+    """Return the control state of a chain, which may be empty."""
+    return (chain.control if chain else None) or ControlState()
+
+
 def session_control_of(fold: Fold) -> SessionControl:
     """Return the control state of a session; it is made when it is first needed."""
     if fold.control is None:
