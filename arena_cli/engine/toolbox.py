@@ -37,7 +37,7 @@ def make_schema(required: Sequence[str] = (), **properties: Any) -> dict[str, An
     return {**schema, "required": list(required)} if required else schema
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class EngineTool:
     """A tool of the engine, which `run` answers, also in a replay.
 
@@ -61,34 +61,27 @@ class EngineTool:
         return await self.run(arguments, scope)
 
 
-class CompleteTask:
+class CompleteTask(EngineTool):
     """The tool by which an agent hands in its output; the loop itself answers it."""
-
-    idempotent = True
 
     def __init__(self, output: OutputSpec) -> None:
         self.output = output
         description = "Hand in the result and end the work. Call it once, when you are done."
         if output.description:
             description += f" The result: {output.description}"
-        schema = output.schema_ if output.schema_ is not None else {"type": "string"}
-        self.spec = ToolSpec(
-            name=COMPLETE_TASK,
-            description=description,
-            input_schema={
-                "type": "object",
-                "properties": {output.name: schema},
-                "required": [output.name],
+        schema = {
+            "type": "object",
+            "properties": {
+                output.name: {"type": "string"} if output.schema_ is None else output.schema_
             },
-        )
+            "required": [output.name],
+        }
+        spec = ToolSpec(name=COMPLETE_TASK, description=description, input_schema=schema)
+        super().__init__(spec, _accept)
 
-    def find_act(self, arguments: Mapping[str, Any]) -> PermissionRequest | None:  # noqa: ARG002
-        """Return None: it needs no approval."""
-        return None
 
-    async def call(self, arguments: Mapping[str, Any], scope: ToolScope) -> ToolOutput:  # noqa: ARG002
-        """Return the answer to a valid output."""
-        return ToolOutput("The result is accepted.")
+async def _accept(_: Mapping[str, Any], __: ToolScope) -> ToolOutput:
+    return ToolOutput("The result is accepted.")
 
 
 class Toolbox:
