@@ -106,17 +106,15 @@ class Index:
             if self._connection is None and not any(entries for _, entries in listed):
                 return faults
 
-            def follow(connection: sqlite3.Connection) -> list[Fault]:
+            def follow() -> list[Fault]:
                 for folder, entries in listed:
                     if is_full:
-                        known = self._known_notes(connection, folder)
+                        known = self._known_notes(folder)
                         known.update(dict.fromkeys(known))
                         self._followed.clear()
-                    self._follow(connection, folder, entries)
+                    self._follow(folder, entries)
                 places = self._places(None)
-                return self._cache(
-                    connection, ("faults",), lambda: ingest.read_faults(connection, places)
-                )
+                return self._cache(("faults",), lambda: ingest.read_faults(self._opened, places))
 
             return faults + self._done(follow)
 
@@ -132,9 +130,9 @@ class Index:
             entry = FolderEntry(note.id, path, *stamps_of(path.stat()))
             read = ingest.read_file(folder, entry, self._now_ns())
 
-            def put(connection: sqlite3.Connection) -> None:
-                known = self._known_notes(connection, folder)
-                ingest.put_notes(connection, self._opened_stems, [read])
+            def put() -> None:
+                known = self._known_notes(folder)
+                ingest.put_notes(self._opened, self._opened_stems, [read])
                 known[entry.id] = entry[2:] if read.is_sure else None
                 self._followed.clear()
                 self._changes += 1
@@ -175,8 +173,8 @@ class Index:
         words = " ".join(lifecycle.words(title))
         places = self._places(None)
 
-        def find_near(connection: sqlite3.Connection) -> list[int]:
-            rows = connection.execute(
+        def find_near() -> list[int]:
+            rows = self._opened.execute(
                 "SELECT note, title FROM note WHERE kind = ? AND place IN "
                 "(SELECT value FROM json_each(?))",
                 (kind, json.dumps(places)),
@@ -211,25 +209,19 @@ class Index:
         if approved_only:
             where = f"{where} AND note IN (SELECT value FROM json_each(:approved))"
 
-        def find(connection: sqlite3.Connection) -> list[Hit]:
+        def find() -> list[Hit]:
             if approved_only:
-                values["approved"] = self._approved_in(connection, values["places"])
-            scope = self._scope(connection, where, values)
-
-            def near() -> Mapping[int, float]:
-                if self._vectors is None:
-                    return {}
-                keys = self._cache(
-                    connection,
-                    ("keys", where, *values.values()),
-                    lambda: search_module.passage_keys(connection, where, values),
-                )
-                return self._nearness(self._vectors, connection, query, keys)
-
+                values["approved"] = self._approved_in(values["places"])
             hits = search_module.hits(
-                connection, self._opened_stems, self._found, query, scope, near, limit
+                self._opened,
+                self._opened_stems,
+                self._found,
+                query,
+                self._scope(where, values),
+                lambda: self._nearness(query, where, values),
+                limit,
             )
-            return [hit._replace(note=self._judged(connection, hit.note)) for hit in hits]
+            return [hit._replace(note=self._judged(hit.note)) for hit in hits]
 
         hits = self._asked(find) or []
         return (self._asked(find) or []) if self._catch_up(hit.note for hit in hits) else hits
@@ -257,10 +249,10 @@ class Index:
         """Return the pairs of texts with that cosine or more; `lack` is why some are missing."""
         self.lack = ""
 
-        def compare(connection: sqlite3.Connection) -> Sequence[AlikePair]:
+        def compare() -> Sequence[AlikePair]:
             if self._vectors is None:
                 return ()
-            pairs = self._vectors.alike(connection, texts, least)
+            pairs = self._vectors.alike(self._opened, texts, least)
             self.lack = self._vectors.lack
             return pairs
 
@@ -275,9 +267,9 @@ class Index:
         """Return words of the notes that are spelled nearly like words of a question."""
         where, values = self._narrow((), (), session, archived=False)
 
-        def find(connection: sqlite3.Connection) -> list[str]:
-            scope = self._scope(connection, where, values)
-            return search_module.near_words(connection, self._opened_stems, query, scope)
+        def find() -> list[str]:
+            scope = self._scope(where, values)
+            return search_module.near_words(self._opened, self._opened_stems, query, scope)
 
         return self._asked(find) or []
 
@@ -312,10 +304,9 @@ class Index:
 
     def _catch_up(self, notes: Iterable[Note]) -> bool:
         """Return True, after a look at each file, if the file of one of these notes was edited."""
-        with self._turn:
-            is_edited = any(map(self._was_edited, notes))
-            if is_edited:
-                self.sync()
+        is_edited = any(map(self._was_edited, notes))
+        if is_edited:
+            self.sync()
         return is_edited
 
     def _was_edited(self, note: Note) -> bool:
@@ -327,21 +318,16 @@ class Index:
     def _folder_of(self, note: Note) -> Folder:
         return next(folder for folder in self._folders if _holds(folder, note))
 
-    def _scope(
-        self, connection: sqlite3.Connection, where: str, values: Mapping[str, str]
-    ) -> Scope:
+    def _scope(self, where: str, values: Mapping[str, str]) -> Scope:
         """Return the notes that satisfy the condition."""
         return self._cache(
-            connection,
             (where, *values.values()),
-            lambda: search_module.scope(connection, where, values),
+            lambda: search_module.scope(self._opened, where, values),
         )
 
-    def _cache(
-        self, connection: sqlite3.Connection, key: tuple[object, ...], make: Callable[[], _T]
-    ) -> _T:
+    def _cache(self, key: tuple[object, ...], make: Callable[[], _T]) -> _T:
         """Return what was made for the key, until any note or approval changes."""
-        state = self._state(connection)
+        state = self._state()
         if self._cached_of != state:
             self._cached_of = state
             self._cached.clear()
@@ -351,29 +337,29 @@ class Index:
         value: _T = self._cached[key]
         return value
 
-    def _state(self, connection: sqlite3.Connection) -> tuple[int, ...]:
+    def _state(self) -> tuple[int, ...]:
         """Return numbers that change with each write of any process, and with each approval."""
         for folder in self._folders:
-            self._approvals_of(connection, folder)
-        version: int = connection.execute("PRAGMA data_version").fetchone()[0]
+            self._approvals_of(folder)
+        version: int = self._opened.execute("PRAGMA data_version").fetchone()[0]
         return version, self._changes, self._approvals
 
-    def _nearness(
-        self,
-        vectors: Vectors,
-        connection: sqlite3.Connection,
-        query: str,
-        keys: Mapping[int, str],
-    ) -> Mapping[int, float]:
+    def _nearness(self, query: str, where: str, values: Mapping[str, str]) -> Mapping[int, float]:
         """Return the nearness in meaning by note; empty without vectors, and `lack` is why."""
+        if self._vectors is None:
+            return {}
+        keys = self._cache(
+            ("keys", where, *values.values()),
+            lambda: search_module.passage_keys(self._opened, where, values),
+        )
         try:
-            nearness = vectors.near(
-                connection, query, keys, lambda some: search_module.passages(connection, some)
+            nearness = self._vectors.near(
+                self._opened, query, keys, lambda some: search_module.passages(self._opened, some)
             )
         except EmbeddingFailed as error:
             self.lack = _describe(error)
             return {}
-        self.lack = vectors.lack
+        self.lack = self._vectors.lack
         return nearness
 
     def _notes(
@@ -391,35 +377,31 @@ class Index:
         where = f"AND place IN (SELECT value FROM json_each(?)) {condition}"
         all_values = (json.dumps(places), *values)
 
-        def select(connection: sqlite3.Connection) -> list[Note]:
-            rows = search_module.select(connection, where, all_values, has_body=has_body)
-            judged = [self._judged(connection, note, sha) for note, sha in rows]
+        def select() -> list[Note]:
+            rows = search_module.select(self._opened, where, all_values, has_body=has_body)
+            judged = [self._judged(note, sha) for note, sha in rows]
             return [note for note in judged if note.is_living or not is_living]
 
-        def select_once(connection: sqlite3.Connection) -> list[Note]:
-            key = (where, has_body, is_living, *all_values)
-            return list(self._cache(connection, key, lambda: select(connection)))
+        key = (where, has_body, is_living, *all_values)
+        return list(self._asked(lambda: self._cache(key, select)) or ())
 
-        return self._asked(select_once) or []
-
-    def _judged(self, connection: sqlite3.Connection, note: Note, sha: str = "") -> Note:
+    def _judged(self, note: Note, sha: str = "") -> Note:
         """Return a note with the status that counts; `sha` is the hash of its approved parts."""
         if note.status != "approved" or self._follow_trail is None:
             return note
-        return staging.judge(note, self._approvals_of(connection, self._folder_of(note)), sha)
+        return staging.judge(note, self._approvals_of(self._folder_of(note)), sha)
 
-    def _approved_in(self, connection: sqlite3.Connection, places: str) -> str:
+    def _approved_in(self, places: str) -> str:
         """Return the numbers of the approved notes in these places, as JSON."""
 
         def select() -> str:
-            rows = connection.execute(
+            rows = self._opened.execute(
                 "SELECT note, id, place, approval FROM note WHERE status = 'approved' "
                 "AND place IN (SELECT value FROM json_each(?))",
                 (places,),
             ).fetchall()
             approved = {
-                place_of_note(folder): self._approvals_of(connection, folder)
-                for folder in self._folders
+                place_of_note(folder): self._approvals_of(folder) for folder in self._folders
             }
             return json.dumps(
                 [
@@ -429,9 +411,9 @@ class Index:
                 ]
             )
 
-        return self._cache(connection, ("approved", places), select)
+        return self._cache(("approved", places), select)
 
-    def _approvals_of(self, connection: sqlite3.Connection, folder: Folder) -> Approvals:
+    def _approvals_of(self, folder: Folder) -> Approvals:
         """Return the approvals in a folder, as its trail was when the files were last read.
 
         The position in the trail is kept in the index, so that only the new part is read.
@@ -441,14 +423,14 @@ class Index:
             name = f"approvals {place}"
             known = self._trails.get(place)
             if known is None:
-                row = connection.execute("SELECT value FROM fact WHERE name = ?", (name,))
+                row = self._opened.execute("SELECT value FROM fact WHERE name = ?", (name,))
                 known = next((ReadTrail(*json.loads(value)) for (value,) in row), ReadTrail())
                 self._recorded_ends[place] = known.end
             current = self._follow_trail(folder, known)
             if not 0 <= current.end - self._recorded_ends[place] < _SHORT_TRAIL:
                 value = json.dumps([current.end, current.check, dict(current.approved)])
                 with contextlib.suppress(sqlite3.OperationalError):  # somebody else writes it
-                    connection.execute("REPLACE INTO fact VALUES (?, ?)", (name, value))
+                    self._opened.execute("REPLACE INTO fact VALUES (?, ?)", (name, value))
                     self._recorded_ends[place] = current.end
             if current is not known and current.approved != known.approved:
                 self._approvals += 1
@@ -456,14 +438,14 @@ class Index:
             self._current_trails.add(place)
         return self._trails[place].approved if place in self._trails else {}
 
-    def _asked(self, question: Callable[[sqlite3.Connection], _T]) -> _T | None:
+    def _asked(self, question: Callable[[], _T]) -> _T | None:
         """Return the answer of the index; None if there is no note at all."""
         with self._turn:
             if not self._is_synced:
                 self.sync()
             return None if self._connection is None else self._done(question)
 
-    def _done(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+    def _done(self, work: Callable[[], _T]) -> _T:
         """Run the work; if the index fails meanwhile, create it again, the last time in memory."""
         for attempt in range(3):
             try:
@@ -471,8 +453,8 @@ class Index:
                     self._open()
                     if attempt:
                         for folder in self._folders:
-                            self._follow(self._opened, folder, folder.entries())
-                return work(self._opened)
+                            self._follow(folder, folder.entries())
+                return work()
             except sqlite3.DatabaseError as error:
                 if self.in_memory or self._path is None:
                     raise
@@ -502,16 +484,14 @@ class Index:
         # Its third column is the file's path, empty for one in memory.
         self.in_memory = not self._connection.execute("PRAGMA database_list").fetchone()[2]
 
-    def _follow(
-        self, connection: sqlite3.Connection, folder: Folder, entries: Sequence[FolderEntry]
-    ) -> None:
+    def _follow(self, folder: Folder, entries: Sequence[FolderEntry]) -> None:
         """Update the index by the files of a folder."""
-        known = self._known_notes(connection, folder)
+        known = self._known_notes(folder)
         place = place_of_note(folder)
         if self._followed.get(place) is entries:  # the folder returns the same if none changed
             return
         is_changed = ingest.follow(
-            connection,
+            self._opened,
             self._opened_stems,
             folder,
             entries,
@@ -525,16 +505,16 @@ class Index:
         else:
             self._followed[place] = entries
 
-    def _known_notes(self, connection: sqlite3.Connection, folder: Folder) -> Known:
+    def _known_notes(self, folder: Folder) -> Known:
         """Return the stamps of a folder's notes, read again if another process wrote the index."""
-        version: int = connection.execute("PRAGMA data_version").fetchone()[0]
+        version: int = self._opened.execute("PRAGMA data_version").fetchone()[0]
         if self._known_of != version:
             self._known_of = version
             self._known.clear()
             self._followed.clear()
         place = place_of_note(folder)
         if place not in self._known:
-            self._known[place] = ingest.known_notes(connection, place)
+            self._known[place] = ingest.known_notes(self._opened, place)
         return self._known[place]
 
     def _own(self, session: str) -> list[str]:
