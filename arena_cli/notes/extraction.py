@@ -134,19 +134,23 @@ def _find_statements(
         if is_speech and (sentence.goes_on or sentences[index - 1].shown.rstrip()[-1:] in ":："):
             continue
         is_speech = introduces_speech(sentence.shown)
-        following = sentences[index + 1] if index + 1 < len(sentences) else None
         heading_kind = heading.kind_below(sentence)
-        kind, words = heading_kind, sentence.text
-        if not (kind and sentence.item):
+        kind, words = None, ""
+        if not (heading_kind and sentence.item):
             kind, words = _kind_of(sentence, kinds, theirs, is_only=len(sentences) == 1)
         if kind and not words:
             heading = _Heading(kind)
             continue
         if kind is None:
             kind, words = heading_kind, sentence.text
-        after = following.shown if following is not None and following.goes_on else ""
-        if kind and not is_joke(sentence.shown) and not is_joke(after):
+        if kind and not _is_joke(*sentences[index : index + 2]):
             yield _NotedSentence(kind, words, sentence)
+
+
+def _is_joke(sentence: Sentence, following: Sentence | None = None) -> bool:
+    """Return True if a sentence, or what follows it on its line, says that it is a joke."""
+    after = following.shown if following is not None and following.goes_on else ""
+    return is_joke(sentence.shown) or is_joke(after)
 
 
 class _Heading:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
@@ -100,21 +99,6 @@ def _as_stamps(fields: Iterable[int]) -> tuple[int, ...]:
 def stamps_of(state: os.stat_result) -> tuple[int, ...]:
     """Return the fields of a `FolderEntry` after its path, which differ once a file changed."""
     return _as_stamps(read_stamps(state))
-
-
-@contextlib.contextmanager
-def scan_folder(folder: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
-    """List a folder; where the system can, its files are looked up within it, not from the root."""
-    if os.scandir not in os.supports_fd:
-        with os.scandir(folder) as scan:
-            yield scan
-        return
-    descriptor = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
-    try:
-        with os.scandir(descriptor) as scan:
-            yield scan
-    finally:
-        os.close(descriptor)
 
 
 def is_folder(entry: os.DirEntry[str]) -> bool:

@@ -30,7 +30,6 @@ from arena_cli.notes.listing import (
     make_entries,
     mtime_of,
     read_stamps,
-    scan_folder,
     unused_name,
     was_edited,
 )
@@ -178,7 +177,7 @@ class Folder:
         writes it. Raises UsageError, SessionBusy or DiskRefused, and the errors of `carry`.
         """
         folder, prefix, stem = self._home(draft)
-        self._check(folder)
+        self.check(folder)
         with self._held():
             name = unused_name(stem, folder)
             path = folder / f"{name}{SUFFIX}"
@@ -285,9 +284,12 @@ class Folder:
                 return path.relative_to(root).as_posix()
         return path.as_posix()
 
-    def check(self) -> None:
-        """Raise UsageError if a link leads there: nothing is written through a link."""
-        self._check(self.path)
+    def check(self, path: Path | None = None) -> None:
+        """Raise UsageError if a link leads to a path in it: nothing is written through a link."""
+        try:
+            check_no_link(path or self.path, below=self.workspace)
+        except LinkRefused as error:
+            raise UsageError(escape_line(str(error.strerror)), LINK_HINT) from error
 
     def _was_edited(self, most_looks: int) -> bool:
         """Return True if one of the next files was edited in place."""
@@ -380,17 +382,11 @@ class Folder:
                 return True
         return False
 
-    def _check(self, path: Path) -> None:
-        try:
-            check_no_link(path, below=self.workspace)
-        except LinkRefused as error:
-            raise UsageError(escape_line(str(error.strerror)), LINK_HINT) from error
-
     def _files(self, folder: Path) -> NoteFiles:
         """Return the files of notes, in the order in which the disk has them."""
         files: NoteFiles = {}
         try:
-            with scan_folder(folder) as scan:
+            with os.scandir(folder) as scan:
                 for file in scan:
                     name = file.name
                     if name.endswith(SUFFIX) and name[0] != ".":
@@ -444,7 +440,7 @@ class Folder:
 
     def _change(self, id: str, make: Make) -> NoteChange:
         path = self._existing(id)
-        self._check(path)
+        self.check(path)
         file = path.relative_to(self.path).as_posix()
         label = self.shown(path)
         for _ in range(_AGAIN):
