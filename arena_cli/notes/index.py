@@ -88,7 +88,6 @@ class Index:
         self._followed: dict[str, Sequence[FolderEntry]] = {}
         self._cached: dict[tuple[object, ...], Any] = {}
         self._cached_of: tuple[int, ...] = ()
-        self._found = FoundNotes()
         self._turn = threading.RLock()
 
     def sync(self, *, is_full: bool = False, most_looks: int | None = None) -> list[Fault]:
@@ -120,9 +119,7 @@ class Index:
 
     def update(self, note: Note) -> None:
         """Update the index by one file that was just written, without looking at the others."""
-        folder = next(
-            candidate for candidate in self._folders if candidate.shared is note.is_shared
-        )
+        folder = self._folder_of(note)
         path = folder.workspace / note.file
         with self._turn:
             if not self._is_synced:
@@ -215,7 +212,7 @@ class Index:
             hits = search_module.hits(
                 self._opened,
                 self._opened_stems,
-                self._found,
+                self._cache(("found",), FoundNotes),
                 query,
                 self._scope(where, values),
                 lambda: self._nearness(query, where, values),
@@ -331,7 +328,6 @@ class Index:
         if self._cached_of != state:
             self._cached_of = state
             self._cached.clear()
-            self._found.clear()
         if key not in self._cached:
             self._cached[key] = make()
         value: _T = self._cached[key]
@@ -518,15 +514,17 @@ class Index:
         return self._known[place]
 
     def _own(self, session: str) -> list[str]:
-        shared = {place_of_note(folder) for folder in self._folders if folder.shared}
-        return [folder_name for folder_name in self._places(session) if folder_name not in shared]
-
-    def _places(self, session: str | None) -> list[str]:
         return [
             place_of_note(folder)
             for folder in self._folders
-            if session is None or folder.shared or folder.path.parent.name == session
+            if not folder.shared and folder.path.parent.name == session
         ]
+
+    def _places(self, session: str | None) -> list[str]:
+        if session is None:
+            return list(map(place_of_note, self._folders))
+        shared = [place_of_note(folder) for folder in self._folders if folder.shared]
+        return [*self._own(session), *shared]
 
 
 def _describe(error: EmbeddingFailed) -> str:

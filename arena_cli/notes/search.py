@@ -116,11 +116,6 @@ class FoundNotes:
         self._notes: dict[int, Note] = {}
         self._words: dict[int, NoteWords] = {}
 
-    def clear(self) -> None:
-        """Forget all notes."""
-        self._notes.clear()
-        self._words.clear()
-
     def words_of(
         self, connection: sqlite3.Connection, numbers: Iterable[int]
     ) -> dict[int, NoteWords]:
