@@ -1,4 +1,4 @@
-"""arena as a user runs it, in forks that can be ended before any change of the disk."""
+"""arena in processes that end before a change of the disk, as if they were killed there."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system can
 
 @dataclass
 class Forked(Program):
-    """A program whose runs are forks; `count` is how often the last cut one changed the disk."""
+    """A program that can be cut; `count` is how often the last run to be cut changed the disk."""
 
-    real: bool = True
     count: int = 0
 
     def cut(self, cut: int, *args: str, half: bool = False) -> Done:
@@ -32,5 +31,5 @@ class Forked(Program):
             stderr=subprocess.PIPE,
         )
         done = self.finish(running)
-        self.count = running.changes
+        (self.count,) = running.reported
         return done

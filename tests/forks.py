@@ -6,16 +6,20 @@ Python, and what the system shows of it: its command line and the environment th
 
 from __future__ import annotations
 
+import atexit
 import functools
-import json
 import os
 import select
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import fork_request
 
 SERVER = Path(__file__).parent / "programs" / "fork_server.py"
 OPTIONS = {"stdin", "stdout", "stderr", "cwd", "env", "start_new_session"}
@@ -32,54 +36,61 @@ def can_fork(env: Mapping[str, str], options: Mapping[str, Any]) -> bool:
 
 
 @functools.cache
-def _server() -> tuple[socket.socket, object]:
-    """Start the warmed process, which ends when this one does; return the way to it, and it."""
-    ours, theirs = socket.socketpair()
+def _server() -> str:
+    """Start the warmed process, which ends when this one does; return its socket."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = f"{folder}/forks"
     env = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONPATH": str(SERVER.parents[2])}
-    with theirs:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(100)
         process = subprocess.Popen(
-            [sys.executable, str(SERVER), str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
+            [sys.executable, str(SERVER), str(listener.fileno())],
+            pass_fds=[listener.fileno()],
             env=env,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
         )
-    return ours, process
+    atexit.register(process.communicate)  # it ends when its stdin does
+    return path
+
+
+def list_command(*args: str) -> list[str]:
+    """Return a command that is this one of arena, for programs that start it."""
+    if not hasattr(os, "fork"):
+        return [sys.executable, "-m", "arena_cli", *args]
+    return [sys.executable, "-S", "-E", fork_request.__file__, _server(), *args]
 
 
 class Fork(subprocess.Popen[bytes]):
-    """A running arena; `request` adds keys to what the server is asked for."""
+    """A running arena; `request` adds keys to what the server is asked for.
+
+    `reported` is how often it changed the disk, if the request had a `cut`, once it has ended.
+    """
 
     def __init__(self, args: Any, *, request: Mapping[str, Any] | None = None, **options: Any):
-        self._request = dict(request or {})
-        self._told = b""
+        self._request = request or {}
+        self.reported: list[int] = []
         super().__init__(args, **options)
 
     def _execute_child(self, args: Any, *given: Any) -> None:
         """Do what `Popen` does here, but by the server."""
-        cwd, env, new_session = given[4], given[5], given[-2]
+        request = {"args": args, "cwd": str(given[4]), "env": given[5], "new_session": given[-2]}
         pipes = given[9:15]  # stdin: theirs, ours; stdout and stderr: ours, theirs
-        theirs = [pipes[0], pipes[3], pipes[5]]
-        self._status, status = os.pipe()
-        request = {"args": args, "cwd": str(cwd), "env": env, "new_session": new_session}
-        text = json.dumps({**request, **self._request}).encode()
-        handles = [number if handle == -1 else handle for number, handle in enumerate(theirs)]
-        server, _ = _server()
-        socket.send_fds(server, [b"%8d" % len(text)], [*handles, status])
-        server.sendall(text)
-        os.close(status)
-        self.pid = int(server.recv(8, socket.MSG_WAITALL))
+        theirs = (pipes[0], pipes[3], pipes[5])
+        streams = [number if handle == -1 else handle for number, handle in enumerate(theirs)]
+        self.pid, self._status = fork_request.request_fork(
+            _server(), {**request, **self._request}, streams
+        )
         self._child_created = True
         self._close_pipe_fds(*pipes)
 
     def _try_wait(self, wait_flags: int) -> tuple[int, int]:
         """Return the pid and the status that the server tells of it, or (0, 0) while it runs."""
-        while wait_flags == 0 or select.select([self._status], [], [], 0)[0]:
-            part = os.read(self._status, 100)
-            self._told += part
-            if not part:
-                os.close(self._status)
-                return self.pid, int(self._told.split()[-1])
-        return 0, 0
+        if wait_flags and not select.select([self._status], [], [], 0)[0]:
+            return 0, 0
+        self.reported, status = fork_request.read_status(self._status)
+        return self.pid, status
 
     def _internal_poll(self, *_: Any, **__: Any) -> int | None:
         with self._waitpid_lock:
@@ -88,8 +99,3 @@ class Fork(subprocess.Popen[bytes]):
                 if pid:
                     self._handle_exitstatus(status)
         return self.returncode
-
-    @property
-    def changes(self) -> int:
-        """How often it changed the disk, if the request asked to count that."""
-        return int(self._told.split()[0])

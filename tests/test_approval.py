@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forked import Forked as Program
+from program import Program
 from stage import Stage, printed
 
 CHANGED = "changed since it was approved"

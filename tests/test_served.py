@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import forks
 import pytest
 from product import (
     Attachment,
@@ -39,7 +40,12 @@ MEMBERS: list[Any] = ["list_members", {}]
 
 
 class Caller:
-    """A team with a program that calls tools by MCP (`programs/call_tools.py`)."""
+    """A team with a program that calls tools by MCP (`programs/call_tools.py`).
+
+    With `fresh`, the program starts arena by the very command that it is given.
+    """
+
+    fresh = False
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -55,6 +61,8 @@ class Caller:
 
     def team(self, *, tools: Any = ("list_members",), profile: Any = (), **config: Any) -> Program:
         env = {"CALLS_FOLDER": str(self.folder)}
+        if not self.fresh:
+            env["CALLS_ARENA"] = json.dumps(forks.list_command())
         adapter = {"type": "opencode", "program": f"./{self._name()}", "env": env}
         keys = {"tools": [*tools], **dict(profile)}
         self.program.agent("coder", adapter=adapter, **keys)
@@ -135,6 +143,7 @@ def test_a_program_that_announces_an_exchange_calls_its_tools(caller: Caller) ->
 
 
 def test_calls_of_a_program_are_events_of_its_reply(caller: Caller) -> None:
+    caller.fresh = True
     program = caller.team()
     unknown = ["nothing", {}]
     wrong = ["list_members", {"all": True, "more": [1, 2]}]
@@ -285,6 +294,7 @@ def test_a_reply_that_was_cut_short_in_a_call_goes_on_with_its_counts(caller: Ca
 def test_nothing_is_left_when_arena_is_interrupted_in_a_call(caller: Caller) -> None:
     if sys.platform == "win32":
         pytest.skip("signals of POSIX")
+    caller.fresh = True
     program = caller.team()
     caller.plan([[MEMBERS], ["stay"], "never said"])
     running = program.start("send", "-s", "s", "@coder who is here?")
@@ -309,9 +319,10 @@ def _words(process: Any) -> str:
 
 def using(program: Program, *args: str, use: Callable[[Client], Awaitable[T]]) -> T:
     """Use a server that `arena mcp` runs as a real process."""
+    command, *words = forks.list_command("mcp", *args)
     server = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "arena_cli", "mcp", *args],
+        command=command,
+        args=words,
         env=program.environment(),
         cwd=program.folder,
     )

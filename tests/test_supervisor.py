@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forked import Forked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from product import (
@@ -26,6 +25,7 @@ from product import (
     supervisor_read_answer,
 )
 from product import outgoing_outgoing as outgoing
+from program import Program
 from support import Puppets, Talk, member, puppet, team
 
 
@@ -387,19 +387,19 @@ steps:
 
 
 @pytest.fixture
-def arena(tmp_path: Path) -> Forked:
-    program = Forked(tmp_path)
+def arena(tmp_path: Path) -> Program:
+    program = Program(tmp_path)
     program.program("dev", "say", "built")
     program.program("qa", "say", "tested")
     program.team(mode="supervisor", supervisor="chief", selection="none")
     return program
 
 
-def write_chief(arena: Forked, word: str = "the login") -> None:
+def write_chief(arena: Program, word: str = "the login") -> None:
     (arena.folder / "chief.py").write_text(CHIEF_PROGRAM.replace("WORD", word), encoding="utf-8")
 
 
-def add_chief(arena: Forked, word: str = "the login") -> None:
+def add_chief(arena: Program, word: str = "the login") -> None:
     write_chief(arena, word)
     adapter = {
         "type": "cli",
@@ -411,7 +411,7 @@ def add_chief(arena: Forked, word: str = "the login") -> None:
     arena.file("agents/chief.yaml", json.dumps(profile))
 
 
-def test_its_calls_are_recorded_replayed_and_drift(arena: Forked) -> None:
+def test_its_calls_are_recorded_replayed_and_drift(arena: Program) -> None:
     add_chief(arena)
     arena.scenario(SCENARIO, "build")
     assert arena.run("run", "build", "--record").code == 0
@@ -447,7 +447,7 @@ def test_its_calls_are_recorded_replayed_and_drift(arena: Forked) -> None:
 def test_a_wrong_setting_is_an_error_with_its_line(
     tmp_path: Path, config: str, problem: str
 ) -> None:
-    arena = Forked(tmp_path)
+    arena = Program(tmp_path)
     arena.file("agents/a.yaml", "agent_id: a\nadapter: {type: scripted, replies: [x]}\n")
     arena.file("agents/teams/t.yaml", f"team: t\nmembers: [a]\nconfig: {config}\n")
     done = arena.run("agents", "check")
@@ -460,7 +460,7 @@ def test_an_ignored_blocker_asks_for_another_plan(tmp_path: Path) -> None:
         *("Blocker: the payment keys are missing.", "I deploy the payment keys."),
         "The payment keys are missing, so I wait.",
     ]
-    program = Forked(tmp_path)
+    program = Program(tmp_path)
     program.agent("dev", *says).team()
     program.run("send", "@dev a", "-s", "s", "--quiet").check()
     program.run("send", "@dev b", "-s", "s", "--quiet").check()
@@ -510,7 +510,7 @@ def test_a_person_that_steers_is_heard_by_the_supervisor(tmp_path: Path) -> None
 def test_a_supervisor_that_names_no_agent_ends_the_chain_and_the_timeline_says_so(
     tmp_path: Path,
 ) -> None:
-    arena = Forked(tmp_path)
+    arena = Program(tmp_path)
     arena.agent("dev", "built")
     arena.agent("chief", '{"should_reply": []}', member=False)
     arena.team(mode="supervisor", supervisor="chief", selection="none")

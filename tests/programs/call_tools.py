@@ -3,7 +3,8 @@
 What it calls stands in CALLS_FOLDER/calls.json, by its runs: steps, each a list of calls that are
 made at once ([name, arguments]), then a text to say. `"tools"` in place of a call lists
 them; `"die"` ends the program, `"stay"` lets it wait. `["wait", FILE]` in place of a call waits
-until the file of CALLS_FOLDER is there. Each result is a line of results.jsonl.
+until the file of CALLS_FOLDER is there. Each result is a line of results.jsonl. CALLS_ARENA is a
+faster way to start arena than that in the given command.
 """
 
 import json
@@ -91,7 +92,11 @@ def main() -> None:
     config = json.loads(os.environ["OPENCODE_CONFIG_CONTENT"])
     keep({"config": config, "permission": json.loads(os.environ["OPENCODE_PERMISSION"])})
     if steps:
-        client = Client(config["mcp"]["arena"]["command"])
+        command = config["mcp"]["arena"]["command"]
+        if "CALLS_ARENA" in os.environ:
+            options = command[command.index("--workspace") :]
+            command = [*json.loads(os.environ["CALLS_ARENA"]), *options]
+        client = Client(command)
         for step in steps:
             take(client, step)
         client.end()

@@ -1,4 +1,4 @@
-"""Runs arena's commands in forks of one warmed process; `tests/forks.py` makes the requests.
+"""Runs arena's commands in forks of one warmed process; `tests/fork_request.py` makes the requests.
 
 A request is a JSON object and four descriptors: stdin, stdout, stderr, and one for the wait status.
 `cut`, if it is there, counts the calls that change the disk, from 1, and the process ends before
@@ -125,7 +125,7 @@ def warm_for(request: dict[str, Any]) -> None:
     agents = Path(request["cwd"]).glob("agents/*.yaml")
     needs = {
         "arena_cli.adapters.acp.client": any(b'"acp"' in path.read_bytes() for path in agents),
-        "arena_cli.cli.mcp_server": request["args"][:1] == ["mcp"],
+        "arena_cli.cli.mcp_server": "mcp" in request["args"],
     }
     for module in [name for name, is_needed in needs.items() if is_needed]:
         if module not in sys.modules:
@@ -139,7 +139,7 @@ def become(request: dict[str, Any], handles: list[int]) -> None:
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
-    if request["new_session"]:
+    if request.get("new_session"):
         os.setsid()
     os.chdir(request["cwd"])
     os.environ.clear()
@@ -169,46 +169,55 @@ def open_stream(handle: int, mode: str, errors: str = "surrogateescape") -> Any:
     return io.TextIOWrapper(buffer, "utf-8", errors, newline="\n", line_buffering=is_by_line)
 
 
-def serve(channel: socket.socket) -> bool:
-    """Fork for each request; return True in the forks, False when there are no more requests."""
+def serve(listener: socket.socket) -> bool:
+    """Fork for each request; return True in the forks, False when stdin is closed."""
     heard, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     running: dict[int, int] = {}
     while True:
-        ready, _, _ = select.select([channel, heard], [], [])
+        ready, _, _ = select.select([0, listener, heard], [], [])
+        if 0 in ready:
+            return False
         if heard in ready:
             os.read(heard, 1000)
-            while running:
-                ended, status = os.waitpid(-1, os.WNOHANG)
-                if not ended:
-                    break
-                handle = running.pop(ended)
-                with contextlib.suppress(BrokenPipeError):
-                    os.write(handle, b"%d" % status)
-                os.close(handle)
-        if channel in ready:
-            size, handles, _, _ = socket.recv_fds(channel, 8, 4)
-            if not size:
-                return False
-            text = b""
-            while len(text) < int(size):
-                text += channel.recv(int(size) - len(text))
-            for handle in handles:
-                os.set_inheritable(handle, False)
-            request = json.loads(text)
+            report_ended(running)
+        if listener not in ready:
+            continue
+        with listener.accept()[0] as client:
+            request, handles = receive(client)
             warm_for(request)
             child = os.fork()
             if not child:
-                for handle in (heard, wakes, *running.values()):
+                for handle in (heard, wakes, listener.detach(), *running.values()):
                     os.close(handle)
-                channel.close()
+                client.close()
                 become(request, handles)
                 return True
             for handle in handles[:3]:
                 os.close(handle)
             running[child] = handles[3]
-            channel.sendall(b"%8d" % child)
+            client.sendall(b"%8d" % child)
+
+
+def receive(client: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """Return a request, and the descriptors that came with it."""
+    size, handles, _, _ = socket.recv_fds(client, 8, 4)
+    for handle in handles:
+        os.set_inheritable(handle, False)
+    return json.loads(client.recv(int(size), socket.MSG_WAITALL)), handles
+
+
+def report_ended(running: dict[int, int]) -> None:
+    """Write the wait statuses of the forks that ended."""
+    while running:
+        ended, status = os.waitpid(-1, os.WNOHANG)
+        if not ended:
+            break
+        handle = running.pop(ended)
+        with contextlib.suppress(BrokenPipeError):
+            os.write(handle, b"%d" % status)
+        os.close(handle)
 
 
 def run_to_the_end() -> None:
@@ -234,6 +243,7 @@ def run_to_the_end() -> None:
 if __name__ == "__main__":
     sys.path.insert(1, str(Path(__file__).parent.parent.parent))
     warm()
+    os.fsync = lambda handle: None  # type: ignore[assignment] # a killed process loses no writes
     gc.freeze()
     if serve(socket.socket(fileno=int(sys.argv[1]))):
         run_to_the_end()
