@@ -9,9 +9,10 @@ TESTS = Path(__file__).parent
 
 
 def list_imports(path: Path) -> list[str]:
-    """Return the modules that a file imports at its top level."""
-    modules = []
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    """Return the modules that a file that names the package imports at its top level."""
+    modules: list[str] = []
+    text = path.read_text(encoding="utf-8")
+    for node in ast.parse(text).body if "arena_cli" in text else ():
         if isinstance(node, ast.ImportFrom):
             modules.append(node.module or "")
         elif isinstance(node, ast.Import):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import TextIO
 
+import forks
 import pytest
 from fasteners import InterProcessLock
 from product import DiskRefused, Stdout
@@ -27,8 +29,10 @@ def program(tmp_path: Path) -> Program:
     sys.platform == "win32", reason="closed descriptors are a thing of POSIX shells"
 )
 def test_closed_and_full_streams(program: Program) -> None:
+    forked, fresh = forks.list_command(), [sys.executable, "-m", "arena_cli"]
+
     def shell(line: str) -> tuple[str, int]:
-        arena = f"'{sys.executable}' -m arena_cli"
+        arena = shlex.join(fresh if "&-" in line else forked)
         done = subprocess.run(
             ["bash", "-c", line.replace("arena", arena)],
             cwd=program.folder,

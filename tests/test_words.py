@@ -117,12 +117,12 @@ def triples(text: str) -> Iterator[str]:
 
 def test_every_translated_error_is_raised_somewhere() -> None:
     """A reworded error loses its Chinese: this test finds it; some are put together from parts."""
-    raised = [os.strerror(number) for number in errno.errorcode]
+    raised = {os.strerror(number) for number in errno.errorcode}
     for folder in (REPORT.parent, TYPER):
         for path in folder.rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    raised += [node.value, node.value[:1].lower() + node.value[1:]]
+                    raised |= {node.value, node.value[:1].lower() + node.value[1:]}
     code = "\n".join(raised)
     kept = {text: [triple in code for triple in triples(text)] for text in MESSAGES}
     lost = {text for text, found in kept.items() if 2 * sum(found) < len(found)}
