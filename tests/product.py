@@ -144,8 +144,8 @@ from arena_cli.notes import (
     phrases,
     review,
 )
-from arena_cli.notes import contradictions as claims
 from arena_cli.notes import model as notes_model
+from arena_cli.notes import statements as claims
 from arena_cli.notes import store as notes_store
 from arena_cli.notes.extraction import ExtractedDrafts
 from arena_cli.notes.index import Index

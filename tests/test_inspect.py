@@ -536,5 +536,5 @@ def test_duplicates_are_those_that_comparing_every_pair_finds(
             for other in originals
         )
         (repeated if is_repeated else originals).append(one)
-    findings = [finding for finding in found(*notes) if finding.what == "duplicate"]
+    findings = [finding for finding in found(*notes) if finding.can_be_applied]
     assert [finding.note.id for finding in findings] == [one.id for one in repeated]

@@ -554,6 +554,7 @@ def _describe_finding(finding: NoteFinding, shelf: Shelf) -> dict[str, Any]:
         "reason": finding.reason,
         "other": finding.other.id if finding.other else None,
         "by": finding.by,
+        "cosine": None if finding.cosine is None else round(finding.cosine, 3),
         "message": finding.message or None,
         "conclusion": finding.conclusion or None,
         "commands": list(_commands(finding, shelf)),

@@ -36,8 +36,8 @@ from typing import Literal, NamedTuple
 
 from arena_cli.notes import contradictions
 from arena_cli.notes.agent_extraction import read_list
-from arena_cli.notes.contradictions import Claim, read_claim
 from arena_cli.notes.model import Kind, Note
+from arena_cli.notes.statements import Claim, read_claim
 from arena_cli.notes.synonyms import fold_synonyms
 from arena_cli.notes.text import (
     Sentence,

@@ -223,12 +223,24 @@ class Index:
         hits = self._asked(find) or []
         return (self._asked(find) or []) if self._catch_up(hit.note for hit in hits) else hits
 
-    def alike_in_meaning(self, notes: Sequence[Note], least: float) -> list[AlikeNotes]:
-        """Return the pairs of notes whose titles have that cosine or more; none without vectors.
+    def alike_in_meaning(
+        self,
+        notes: Sequence[Note],
+        texts: Sequence[str],
+        least: float,
+        *,
+        groups: Sequence[object],
+        within: bool = False,
+    ) -> list[AlikeNotes]:
+        """Return the pairs of notes whose texts have that cosine or more, the closest few of each.
 
-        `lack` is then why.
+        They are of different groups, or `within` one. There are none without vectors; `lack` is
+        then why.
         """
-        pairs = self._compare([note.title for note in notes], least) if notes else ()
+        self.lack = ""
+        if not within and len(set(groups)) < 2:
+            return []
+        pairs = self._compare(texts, least, groups=groups, within=within)
         return [AlikeNotes(notes[first], notes[other], cosine) for first, other, cosine in pairs]
 
     def find_near(
@@ -242,14 +254,21 @@ class Index:
         near = {pair.first: pair.cosine for pair in pairs if pair.second == len(texts)}
         return None if self.lack or self._vectors is None else near
 
-    def _compare(self, texts: Sequence[str], least: float) -> Sequence[AlikePair]:
+    def _compare(
+        self,
+        texts: Sequence[str],
+        least: float,
+        *,
+        groups: Sequence[object] = (),
+        within: bool = False,
+    ) -> Sequence[AlikePair]:
         """Return the pairs of texts with that cosine or more; `lack` is why some are missing."""
         self.lack = ""
 
         def compare() -> Sequence[AlikePair]:
             if self._vectors is None:
                 return ()
-            pairs = self._vectors.alike(self._opened, texts, least)
+            pairs = self._vectors.alike(self._opened, texts, least, groups=groups, within=within)
             self.lack = self._vectors.lack
             return pairs
 

@@ -11,8 +11,8 @@
   amount, or in the choice (`notes.contradictions`). It is only reported: people decide which one
   is valid.
 
-With vectors, *duplicate* and *contradiction* are also found between titles that say it in other
-words (`notes.paraphrases`). These are only reported.
+Both are also found between titles that say it in other words (`notes.paraphrases`), and with
+vectors in another language. These are only reported.
 
 Only living notes are reviewed: not archived, not superseded.
 """
@@ -33,10 +33,12 @@ from arena_cli.notes import (
     paraphrases,
     phrases,
     staging,
+    statements,
 )
 from arena_cli.notes import text as text_module
-from arena_cli.notes.contradictions import Claim, Contrast
+from arena_cli.notes.contradictions import Contrast
 from arena_cli.notes.model import PINNING_KINDS, Draft, Note
+from arena_cli.notes.statements import Claim
 from arena_cli.notes.vectors import AlikeNotes
 from arena_cli.protocol import Message, parse_seq
 
@@ -58,6 +60,8 @@ _WHY = {
         "stale": "unchanged for {days} days",
         "duplicate": "says the same as {other}",
         "alike": "says the same as {other} in other words",
+        "terms": "{reason}; found by their terms",
+        "meaning": "{reason}; found by vectors, cosine {cosine:.2f}",
         "negation": "one denies what the other says",
         "number": "they differ in a number ({ours} and {theirs})",
         "option": "another choice for the same thing ({ours} and {theirs})",
@@ -69,6 +73,8 @@ _WHY = {
         "stale": "{days} 天没有改动",
         "duplicate": "与 {other} 说的相同",
         "alike": "用别的话说了与 {other} 相同的内容",
+        "terms": "{reason}；按词语比较得出",
+        "meaning": "{reason}；按向量比较得出，余弦 {cosine:.2f}",
         "negation": "一个否定了另一个",
         "number": "数字不同（{ours} 与 {theirs}）",
         "option": "对同一件事选择不同（{ours} 与 {theirs}）",
@@ -80,7 +86,8 @@ class NoteFinding(NamedTuple):
     """A problem of a note that a person should look at, and the reason.
 
     `other` is the note that a duplicate repeats, or that contradicts it. `message` is the message
-    that declares a blocker solved, `conclusion` its words. `by` is how two notes were compared.
+    that declares a blocker solved, `conclusion` its words. `by` is how two notes were compared:
+    word by word, by the same terms in another wording, or by the `cosine` of vectors.
     """
 
     what: Literal["approval", "solved", "stale", "duplicate", "contradiction"]
@@ -89,7 +96,8 @@ class NoteFinding(NamedTuple):
     other: Note | None = None
     message: str = ""
     conclusion: str = ""
-    by: Literal["words", "meaning"] = "words"
+    by: Literal["words", "terms", "meaning"] = "words"
+    cosine: float | None = None
 
     @property
     def can_be_applied(self) -> bool:
@@ -216,7 +224,7 @@ class _Titled(NamedTuple):
     @classmethod
     def of(cls, note: Note) -> _Titled:
         words = lifecycle.words(note.title)
-        return cls(note, words, frozenset(words), contradictions.read_claim(note.title))
+        return cls(note, words, frozenset(words), statements.read_claim(note.title))
 
 
 def _is_restated(first: _Titled, second: _Titled) -> bool:
@@ -279,36 +287,49 @@ def _paraphrases(
     known: Iterable[NoteFinding],
     reasons: Mapping[str, str],
 ) -> Iterator[NoteFinding]:
-    """Yield what notes with titles that are alike in meaning say, but for `known` pairs.
+    """Yield what notes with titles that share terms or a meaning say, but for `known` pairs.
 
     A note is a duplicate once at most, and nothing is a duplicate of that.
     """
-    reviewed = {note.id for note in notes}
+    reviewed = {note.id: note for note in notes}
     compared = {frozenset((each.note.id, each.other.id)) for each in known if each.other}
     copies: set[str] = set()
-    for first, second, cosine in alike:
+    for first, second, cosine in (*_share_terms(notes), *alike):
         names = frozenset((first.id, second.id))
-        if not names <= reviewed or names in compared:
+        if not names <= reviewed.keys() or names in compared:
             continue
         paraphrase = paraphrases.compare(first.title, second.title, cosine)
+        finding = None
         if paraphrase and paraphrase.contrast:
-            yield from _denials(first, second, paraphrase.contrast, reasons)
+            finding = _denial(first, second, paraphrase.contrast, reasons)
         elif paraphrase and first.kind == second.kind and not names & copies:
             kept, copy = sorted((first, second), key=_precedence)
             copies.add(copy.id)
             reason = reasons["alike"].format(other=kept.id)
-            yield NoteFinding("duplicate", copy, reason, kept, by="meaning")
+            finding = NoteFinding("duplicate", copy, reason, kept)
+        if finding:
+            compared.add(names)
+            by: Literal["terms", "meaning"] = "terms" if cosine is None else "meaning"
+            reason = reasons[by].format(reason=finding.reason, cosine=cosine)
+            yield finding._replace(reason=reason, by=by, cosine=cosine)
 
 
-def _denials(
+def _share_terms(notes: Sequence[Note]) -> Iterator[tuple[Note, Note, None]]:
+    claims = [statements.read_claim(note.title) for note in notes]
+    for first, second in contradictions.pairs_about_the_same(claims):
+        yield notes[first], notes[second], None
+
+
+def _denial(
     first: Note, second: Note, contrast: Contrast, reasons: Mapping[str, str]
-) -> Iterator[NoteFinding]:
-    if first.kind in PINNING_KINDS and second.kind in PINNING_KINDS:
-        values = (contrast.first, contrast.second)
-        if (second.created, second.id) < (first.created, first.id):
-            first, second, values = second, first, values[::-1]
-        reason = reasons[contrast.type].format(ours=values[0], theirs=values[1])
-        yield NoteFinding("contradiction", second, reason, first, by="meaning")
+) -> NoteFinding | None:
+    if first.kind not in PINNING_KINDS or second.kind not in PINNING_KINDS:
+        return None
+    values = (contrast.first, contrast.second)
+    if (second.created, second.id) < (first.created, first.id):
+        first, second, values = second, first, values[::-1]
+    reason = reasons[contrast.type].format(ours=values[0], theirs=values[1])
+    return NoteFinding("contradiction", second, reason, first)
 
 
 def _precedence(note: Note) -> tuple[bool, str, str]:

@@ -57,25 +57,88 @@ _GROUPS = """
     user 用户
     website site homepage web-page 网站 官网
 """
+# Words for things, which say what two notes in two languages are about.
+_TRANSLATIONS = """
+    account 账号 账户
+    admin administrator 管理员
+    alert alarm 告警 报警
+    android 安卓
+    attachment 附件
+    avatar 头像
+    backend back-end 后端
+    beta 测试版
+    branch 分支
+    cache 缓存
+    code 代码
+    comment 评论
+    data information 数据 信息
+    device 设备
+    discount 折扣
+    download 下载
+    employee staff 员工
+    encrypt encryption 加密
+    error 错误 报错
+    feature 功能
+    file 文件
+    frontend front-end 前端
+    guest visitor 访客 游客
+    language 语言
+    log 日志
+    meeting 会议
+    member 成员
+    metric 指标
+    mobile 移动端 手机
+    module 模块
+    network 网络
+    office 办公室
+    order 订单
+    page 页面
+    password 密码
+    project 项目
+    queue 队列
+    refund 退款
+    report 报表 报告
+    review 评审 审核
+    salary wage 工资
+    search 搜索
+    session 会话
+    sync 同步
+    team 团队
+    token 令牌
+    trial 试用
+    upload 上传
+    version 版本
+"""
 _WORD = re.compile(r"[a-z]+(?:-[a-z]+)?")
 
 
 @lru_cache(maxsize=4096)
 def fold_synonyms(text: str) -> str:
     """Return a folded text with the common word of its group for each word that has one."""
-    commons, chinese = _commons()
+    commons, chinese = _commons(_GROUPS)
     folded = _WORD.sub(lambda match: commons.get(match[0], match[0]), visible_text.fold_text(text))
     if folded.isascii():
         return folded
     return chinese.sub(lambda match: f" {commons[match[0]]} ", folded)
 
 
+def find_common(word: str) -> str:
+    """Return the common word of a folded word's group, in either list; empty if it has none."""
+    return _commons(_GROUPS + _TRANSLATIONS)[0].get(word, "")
+
+
+def list_chinese() -> list[str]:
+    """Return the Chinese words of both lists."""
+    text = _GROUPS + _TRANSLATIONS
+    return [word for word in text.split() if not word.isascii()]
+
+
 @cache
-def _commons() -> tuple[dict[str, str], re.Pattern[str]]:
+def _commons(groups: str) -> tuple[dict[str, str], re.Pattern[str]]:
     """Return the common word of each word and of its forms, and a pattern of the Chinese words."""
     commons: dict[str, str] = {}
     chinese: list[str] = []
-    for line in _GROUPS.split("\n"):
+    for line in groups.split("\n"):
         common, *others = line.split() or [""]
         for word in (common, *others):
             if word.isascii():

@@ -87,7 +87,7 @@ class AlikePair(NamedTuple):
 
 
 class AlikeNotes(NamedTuple):
-    """Two notes whose titles are alike in meaning, and the cosine of their vectors."""
+    """Two notes whose titles are about the same, and the cosine of their subjects."""
 
     first: Note
     second: Note
@@ -139,10 +139,17 @@ class Vectors:
         return self._compared(question_vector, keys)
 
     def alike(
-        self, connection: sqlite3.Connection, texts: Sequence[str], least: float
+        self,
+        connection: sqlite3.Connection,
+        texts: Sequence[str],
+        least: float,
+        *,
+        groups: Sequence[object] = (),
+        within: bool = False,
     ) -> list[AlikePair]:
         """Return the pairs of texts whose cosine is that or more, in order of their places.
 
+        With `groups`, only texts of different groups are compared, or only those `within` one.
         Raises EmbeddingFailed.
         """
         ends = time.monotonic() + self._embedder.timeout_s
@@ -157,10 +164,13 @@ class Vectors:
             self.lack = f"{len(texts) - len(places)} of {len(texts)} notes have no vector yet"
         self._centre_all()
         plain = self._plain[[rows[place] for place in places]]
+        np = embeddings.library("numpy")
+        group = np.asarray([groups[place] for place in places] if groups else [True] * len(places))
+        is_within = within or not groups
         return sorted(
             AlikePair(places[other], places[row], cosine)
             for start in range(0, len(places), _ROWS)
-            for row, other, cosine in _nearest_before(plain, start, least)
+            for row, other, cosine in _nearest_before(plain, start, least, group, is_within)
         )
 
     def _make_anchors(self, connection: sqlite3.Connection, ends: float) -> bool:
@@ -259,11 +269,15 @@ class Vectors:
             raise self._embedder.fail(error.what, error.mend) from error
 
 
-def _nearest_before(plain: Any, start: int, least: float) -> Iterator[tuple[int, int, float]]:
+def _nearest_before(
+    plain: Any, start: int, least: float, group: Any, is_within: bool
+) -> Iterator[tuple[int, int, float]]:
     """Yield the rows from `start` on, each with its most similar earlier rows and the cosines."""
     cosines = plain[start : start + _ROWS] @ plain.T
     for row, similar in enumerate(cosines, start):
-        (others,) = (similar[:row] >= least).nonzero()
+        (others,) = (
+            (similar[:row] >= least) & ((group[:row] == group[row]) == is_within)
+        ).nonzero()
         for other in others[similar[others].argsort()][-_MOST_ALIKE:].tolist():
             yield row, other, float(similar[other])
 

@@ -17,12 +17,14 @@ from typing import Any, NamedTuple
 from arena_cli.adapters.base import SessionConfig
 from arena_cli.engine import after_turn
 from arena_cli.errors import DiskRefused, Fault, SessionBusy, UsageError
-from arena_cli.notes import lifecycle, markdown, paraphrases, review, staging
+from arena_cli.notes import lifecycle, markdown, paraphrases, review, staging, statements
+from arena_cli.notes.index import Index
 from arena_cli.notes.lifecycle import Step
 from arena_cli.notes.model import CATEGORIES, Draft, Note
 from arena_cli.notes.review import NoteFinding
 from arena_cli.notes.staging import NoteChange
 from arena_cli.notes.store import Folder, Make
+from arena_cli.notes.vectors import AlikeNotes
 from arena_cli.protocol import Message, parse_seq
 from arena_cli.session import outgoing, shelves, store
 from arena_cli.session.shelves import Shelf, VectorSource
@@ -508,8 +510,7 @@ def inspect(
         problems = index.sync(is_full=is_full)
         notes = index.notes_in(shelf.folder)
         living = [note for note in notes if note.is_living]
-        alike = index.alike_in_meaning(living, paraphrases.LEAST_ALIKE)
-        lack = index.lack
+        alike, lack = _find_alike(index, living)
     seen = {
         event.note: parse_seq(event.message)
         for event in shelves.history(shelf, kind="blocker")
@@ -519,6 +520,20 @@ def inspect(
         notes, _messages(shelf), time, seen=seen, alike=alike, language=language
     )
     return Inspected(findings, len(notes), problems, lack)
+
+
+def _find_alike(index: Index, notes: Sequence[Note]) -> tuple[list[AlikeNotes], str]:
+    """Return the pairs of notes that are near by vectors, and why some could not be compared.
+
+    Titles are compared within a language, and subjects between two.
+    """
+    titles = [note.title for note in notes]
+    subjects = [statements.find_subject(title) for title in titles]
+    languages = [statements.is_unspaced(title) for title in titles]
+    alike = index.alike_in_meaning(notes, titles, paraphrases.NEAR, groups=languages, within=True)
+    lack = index.lack
+    alike += index.alike_in_meaning(notes, subjects, paraphrases.LEAST_ALIKE, groups=languages)
+    return alike, lack or index.lack
 
 
 def apply_findings(findings: Sequence[NoteFinding], keeper: Keeper) -> list[NoteFinding]:
