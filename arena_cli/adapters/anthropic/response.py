@@ -119,12 +119,7 @@ def build_output(
     `names` are those of the agent's tools, None if it has none. Raises AgentError if the answer is
     incomplete or missing.
     """
-    last = answers[-1]
-    if last["stop_reason"] == "refusal":
-        raise _refusal(last, progress, request)
-    problem, mend = _explain_stop(last)
-    if problem:
-        raise not_whole(problem, mend, answers, progress, request)
+    _check_stop(answers, progress, request)
     blocks = _list_blocks(answers)
     used = [block for block in blocks if block["type"] == "tool_use"]
     call_blocks = [block for block in used if block.get("name") != PASS]
@@ -132,8 +127,7 @@ def build_output(
         called = ", ".join(sorted({str(block.get("name")) for block in call_blocks}))
         problem = f"it called a tool that it was not given: {called}"
         raise not_whole(problem, "ask again, or use another model", answers, progress, request)
-    texts = [block.get("text") or "" for block in blocks if block["type"] == "text"]
-    content = "".join(texts).strip()
+    content = _join_texts(blocks)
     output = AgentOutput(
         content=content,
         should_respond=bool(call_blocks or content or not used),
@@ -143,23 +137,27 @@ def build_output(
     )
     if names is None:
         return output
-    native = [_to_send_back(block) for block in blocks if not _is_empty(block)]
-    return output.with_native(NativeAnswer(settings.model, native))
+    return output.with_native(NativeAnswer(settings.model, _list_native(blocks)))
 
 
-def _explain_stop(last: Answer) -> tuple[str, str]:
-    """Return why the last answer is incomplete, and a hint; "" twice if it is complete."""
+def _check_stop(answers: Sequence[Answer], progress: StreamProgress, request: HttpRequest) -> None:
+    """Raise AgentError if the last answer is a refusal, or incomplete."""
+    last = answers[-1]
     reason = last["stop_reason"]
     if reason in ("end_turn", "stop_sequence", "tool_use"):
-        return "", ""
+        return
+    if reason == "refusal":
+        raise _refusal(last, progress, request)
+    problem = f"it stopped for an unknown reason: {reason}"
+    mend = "check for a newer version of arena"
     if reason == "max_tokens":
         amount = f"{read_tokens(last).output_tokens} tokens"
         problem = f"its answer was cut off at max_tokens ({amount}, thinking included)"
-        return problem, "raise `context.max_output_tokens`, or `max_tokens` of its adapter"
-    if reason == "model_context_window_exceeded":
+        mend = "raise `context.max_output_tokens`, or `max_tokens` of its adapter"
+    elif reason == "model_context_window_exceeded":
         problem = "its answer was cut off at the end of the model's context window"
-        return problem, "lower `context.window_tokens` in its profile"
-    return f"it stopped for an unknown reason: {reason}", "check for a newer version of arena"
+        mend = "lower `context.window_tokens` in its profile"
+    raise not_whole(problem, mend, answers, progress, request)
 
 
 def _read_call(block: Answer, names: ToolNames) -> ToolCall:
@@ -169,18 +167,22 @@ def _read_call(block: Answer, names: ToolNames) -> ToolCall:
     return ToolCall(id=str(block.get("id")), tool=tool, arguments=arguments, problem=problem)
 
 
-def _to_send_back(block: Answer) -> Answer:
-    """Return a block as the API accepts it: unchanged, but the input of a call is an object."""
-    if block["type"] != "tool_use":
-        return block
-    arguments = block.get("input")
-    fields = {name: value for name, value in block.items() if name != "partial_json"}
-    return {**fields, "input": arguments if isinstance(arguments, dict) else {}}
+def _list_native(blocks: Sequence[Answer]) -> list[Answer]:
+    """Return the blocks as the API accepts them: without empty texts, each input an object."""
+    native: list[Answer] = []
+    for block in blocks:
+        if block["type"] == "tool_use":
+            arguments = block.get("input")
+            fields = {name: value for name, value in block.items() if name != "partial_json"}
+            native.append({**fields, "input": arguments if isinstance(arguments, dict) else {}})
+        elif block["type"] != "text" or (block.get("text") or "").strip():
+            native.append(block)
+    return native
 
 
-def _is_empty(block: Answer) -> bool:
-    """Return True for a text block without text, which the API sends but does not accept."""
-    return block["type"] == "text" and not (block.get("text") or "").strip()
+def _join_texts(blocks: Sequence[Answer]) -> str:
+    texts = [block.get("text") or "" for block in blocks if block["type"] == "text"]
+    return "".join(texts).strip()
 
 
 def _list_blocks(answers: Sequence[Answer]) -> list[Answer]:
