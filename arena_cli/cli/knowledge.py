@@ -355,6 +355,12 @@ def search(
         index.close()
     for problem in problems:
         common.warn(problem)
+    _print_hits(hits, lack, hints, as_json=as_json)
+
+
+def _print_hits(
+    hits: Sequence[Hit], lack: str | None, hints: Sequence[str], *, as_json: bool
+) -> None:
     if as_json:
         records = [{"score": hit.score, "why": hit.why, **hit.note.model_dump()} for hit in hits]
         document = {"hits": records, "lack": lack}

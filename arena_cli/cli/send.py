@@ -82,8 +82,7 @@ def send(
 ) -> None:
     """Send a message to the team and run the conversation until no agent is left to reply."""
     output = _one_output(as_json=as_json, quiet=quiet, deltas=deltas)
-    outgoing.refuse_secret_files(() if force else attach or (), "--attach")
-    outgoing.refuse_secret_files([file] if file and not force else (), "--file")
+    attached = _list_attached(attach or [], file, force=force)
     loaded = common.load_workspace(context)
     stored = _stored(loaded, session, go_on, is_reported=is_detached)
     _refuse_reference_to_nothing(reply_to, thread, stored)
@@ -91,7 +90,7 @@ def send(
     members = common.find_team(loaded, stored, team)
     content, read = common.read_message(message, file), files.read_input
     sent = outgoing.outgoing(
-        members, content, author=author, to=to or (), files=attach or (), read=read, key=key
+        members, content, author=author, to=to or (), files=attached, read=read, key=key
     )._replace(kind=kind, reply_to=reply_to, plan=plan, thread=thread or "")
     name = stored.name if stored else session
     _check_team(loaded, members, plan=plan)
@@ -105,7 +104,7 @@ def send(
     if detach:
         given = {"--team": team, "--from": author, "--key": key, "--attach-audit": attach_audit}
         given |= {"--kind": kind, "--reply-to": reply_to, "--thread": thread, "--wait": f"{wait}"}
-        words = [*_list_words(sent, attach or (), given, force=force)]
+        words = [*_list_words(sent, attached, given, force=force)]
         _detach(context, config, name, content, words, as_json=as_json, quiet=quiet)
         return
     common.archive_old_sessions(loaded, config, [name] if name else ())
@@ -114,6 +113,14 @@ def send(
     else:
         config, printer = _with_printer(config, members, output)
     _run(config, name, members, sent, audited, printer)
+
+
+def _list_attached(attached: list[Path], file: Path | None, *, force: bool) -> list[Path]:
+    """Return the files to attach. Unless forced, raises UsageError if one looks like a secret."""
+    if not force:
+        outgoing.refuse_secret_files(attached, "--attach")
+        outgoing.refuse_secret_files([file] if file else (), "--file")
+    return attached
 
 
 def _check_key(key: str | None, attach_audit: str | None, *, is_reported: bool) -> None:

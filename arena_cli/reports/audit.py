@@ -495,10 +495,8 @@ def _heading(entry: Entry, say: Words) -> str:
 def _values(name: str, value: Any, entry: Entry) -> Iterator[str]:
     """Yield a field's value as it is written in a line; nothing if it is empty."""
     is_figure = name == "cost_usd" or (entry["entry"] == CALL and name.endswith("_tokens"))
-    if is_figure and value is None:
-        yield UNKNOWN
-    elif is_figure:
-        yield f"{value:.10f}".rstrip("0").rstrip(".") if name == "cost_usd" else str(value)
+    if is_figure:
+        yield _figure(name, value)
     elif name == "attachments":
         yield from map(_attachment, value)
     elif name == "members":
@@ -512,6 +510,12 @@ def _values(name: str, value: Any, entry: Entry) -> Iterator[str]:
             for item in items
         )
         yield ", ".join(map(_plain, texts))
+
+
+def _figure(name: str, value: float | None) -> str:
+    if value is None:
+        return UNKNOWN
+    return f"{value:.10f}".rstrip("0").rstrip(".") if name == "cost_usd" else str(value)
 
 
 def _attachment(attachment: Mapping[str, Any]) -> str:

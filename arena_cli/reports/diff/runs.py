@@ -304,10 +304,7 @@ def _scenario(
     unplayed = {field.step for field in scenario_diff.fields if _NOT_RUN in (field.a, field.b)}
     fields = []
     for field in scenario_diff.fields:
-        sides = [side for side in (field.a, field.b) if side is not None]
-        # Drift that follows from another one in the report is only named.
-        follows = all(isinstance(side, Mapping) and side.get("follows") for side in sides)
-        if field.field in _FOLLOWS or follows:
+        if field.field in _FOLLOWS or _follows(field):
             left_out[field.field.partition(":")[0]] = None
         elif isinstance(field.a, Mapping) and not field.checked:
             left_out["actual"] = None
@@ -322,6 +319,12 @@ def _scenario(
     yield line(Span(escape_line(title), "strong"), BETWEEN, span, only, hang=2)
     for field in fields:
         yield from _field(field, say, width)
+
+
+def _follows(step_changed: StepChanged) -> bool:
+    """Return True for drift that follows from another one in the report."""
+    sides = [side for side in (step_changed.a, step_changed.b) if side is not None]
+    return all(isinstance(side, Mapping) and side.get("follows") for side in sides)
 
 
 def _field(step_changed: StepChanged, say: Words, width: int) -> Iterator[Line]:
