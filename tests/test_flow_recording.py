@@ -89,7 +89,12 @@ def write(program: Program, steps: list[dict[str, Any]] = STEPS, **keys: Any) ->
 
 @pytest.fixture
 def program(tmp_path: Path) -> Program:
-    made = Program(tmp_path)
+    return write_workspace(tmp_path)
+
+
+def write_workspace(folder: Path) -> Program:
+    """Return a workspace with a flow of all kinds of steps, and a scenario that runs it."""
+    made = Program(folder)
     made.agent("writer", {"say": "Noted: ${message}"})
     made.file("work.py", WORK)
     write(made)
@@ -110,6 +115,20 @@ def record(program: Program) -> None:
         (program.folder / name).unlink()
 
 
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """Return a recording of the steps."""
+    program = write_workspace(tmp_path_factory.mktemp("recorded"))
+    record(program)
+    return (program.folder / "scenarios/recordings/a.jsonl").read_bytes()
+
+
+@pytest.fixture
+def recorded(program: Program, recording: bytes) -> None:
+    """Leave the workspace as if its steps had been recorded there."""
+    program.file("scenarios/recordings/a.jsonl", recording)
+
+
 def replay(program: Program) -> Done:
     done = program.run("run", "a", "--replay")
     assert not list(program.folder.glob("*.db"))
@@ -127,8 +146,8 @@ def read_recording(program: Program) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+@pytest.mark.usefixtures("recorded")
 def test_a_replay_carries_out_no_step(program: Program) -> None:
-    record(program)
     works = {line["step"]: line["work"] for line in read_recording(program) if "work" in line}
     assert works["one"] == {"python": "work.py:log", "inputs": {"name": "one"}}
     assert "many[0].rare" not in works
@@ -159,8 +178,8 @@ def test_a_recording_holds_no_secret_of_a_step(program: Program) -> None:
     assert replay(program).code == 0
 
 
+@pytest.mark.usefixtures("recorded")
 def test_a_recording_that_was_edited_by_hand_is_accepted_and_updated(program: Program) -> None:
-    record(program)
     path = program.folder / "scenarios/recordings/a.jsonl"
     path.write_text(path.read_text().replace('"output":"now"', '"output":"later"'))
     text = (program.folder / "scenarios/a.yaml").read_text()
@@ -174,8 +193,8 @@ def test_a_recording_that_was_edited_by_hand_is_accepted_and_updated(program: Pr
     assert replay(program).code == 0
 
 
+@pytest.mark.usefixtures("recorded")
 def test_a_new_step_is_added_to_a_recording(program: Program) -> None:
-    record(program)
     write(program, [*STEPS, {"id": "new", "python": "work.py:log", "inputs": {"name": "new"}}])
     done = program.run("run", "a", "--record=missing")
     assert done.code == 0, done.stdout
@@ -184,8 +203,8 @@ def test_a_new_step_is_added_to_a_recording(program: Program) -> None:
     assert replay(program).code == 0
 
 
+@pytest.mark.usefixtures("recorded")
 def test_a_replay_needs_no_trust_in_what_its_steps_start(program: Program) -> None:
-    record(program)
     program.env["ARENA_TRUST"] = ""
     done = program.run("run", "a", "--replay")
     assert done.code == 0, done.stderr
@@ -246,6 +265,7 @@ def change(steps: list[dict[str, Any]], step: str, **keys: Any) -> list[dict[str
     return [{**each, **keys} if each["id"] == step else each for each in steps]
 
 
+@pytest.mark.usefixtures("recorded")
 @pytest.mark.parametrize(
     ("steps", "name", "text"),
     [
@@ -279,7 +299,6 @@ def change(steps: list[dict[str, Any]], step: str, **keys: Any) -> list[dict[str
 def test_a_changed_step_is_drift_by_its_name(
     program: Program, steps: list[dict[str, Any]], name: str, text: str
 ) -> None:
-    record(program)
     write(program, steps)
     done = replay(program)
     assert done.code == 1
@@ -294,8 +313,8 @@ def test_a_changed_step_is_drift_by_its_name(
     assert causes == [f"flow step {name}"]
 
 
+@pytest.mark.usefixtures("recorded")
 def test_another_prompt_of_an_agent_that_a_step_calls_is_drift(program: Program) -> None:
-    record(program)
     program.agent("writer", {"say": "Noted: ${message}"}, role_prompt="You are another one.")
     done = replay(program)
     assert done.code == 1

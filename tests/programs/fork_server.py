@@ -171,7 +171,8 @@ def open_stream(handle: int, mode: str, errors: str = "surrogateescape") -> Any:
 
 def serve(listener: socket.socket) -> bool:
     """Fork for each request; return True in the forks, False when stdin is closed."""
-    heard, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    heard, wakes = os.pipe()
+    os.set_blocking(wakes, False)
     signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     running: dict[int, int] = {}
