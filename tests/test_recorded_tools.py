@@ -48,9 +48,16 @@ SCENARIO: dict[str, Any] = {
 
 
 @pytest.fixture
-def arena(tmp_path: Path) -> Program:
+def arena(tmp_path: Path, recorded: Path) -> Program:
     """`fixer` calls a scripted tool and a function; its scenario is recorded."""
-    made = Program(tmp_path)
+    shutil.copytree(recorded, tmp_path, dirs_exist_ok=True)
+    return Program(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a workspace that was recorded."""
+    made = Program(tmp_path_factory.mktemp("recorded"))
     made.file("calc.py", ADD)
     made.agent(
         "fixer",
@@ -62,7 +69,7 @@ def arena(tmp_path: Path) -> Program:
     write(made)
     done = made.run("run", "--record", "--json")
     assert done.code == 0, done.stdout + done.stderr
-    return made
+    return made.folder
 
 
 def write(program: Program, **keys: Any) -> None:
