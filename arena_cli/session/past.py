@@ -22,6 +22,7 @@ from arena_cli.errors import SessionBusy, UsageError
 from arena_cli.notes import markdown
 from arena_cli.notes.listing import SUFFIX
 from arena_cli.notes.markdown import NoteFault
+from arena_cli.notes.model import Note
 from arena_cli.notes.store import Folder, NoSuchNote
 from arena_cli.protocol import parse_seq
 from arena_cli.session import end_of_life, shelves, store
@@ -351,11 +352,11 @@ def _copy_notes(stored: Stored, target: Path, point: Point) -> tuple[int, list[s
         with contextlib.suppress(NoteFault, NoSuchNote):
             text, note = folder.whole(entry.id), folder.read(entry.id)
             own = acts.get(entry.id, ())
-            earlier = [act for act in own if act.seq <= point.at]
-            later = [act for act in own if act.seq > point.at]
-            if not earlier and (later or (note.created and note.created > point.ts)):
+            if _is_newer(note, own, point):
                 newer += 1
                 continue
+            earlier = [act for act in own if act.seq <= point.at]
+            later = own[len(earlier) :]
             if earlier and later and earlier[-1].status != note.status:
                 text = _restore_status(text, earlier[-1].status)
             if any(event.act in ("edited", "changed", "seen") for event in later):
@@ -363,6 +364,13 @@ def _copy_notes(stored: Stored, target: Path, point: Point) -> tuple[int, list[s
             path = target / KNOWLEDGE / f"{entry.id}{SUFFIX}"
             _write(path, text.encode("utf-8"))
     return newer, changed
+
+
+def _is_newer(note: Note, acts: Sequence[NoteEvent], point: Point) -> bool:
+    """Return True if a note was made after a point; its acts, in order, or its time tell."""
+    if acts:
+        return acts[0].seq > point.at
+    return bool(note.created and note.created > point.ts)
 
 
 def _restore_status(text: str, status: str) -> str:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from arena_cli import errors
 from arena_cli.adapters.base import SessionConfig
@@ -130,17 +130,6 @@ def _preview(
     chain = _open_chain(scene, clean, folder, config, journal)
     step = rules.next_step(chain, team)
     assert isinstance(step, rules.StartTurn)
-    alone = _find_simple(chain, team)
-    if alone:
-        step = replace(step, must=(alone,), deferred=())
-    planner = None if alone else _plan_planner(chain, scene)
-    supervisor = None if alone or planner else _plan_supervisor(step, chain, scene)
-    must: list[PlannedCall] = []
-    others: list[Judged] = []
-    if not planner and not supervisor:
-        loop.start_turn(step, journal)
-        must = [_plan_call(agent, "A", chain, scene) for agent in step.must]
-        others = [] if alone or chain.thread else _judged(chain, scene)
     return Preview(
         session=name,
         is_new=is_new,
@@ -151,12 +140,28 @@ def _preview(
         unresolved=chain.opening.unresolved,
         redacted=(clean.content, clean.attachments) != (sent.content, sent.attachments),
         selection=team.config.selection,
-        must=must,
-        deferred=[] if planner or supervisor else list(step.deferred),
-        others=others,
-        supervisor=supervisor,
-        planner=planner,
+        **_plan_calls(step, chain, scene, journal),
     )
+
+
+def _plan_calls(
+    step: rules.StartTurn, chain: Chain, scene: Scene, journal: Journal
+) -> dict[str, Any]:
+    """Return the fields of a preview that tell who is called first, and who may reply."""
+    nobody: dict[str, Any] = {"must": [], "deferred": [], "others": []}
+    alone = _find_simple(chain, scene.team)
+    if alone:
+        step = replace(step, must=(alone,), deferred=())
+    elif planner := _plan_planner(chain, scene):
+        return {**nobody, "planner": planner}
+    elif supervisor := _plan_supervisor(step, chain, scene):
+        return {**nobody, "supervisor": supervisor}
+    loop.start_turn(step, journal)
+    return {
+        "must": [_plan_call(agent, "A", chain, scene) for agent in step.must],
+        "deferred": list(step.deferred),
+        "others": [] if alone or chain.thread else _judged(chain, scene),
+    }
 
 
 def make_scene(

@@ -429,22 +429,17 @@ class _Explainer:
             return "write a value, or leave the key out"
         if isinstance(value, bool) and path[-1:] in _REASONS:
             return "write why, as a text" if value else "leave the key out"
-        if isinstance(value, str) and "a mapping" in expected:
-            hint = self._as_mapping(path, value, raw)
-            if hint:
-                return hint
+        if hint := self._as_mapping(path, value, raw) if "a mapping" in expected else "":
+            return hint
         key = path[-1] if path else ""
         fix = self._as_check(path, value, raw) or _as_expected(expected, value, raw or "", key)
         if fix:
             return self._origin.hint_with(path, fix) or f"write {fix}"
-        if expected == _MAPPING and isinstance(value, list):
-            return "remove the `- `"
-        is_item = "a list" in expected and isinstance(value, (str, dict))
-        return "write `- ` before each item" if is_item else ""
+        return _suggest_dash(expected, value)
 
-    def _as_mapping(self, path: Loc, value: str, raw: str | None) -> str:
+    def _as_mapping(self, path: Loc, value: Any, raw: str | None) -> str:
         """Return the hint for `send:hello`, `send "hello"`: a key without its colon, or space."""
-        error = nodes.find_bad_key(value)
+        error = nodes.find_bad_key(value) if isinstance(value, str) else None
         if error is None or error.fixed.partition(":")[0] not in self._keys(path):
             return ""
         if raw is None:
@@ -465,6 +460,14 @@ class _Explainer:
     def _not_built(self, path: Loc) -> set[str]:
         models = list_models(self._shape, path)
         return {word for model in models for word in getattr(model, "not_built", ())}
+
+
+def _suggest_dash(expected: str, value: Any) -> str:
+    """Return the hint for a list in place of a mapping, or an item in place of a list."""
+    if expected == _MAPPING and isinstance(value, list):
+        return "remove the `- `"
+    is_item = "a list" in expected and isinstance(value, (str, dict))
+    return "write `- ` before each item" if is_item else ""
 
 
 def _as_expected(expected: str, value: Any, raw: str, key: str | int) -> str:
