@@ -14,6 +14,7 @@ from product import (
     EVENT_TYPES,
     AgentOutput,
     AgentProfile,
+    Note,
     RunRecord,
     ScenarioFile,
     TeamConfig,
@@ -187,8 +188,8 @@ def test_transcripts(program: Program) -> None:
 
 def test_notes(program: Program) -> None:
     assert program.run("send", "--session", "s", "hi").code == 0
-    documents = wrong(markdown._Front)
-    for number, (_, document) in enumerate(documents):
+    documents = [document for _, document in wrong(Note) if document.keys() <= {*markdown._FIELDS}]
+    for number, document in enumerate(documents):
         program.file(
             f"sessions/s/knowledge/n{number}.md", f"---\n{json.dumps(document)}\n---\ntext\n"
         )
