@@ -149,9 +149,9 @@ class ToolSpec(Shape):
     name: str
     description: str = ""
     input_schema: dict[str, Any] = {"type": "object", "properties": {}}
-    read_only: bool = Field(default=False, exclude_if=lambda flag: not flag)
-    idempotent: bool = Field(default=False, exclude_if=lambda flag: not flag)
-    problem: str = Field(default="", exclude_if=lambda problem: not problem)
+    read_only: bool = omitted(False)
+    idempotent: bool = omitted(False)
+    problem: str = omitted("")
 
 
 class ToolCall(Shape):
@@ -330,11 +330,11 @@ class Message(Shape):
     structured: list[StructuredContent] = []
     timestamp: Annotated[str, Volatile]
     kind: MessageKind = "chat"
-    corrected_by: str = Field(default="", exclude_if=lambda by: not by)
-    shown_to: list[str] = Field(default=[], exclude_if=lambda agents: not agents)
-    thread: str = Field(default="", exclude_if=lambda task: not task)
-    quoted: str = Field(default="", exclude_if=lambda text: not text)
-    reactions: list[str] = Field(default=[], exclude_if=lambda emojis: not emojis)
+    corrected_by: str = omitted("")
+    shown_to: list[str] = omitted([])
+    thread: str = omitted("")
+    quoted: str = omitted("")
+    reactions: list[str] = omitted([])
     metadata: Annotated[dict[str, Any], Volatile] = {}
 
     @property
@@ -432,10 +432,10 @@ class AgentInput(Shape):
     max_output_tokens: int = 2000
     prefer_concise: bool = False
     deadline_s: float | None = None
-    brief: str = Field(default="", exclude_if=lambda brief: not brief)
-    supervision: Supervision | None = Field(default=None, exclude_if=lambda state: state is None)
-    tools: list[ToolSpec] = Field(default=[], exclude_if=lambda tools: not tools)
-    examples: list[ExampleTurn] = Field(default=[], exclude_if=lambda turns: not turns)
+    brief: str = omitted("")
+    supervision: Supervision | None = omitted(None)
+    tools: list[ToolSpec] = omitted([])
+    examples: list[ExampleTurn] = omitted([])
     memory_stable: int = Field(default=0, exclude=True)
     steps: list[ToolStep] = Field(default=[], exclude=True)
     own_session: AgentSession | None = Field(default=None, exclude=True)
@@ -491,9 +491,9 @@ class AgentOutput(Shape):
     status_updates: list[StatusEvent] = []
     attachments: list[Attachment] = []
     structured: list[StructuredContent] = []
-    kind: MessageKind = Field(default="chat", exclude_if=lambda kind: kind == "chat")
-    reply_to: str | None = Field(default=None, exclude_if=lambda name: name is None)
-    tool_calls: list[ToolCall] = Field(default=[], exclude_if=lambda calls: not calls)
+    kind: MessageKind = omitted("chat")
+    reply_to: str | None = omitted(None)
+    tool_calls: list[ToolCall] = omitted([])
     usage: Usage | None = None
     metadata: dict[str, Any] = {}
 

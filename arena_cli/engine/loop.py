@@ -13,22 +13,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from arena_cli.engine import after_turn, call, plan, rules
+from arena_cli.engine.notices import write_notice
 from arena_cli.engine.plan import Room
 from arena_cli.errors import DiskRefused
-from arena_cli.protocol import TASK_BLOCK, TASK_UPDATE, Message, Usage
+from arena_cli.protocol import TASK_BLOCK, TASK_UPDATE, Usage
 from arena_cli.transcript.conversation import LIMIT_NOTICE, Chain, Turn
 from arena_cli.transcript.events import (
     Candidates,
     ChainFinished,
     End,
-    MessageEvent,
     Phase,
     TurnFinished,
     TurnStarted,
     import_control_events,
 )
 from arena_cli.transcript.log import Journal
-from arena_cli.workspace.models import Language, Member, Team
+from arena_cli.util.language import Texts
+from arena_cli.workspace.models import Member
 
 if TYPE_CHECKING:
     from arena_cli.engine.inbox import ControlRequest, Outcome
@@ -86,32 +87,16 @@ def _open_chain(journal: Journal) -> Chain:
     return journal.fold.open
 
 
-def _report_limit(due: Sequence[str], team: Team, language: Language, journal: Journal) -> None:
+def _report_limit(due: Sequence[str], room: Room) -> None:
     """Write the system message about a depth limit: it names the agents that were still due."""
+    team, say = room.scene.team, Texts(room.language)
     members = {member.id: member.name for member in team.members}
-    names = [members.get(agent, agent) for agent in due]
-    stamp = journal.stamp()
-    message = Message(
-        id=stamp.message_id,
-        author_id="system",
-        author_name="system",
-        author_type="system",
-        content=_describe_limit(names, team.config.chain_depth_limit, language),
-        timestamp=stamp.ts,
-        kind="system",
-        metadata={"notice": LIMIT_NOTICE},
+    text = say(
+        "The chain reached its depth limit ({limit}): no further turn opens. Still due: {names}.",
+        limit=team.config.chain_depth_limit,
+        names=say(", ").join(members.get(agent, agent) for agent in due),
     )
-    message = _open_chain(journal).put_in_thread(message)
-    journal.write(MessageEvent, stamp=stamp, message=message)
-
-
-def _describe_limit(names: list[str], limit: int, language: Language) -> str:
-    if language == "zh":
-        return f"对话链已达到深度上限（{limit}），不再开启新的轮次。仍待回复：{'、'.join(names)}。"
-    return (
-        f"The chain reached its depth limit ({limit}): no further turn opens. "
-        f"Still due: {', '.join(names)}."
-    )
+    write_notice(room, text, {"notice": LIMIT_NOTICE}, chain=room.scene.fold.open)
 
 
 class Engine:
@@ -135,7 +120,7 @@ class Engine:
                 await self._end_exchanges()
 
     async def _run(self) -> ChainFinished | ChainPaused:
-        team, journal = self._room.scene.team, self._room.journal
+        journal = self._room.journal
         step: rules.Step | None = None
         while chain := journal.fold.open:
             step = self._next_step(chain, step)
@@ -149,7 +134,7 @@ class Engine:
                 case rules.FinishTurn() as step:
                     await self._finish_turn(step, chain)
                 case rules.TellLimit(due):
-                    _report_limit(due, team, self._room.language, journal)
+                    _report_limit(due, self._room)
                 case rules.Prepare(act):
                     await self._watched(act())
                 case rules.Pause() as step:

@@ -28,6 +28,7 @@ from arena_cli.protocol import (
     Status,
     Usage,
     Volatile,
+    omitted,
 )
 from arena_cli.yamlio.schema_errors import explain_first
 
@@ -159,9 +160,7 @@ class SessionEvent(Event):
     team: str | None = None
     members: list[MemberInfo] = []
     config: dict[str, Any] = {}
-    scenario: Annotated[str | None, Derived] = Field(
-        default=None, exclude_if=lambda title: title is None
-    )
+    scenario: Annotated[str | None, Derived] = omitted(None)
 
 
 class MessageEvent(Event):
@@ -181,10 +180,10 @@ class MessageEvent(Event):
     message: Message
     unresolved: list[str] = []
     planted: bool = False
-    key: str = Field(default="", exclude_if=lambda key: not key)
-    exchange: Annotated[str, Position] = Field(default="", exclude_if=lambda number: not number)
-    reply: Annotated[int, Position] = Field(default=0, exclude_if=lambda number: not number)
-    step: int = Field(default=0, exclude_if=lambda step: not step)
+    key: str = omitted("")
+    exchange: Annotated[str, Position] = omitted("")
+    reply: Annotated[int, Position] = omitted(0)
+    step: int = omitted(0)
 
     @property
     def is_announcement(self) -> bool:
@@ -225,8 +224,8 @@ class TurnStarted(Event):
     must: list[str]
     deferred: list[str] = []
     mentioned_by: dict[str, list[str]] = {}
-    passed_over: dict[str, str] = Field(default={}, exclude_if=lambda reasons: not reasons)
-    order: Order = Field(default="parallel", exclude_if=lambda order: order == "parallel")
+    passed_over: dict[str, str] = omitted({})
+    order: Order = omitted("parallel")
 
     @property
     def reasons(self) -> Reasons:
@@ -251,7 +250,7 @@ class ReplyStarted(Event):
     attempt: Annotated[int, Volatile]
     input_hash: str
     input_tokens: Annotated[int, Derived]
-    notes: list[str] = Field(default=[], exclude_if=lambda shown: not shown)
+    notes: list[str] = omitted([])
 
 
 class StatusReported(Event):
@@ -286,19 +285,15 @@ class ReplyFinished(Event):
     message: Message | None = None
     next_mentions: list[str] = []
     refused: dict[str, str] = {}
-    refused_actions: list[RefusedAction] = Field(default=[], exclude_if=lambda value: not value)
+    refused_actions: list[RefusedAction] = omitted([])
     unresolved: list[str] = []
     usage: Annotated[Usage | None, Derived] = None
     latency_ms: Annotated[int, Volatile] = 0
     attempts: Annotated[int, Volatile] = 1
-    cancelled_by: str = Field(default="", exclude_if=lambda by: not by)
+    cancelled_by: str = omitted("")
     error: Annotated[str | None, Derived] = None
-    error_code: Annotated[str | None, Derived] = Field(
-        default=None, exclude_if=lambda code: code is None
-    )
-    retryable: Annotated[bool | None, Derived] = Field(
-        default=None, exclude_if=lambda retryable: retryable is None
-    )
+    error_code: Annotated[str | None, Derived] = omitted(None)
+    retryable: Annotated[bool | None, Derived] = omitted(None)
     agent_session: Annotated[dict[str, Any] | None, Volatile] = None
     metadata: Annotated[dict[str, Any], Volatile] = {}
 
@@ -369,7 +364,7 @@ class NoteEvent(SideEvent):
     status: str
     message: Annotated[str | None, MessageRef] = None
     reason: str = ""
-    sha256: Annotated[str, Volatile] = Field(default="", exclude_if=lambda value: not value)
+    sha256: Annotated[str, Volatile] = omitted("")
 
 
 class ContextUsage(SideEvent):
@@ -409,10 +404,8 @@ class Compacted(SideEvent):
     tokens_after: Annotated[int, Derived]
     usage: Annotated[Usage | None, Derived] = None
     rolled_back: str = ""
-    corrected: list[str] = Field(default=[], exclude_if=lambda titles: not titles)
-    metadata: Annotated[dict[str, Any], Volatile] = Field(
-        default={}, exclude_if=lambda notes: not notes
-    )
+    corrected: list[str] = omitted([])
+    metadata: Annotated[dict[str, Any], Volatile] = omitted({})
 
     @property
     def is_by_agent(self) -> bool:
@@ -456,7 +449,7 @@ class Deviation(SideEvent):
         default_factory=lambda fields: _SEVERITIES.get(fields.get("kind", ""), "low")
     )
     reason: str
-    sentence: Annotated[str, Derived] = Field(default="", exclude_if=lambda text: not text)
+    sentence: Annotated[str, Derived] = omitted("")
 
 
 class HeedJudged(SideEvent):
@@ -471,9 +464,7 @@ class HeedJudged(SideEvent):
     notes: int
     usage: Annotated[Usage | None, Derived] = None
     error: Annotated[str | None, Derived] = None
-    metadata: Annotated[dict[str, Any], Volatile] = Field(
-        default={}, exclude_if=lambda metadata: not metadata
-    )
+    metadata: Annotated[dict[str, Any], Volatile] = omitted({})
 
     @property
     def agent_call(self) -> AgentCall | None:
@@ -493,9 +484,7 @@ class Extracted(SideEvent):
     notes: int = 0
     usage: Annotated[Usage | None, Derived] = None
     error: Annotated[str | None, Derived] = None
-    metadata: Annotated[dict[str, Any], Volatile] = Field(
-        default={}, exclude_if=lambda notes: not notes
-    )
+    metadata: Annotated[dict[str, Any], Volatile] = omitted({})
 
     @property
     def agent_call(self) -> AgentCall | None:
