@@ -189,10 +189,11 @@ def _inside(folder: Path, root: Path, *, anywhere: bool = False) -> tuple[list[P
             path = Path(directory, name)
             if not name.casefold().endswith(SUFFIXES) or not files_module.is_file_or_refused(path):
                 continue
-            if is_inside and not path.resolve().is_relative_to(real_root):
+            target = path.resolve()
+            if is_inside and not target.is_relative_to(real_root):
                 outside.append(path)
             else:
-                paths.add(path.resolve())
+                paths.add(target)
     return sorted(paths, key=lambda path: path.as_posix()), sorted(outside)
 
 
