@@ -100,7 +100,7 @@ def _change(kind: str, given: dict[str, Any]) -> Change:
         first = rf" +scenarios/{stem}\.yaml:\d+: {re.escape(place)}"
         anew = [stem]
     else:
-        first = rf"(?:drift: |arena: )?{re.escape(given['says'])}".replace(r"\*", ".*")
+        first = rf"(?:drift: |arena: | {{2}})?{re.escape(given['says'])}".replace(r"\*", ".*")
     patterns = [re.compile(rf"\A{first}\n")]
     for side, form in (("gone", GONE), ("new", NEW)):
         if side in given:
@@ -128,7 +128,7 @@ def reasons(text: str) -> list[str]:
     return found
 
 
-_BEGINS = re.compile(r"drift: |(?:arena: )?[\w./-]+\.\w+:\d+: | {4}[\w./-]+\.\w+:\d+: \S+$")
+_BEGINS = re.compile(r"drift: |(?:arena: | {2})?[\w./-]+\.\w+:\d+: | {4}[\w./-]+\.\w+:\d+: \S+$")
 
 
 def names(change: Change, text: str) -> bool:
