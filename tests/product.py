@@ -316,6 +316,7 @@ from arena_cli.transcript.compare import canonicalize, restore
 from arena_cli.transcript.conversation import read_conversation
 from arena_cli.transcript.events import (
     EVENT_TYPES,
+    AgentCall,
     Candidates,
     ChainFinished,
     Compacted,

@@ -11,9 +11,11 @@ import pytest
 from product import (
     EVENT_TYPES,
     INDENT,
+    AgentCall,
     Line,
     Room,
     SideEvent,
+    Usage,
     Volatile,
     Who,
     Words,
@@ -47,6 +49,10 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Program
         agent: str
         color: str
         kelvin: Annotated[int, Volatile]
+
+        @property
+        def agent_call(self) -> AgentCall:
+            return AgentCall("dev", Usage(input_tokens=7_000, output_tokens=1), {}, failed=False)
 
     # 2: what writes it
     original = after_turn.after_turn
@@ -87,6 +93,12 @@ def test_a_new_kind_of_event_is_seen_by_every_reader(program: Program) -> None:
     audit = json.loads(program.run("export", "s", "--audit", "--format", "json").stdout)
     (entry,) = [entry for entry in audit["entries"] if entry["entry"] == "weather"]
     assert (entry["agent"], entry["color"]) == ("dev", "blue")
+
+
+def test_the_call_that_it_reports_counts_in_the_usage(program: Program) -> None:
+    program.run("send", "@dev look up", "--session", "s")
+    rows = json.loads(program.run("usage", "s", "--json").stdout)["rows"]
+    assert sum(row["input_tokens"] for row in rows) > 7_000
 
 
 def test_what_differs_in_it_is_a_difference_but_for_what_varies(program: Program) -> None:

@@ -12,7 +12,10 @@ from arena_cli.reports.columns import fit, pad, width_of
 from arena_cli.reports.lines import Line, Span, Words, line
 from arena_cli.transcript.events import (
     FREE_KINDS,
+    Compacted,
     Event,
+    Extracted,
+    HeedJudged,
     ReplyFinished,
     ReplyStarted,
     SessionEvent,
@@ -139,7 +142,7 @@ class Ledger:
         kind = str(call.metadata.get("adapter", ""))
         model = _model(call.metadata, kind)
         self._models[call.agent] = model or self._models.get(call.agent, "")
-        memory = event.type not in ("supervised", "intent", "agent_ended", "planned")
+        memory = isinstance(event, (Compacted, Extracted, HeedJudged))
         counts = {"failed": call.failed, "free": call.is_free}
         self._add(event, call.agent, call.usage, memory=memory, **counts)
 

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from arena_cli.protocol import Attachment
@@ -13,7 +14,14 @@ from arena_cli.session import session, shelves
 from arena_cli.session.shelves import Shelf
 from arena_cli.session.store import Stored
 from arena_cli.transcript import reader
-from arena_cli.transcript.events import Event, MessageEvent, ReplyFinished, read_type
+from arena_cli.transcript.events import (
+    Event,
+    MessageEvent,
+    ReplyFinished,
+    SideEvent,
+    find_type,
+    read_type,
+)
 from arena_cli.transcript.reader import Problem, TranscriptLine
 from arena_cli.transcript.revisions import find_lines
 from arena_cli.transcript.state import Fold
@@ -134,20 +142,28 @@ def _fault(attachment: Attachment, workspace: Path) -> str:
     return ""
 
 
-TYPES = frozenset(
-    {
-        *("session", "turn_started", "reply_started", "reply_finished", "chain_finished"),
-        *("compacted", "extracted", "heed_judged", "supervised", "intent", "agent_ended", "budget"),
-        "planned",
-    }
+_STEPS = frozenset(
+    {"session", "turn_started", "reply_started", "reply_finished", "chain_finished", "budget"}
 )
+
+
+@cache
+def _tells_spending(kind: str) -> bool:
+    """Return True for a step of a conversation, and for events that report a call of an agent."""
+    shape = find_type(kind)
+    reports_call = (
+        shape is not None
+        and issubclass(shape, SideEvent)
+        and shape.agent_call is not SideEvent.agent_call
+    )
+    return kind in _STEPS or reports_call
 
 
 _FORKED = re.compile(rb'"type":\s*"forked"')
 
 
 def spending(transcript: Path, on_problem: Callable[[Problem], None]) -> Iterator[Event]:
-    """Yield the events of these types, in order; call `on_problem` for each unreadable line.
+    """Yield the events that tell spending, in order; call `on_problem` for each unreadable line.
 
     What a fork shares was spent in the other session. A last line without its end is still being
     written, and is left out. Raises OSError.
@@ -162,11 +178,12 @@ def spending(transcript: Path, on_problem: Callable[[Problem], None]) -> Iterato
     with files.open_binary(transcript) as file:
         for number, raw in enumerate(file, 1):
             kind = read_type(raw)
-            if (kind is not None and kind not in TYPES) or not raw.endswith(b"\n"):
+            if (kind is not None and not _tells_spending(kind)) or not raw.endswith(b"\n"):
                 continue
             events, problem = reader.parsed(raw)
             if problem:
                 on_problem(Problem(number, problem))
             for event in events:
-                if event.type == "session" or (event.type in TYPES and event.seq > shared):
+                is_own = event.seq > shared and _tells_spending(event.type)
+                if event.type == "session" or is_own:
                     yield event
