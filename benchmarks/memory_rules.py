@@ -6,7 +6,8 @@ Each file in `benchmarks/data` has the set in its first column. The rules were t
 with `tune` in their names. `judge` was written before the rules, `fresh` after them; `field-tune`
 and `field-judge` are halves of a set that was written without knowledge of them. The pairs of the
 `meaning-` sets, each in a style of its own, say things in other words or in another language;
-`meaning-judge` was written after the rules, and two thresholds were raised after its first run.
+`meaning-judge` was written after the rules. Two thresholds were raised after its first run, and
+rules and words with little effect on the sets were removed later.
 `--failures` lists what is wrong; use it with the tuned sets only, or the others no longer measure
 anything.
 

@@ -43,6 +43,10 @@ from test_search_meaning import Server
             "negation",
         ),
         ("The app lives in S3", "The app lives on the local disk, not in S3", None, "option"),
+        ("A player has a bonus of 50 coins", "The bonus of players is 80 coins", None, "number"),
+        # A version of a name, and names of which a thing can have many.
+        ("The database is Postgres", "Use Postgres 15 as the database", None, None),
+        ("系统支持 Chrome", "支持系统 Firefox", None, None),
         # Another subject, another relation, another sort of value, or a narrower subject.
         ("Logs are kept for 30 days", "Audit logs are kept for 90 days", None, None),
         ("日志保留 30 天", "审计日志保留 180 天", None, None),

@@ -1,4 +1,4 @@
-"""Find contradictions between claims: a denial, another amount, or another choice. Pure.
+"""Compare two claims word by word: the second of three steps, see `notes.statements`. Pure.
 
 It compares words alone, in English and Chinese, so it finds only what is plain: two claims that are
 equal word by word but for
@@ -21,9 +21,10 @@ from arena_cli.notes.statements import Claim, Word, read_claim
 
 _SAME_TOPIC = 0.6
 _MOST_ALIKE = 200  # notes that share a word; one that more have in common tells nothing
-_LONGEST_VALUE = 5
 _MOST_EXTRAS = 2
-_NAME_PREFIXES = "小老阿"  # 小王 and 小李 are two people
+
+
+_Segment = tuple[Sequence[Word], Sequence[Word]]
 
 
 class Contrast(NamedTuple):
@@ -46,7 +47,7 @@ def find_contradictions(notes: Iterable[Note]) -> Iterator[Contradiction]:
     """Yield the pairs of notes that contradict each other, by the time of the later one."""
     ordered = sorted(notes, key=lambda note: (note.created, note.id))
     claims = [read_claim(note.title) for note in ordered]
-    for earlier, later in pairs_about_the_same(claims):
+    for earlier, later in pair_by_topic(claims):
         difference = find_difference(claims[earlier], claims[later])
         if difference is not None:
             yield Contradiction(ordered[earlier], ordered[later], difference)
@@ -57,83 +58,81 @@ def find_difference(first: Claim, second: Claim, *, within: bool = False) -> Con
 
     With `within`, the second may have further words before and after those of the first.
     """
-    ruled_out = _ruled_out(first, second) or _ruled_out(second, first)
+    ruled_out = _rule_out(first, second) or _rule_out(second, first)
     if ruled_out is not None:
         return ruled_out
-    segments = _different_segments(first.words, second.words, within)
+    segments = _find_segments(first.words, second.words, within)
     if _count_topics(first.words) <= sum(_count_topics(ours) for ours, _ in segments):
         return None
     if first.denies != second.denies:
-        lacks_words = within and any(ours for ours, _ in segments)
-        return Contrast("negation") if _are_extras(segments) and not lacks_words else None
+        return Contrast("negation") if _are_extras(segments, within) else None
     if len(segments) != 1 or not all(segments[0]):
         return None
-    contrast = _contrast(*segments[0])
+    contrast = _compare_segment(*segments[0])
     # Two choices that are denied may both be so.
     return None if contrast and contrast.type == "option" and first.denies else contrast
 
 
-def _different_segments(
-    ours: Sequence[Word], theirs: Sequence[Word], within: bool
-) -> list[tuple[Sequence[Word], Sequence[Word]]]:
+def _find_segments(ours: Sequence[Word], theirs: Sequence[Word], within: bool) -> list[_Segment]:
     """Return the words that differ, in order, as those of the first and of the second."""
-    matcher = SequenceMatcher(
-        None, [word.stem for word in ours], [word.stem for word in theirs], autojunk=False
-    )
+    stems, others = ([word.stem for word in side] for side in (ours, theirs))
+    opcodes = SequenceMatcher(None, stems, others, autojunk=False).get_opcodes()
     segments = []
-    for tag, start, end, start_2, end_2 in matcher.get_opcodes():
-        is_outside = within and tag == "insert" and (start == 0 or start == len(ours))
+    for tag, start, end, start_2, end_2 in opcodes:
+        is_outside = within and tag == "insert" and start in (0, len(ours))
         if tag != "equal" and not is_outside:
-            has_prefix = start > 0 < start_2 and ours[start - 1].stem in _NAME_PREFIXES
-            segments.append((ours[start - has_prefix : end], theirs[start_2 - has_prefix : end_2]))
+            segments.append((ours[start:end], theirs[start_2:end_2]))
     return segments
 
 
-def _are_extras(segments: Sequence[tuple[Sequence[Word], Sequence[Word]]]) -> bool:
-    """Return True if one side has only a few words more, and no number."""
-    sides = [[word for segment in segments for word in segment[side]] for side in (0, 1)]
-    extras = [*sides[0], *sides[1]]
-    return (
-        not all(sides)
-        and sum(1 if word.shown.isascii() else len(word.shown) for word in extras) <= _MOST_EXTRAS
-        and not any(any(char.isdigit() for char in word.stem) for word in extras)
-    )
+def _are_extras(segments: Sequence[_Segment], within: bool) -> bool:
+    """Return True if one side, the second if `within`, has only a few words more."""
+    ours, theirs = ([word for segment in segments for word in segment[side]] for side in (0, 1))
+    count = sum(1 if word.shown.isascii() else len(word.shown) for word in (*ours, *theirs))
+    return count <= _MOST_EXTRAS and not (ours and (within or theirs))
 
 
-def _contrast(ours: Sequence[Word], theirs: Sequence[Word]) -> Contrast | None:
+def _compare_segment(ours: Sequence[Word], theirs: Sequence[Word]) -> Contrast | None:
     """Return the contrast of the words in which two claims differ; None if both may hold."""
     shown = (show(ours), show(theirs))
-    numbers = [next((word for word in side if word.is_number), None) for side in (ours, theirs)]
-    if numbers[0] and numbers[1]:
-        begins = all(side[0].sort for side in (ours, theirs))
-        are_other = all(
-            any(word.sort in ("", "relation") for word in side) for side in (ours, theirs)
-        )
-        is_amount = begins and not are_other and _are_comparable(numbers[0], numbers[1])
-        return Contrast("number", *shown) if is_amount else None
-    are_periods = all(word.is_period and word.sort == ours[0].sort for word in (*ours, *theirs))
+    number, other = (
+        next((word for word in side if word.is_number), None) for side in (ours, theirs)
+    )
+    if number and other:
+        is_comparable = can_compare(number, other) and not (_has_term(ours) and _has_term(theirs))
+        return Contrast("number", *shown) if is_comparable else None
+    is_choice = _are_choices(ours, theirs) or _are_periods([*ours, *theirs])
+    return Contrast("option", *shown) if is_choice else None
+
+
+def _are_choices(ours: Sequence[Word], theirs: Sequence[Word]) -> bool:
+    """Return True if the words name two things after the same sort of cue."""
     cues = {ours[0].cue, theirs[0].cue}
-    follow_same = len(cues) == 1 or "be" in cues or cues == {"in", "to"}
-    are_values = follow_same and _is_value(ours) and _is_value(theirs)
-    return Contrast("option", *shown) if are_periods or are_values else None
+    follow_same = len(cues) == 1 or cues == {"in", "to"}
+    return follow_same and _is_value(ours) and _is_value(theirs)
+
+
+def _are_periods(words: Sequence[Word]) -> bool:
+    return all(word.is_period and word.sort == words[0].sort for word in words)
+
+
+def _has_term(words: Sequence[Word]) -> bool:
+    return any(word.sort in ("", "relation") for word in words)
 
 
 def _is_value(words: Sequence[Word]) -> bool:
     """Return True if the words name one thing after a cue, and no state such as `hashed`."""
     first, *others = words
+    is_state = not others and first.shown.endswith(("ed", "ing"))
     # A cue within the words begins another part: the claims differ in more than one.
-    return (
-        first.follows_cue
-        and len(words) <= _LONGEST_VALUE
-        and not ((len(words) == 1 or first.cue == "be") and first.shown.endswith(("ed", "ing")))
-        and not any(word.is_number or word.is_period for word in words)
-        and not any(word.follows_cue for word in others)
+    return first.follows_cue and not is_state and not any(word.follows_cue for word in others)
+
+
+def can_compare(first: Word, second: Word) -> bool:
+    """Return True if two values are of one sort: no amounts in two units."""
+    return first.sort == second.sort and (
+        first.unit == second.unit or "" in (first.unit, second.unit)
     )
-
-
-def _are_comparable(first: Word, second: Word) -> bool:
-    """Return True if two values are of one sort, or amounts of which one has no unit."""
-    return first.sort == second.sort or {first.sort, second.sort} >= {"amount"}
 
 
 def show(words: Sequence[Word]) -> str:
@@ -142,21 +141,20 @@ def show(words: Sequence[Word]) -> str:
     return separator.join(word.shown for word in words)
 
 
-def _ruled_out(first: Claim, second: Claim) -> Contrast | None:
+def _rule_out(first: Claim, second: Claim) -> Contrast | None:
     """Return the contrast if the second rules out what the first says of the same subject."""
     stems = set(first.stems)
     if not second.rejected or not second.rejected <= stems or first.denies:
         return None
     topic, other_topic = stems - second.rejected, set(second.stems)
-    shared = len(topic & other_topic)
-    if topic and shared < _SAME_TOPIC * min(len(topic), len(other_topic)) and len(other_topic) > 1:
+    if topic and len(topic & other_topic) < _SAME_TOPIC * min(len(topic), len(other_topic)):
         return None
     options = [word for word in second.words if word.stem not in stems]
     rejected = [word for word in first.words if word.stem in second.rejected]
     return Contrast("option", show(rejected), show(options))
 
 
-def pairs_about_the_same(claims: Sequence[Claim]) -> Iterator[tuple[int, int]]:
+def pair_by_topic(claims: Sequence[Claim]) -> Iterator[tuple[int, int]]:
     """Yield the indices of the pairs that share half of the words that one of them has.
 
     A word and its translation count as shared.

@@ -44,7 +44,7 @@ from arena_cli.protocol import Message, parse_seq
 
 STALE_AFTER = timedelta(days=30)
 
-_ORDER = ("solved", "stale", "duplicate", "contradiction")
+_ORDER = ("approval", "solved", "stale", "duplicate", "contradiction")
 
 _MOST_SLIPS = 2  # words that two titles may write differently and still say the same
 
@@ -122,25 +122,32 @@ def inspect(
     """
     reason = _WHY.get(language, _WHY["en"])
     living = [note for note in notes if note.is_living]
-    approvals = [
-        NoteFinding(
-            "approval", note, reason["changed" if note.approval == staging.CHANGED else "untold"]
-        )
-        for note in living
-        if note.approval
+    findings = [
+        *_find_solved(living, messages, seen or {}, reason),
+        *_find_stale(living, now, reason),
     ]
-    findings = [*_solved(living, messages, seen or {}, reason), *_stale(living, now, reason)]
-    done = {finding.note.id for finding in findings}
-    remaining = [note for note in living if note.id not in done]
-    findings += _duplicates(remaining, reason)
-    done = {finding.note.id for finding in findings}
-    remaining = [note for note in remaining if note.id not in done]
-    findings += _contradictions(remaining, reason)
-    findings += _paraphrases(alike, remaining, findings, reason)
-    return [*approvals, *sorted(findings, key=lambda finding: _ORDER.index(finding.what))]
+    findings += _find_duplicates(_exclude_found(living, findings), reason)
+    remaining = _exclude_found(living, findings)
+    findings += _find_contradictions(remaining, reason)
+    findings += _find_paraphrases(alike, remaining, findings, reason)
+    findings += _find_approvals(living, reason)
+    return sorted(findings, key=lambda finding: _ORDER.index(finding.what))
 
 
-def _solved(
+def _exclude_found(notes: Sequence[Note], findings: Iterable[NoteFinding]) -> list[Note]:
+    """Return the notes that have no finding."""
+    done = {finding.note.id for finding in findings}
+    return [note for note in notes if note.id not in done]
+
+
+def _find_approvals(notes: Sequence[Note], reasons: Mapping[str, str]) -> Iterator[NoteFinding]:
+    for note in notes:
+        if note.approval:
+            reason = "changed" if note.approval == staging.CHANGED else "untold"
+            yield NoteFinding("approval", note, reasons[reason])
+
+
+def _find_solved(
     notes: Sequence[Note],
     messages: Iterable[Message],
     seen: Mapping[str, int],
@@ -166,23 +173,23 @@ def _solved(
 
 def _is_later(message: Message, note: Note, seen: Mapping[str, int]) -> bool:
     """Return True if a message is later than the last message that the blocker was taken from."""
-    told_seq = seen.get(note.id) or parse_seq(note.source or "")
-    if told_seq:
-        return message.seq > told_seq
-    written, received = _time(note.created), _time(message.timestamp)
+    last_seq = seen.get(note.id) or parse_seq(note.source or "")
+    if last_seq:
+        return message.seq > last_seq
+    written, received = _read_time(note.created), _read_time(message.timestamp)
     return written is not None and received is not None and received > written
 
 
-def _stale(
+def _find_stale(
     notes: Sequence[Note], now: datetime, reason: Mapping[str, str]
 ) -> Iterator[NoteFinding]:
     for note in notes:
-        touched = _time(note.updated) or _time(note.created)
+        touched = _read_time(note.updated) or _read_time(note.created)
         if note.kind == "next_action" and touched and now - touched > STALE_AFTER:
             yield NoteFinding("stale", note, reason["stale"].format(days=(now - touched).days))
 
 
-def _time(text: str) -> datetime | None:
+def _read_time(text: str) -> datetime | None:
     """Return the time of a note, in UTC if it has no zone; None if it is invalid."""
     try:
         time = datetime.fromisoformat(text)
@@ -191,13 +198,13 @@ def _time(text: str) -> datetime | None:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def _duplicates(notes: Sequence[Note], reasons: Mapping[str, str]) -> list[NoteFinding]:
+def _find_duplicates(notes: Sequence[Note], reasons: Mapping[str, str]) -> list[NoteFinding]:
     """Return a finding for each duplicate; all duplicates of a note refer to the same one."""
     by_note: dict[str, NoteFinding] = {}
     by_words: defaultdict[tuple[object, ...], list[_Titled]] = defaultdict(list)
     originals = _Originals(notes)
-    for note in sorted(notes, key=_precedence):
-        titled = _Titled.of(note)
+    for note in sorted(notes, key=_rank):
+        titled = _Titled.from_note(note)
         claim = titled.claim
         with_same_words = by_words[
             note.kind, claim.denies, claim.rejected, frozenset(claim.stems), len(claim.stems)
@@ -218,11 +225,11 @@ class _Titled(NamedTuple):
 
     note: Note
     words: tuple[str, ...]
-    each: frozenset[str]
+    word_set: frozenset[str]
     claim: Claim
 
     @classmethod
-    def of(cls, note: Note) -> _Titled:
+    def from_note(cls, note: Note) -> _Titled:
         words = lifecycle.words(note.title)
         return cls(note, words, frozenset(words), statements.read_claim(note.title))
 
@@ -253,10 +260,10 @@ class _Originals:
 
     def find_or_add(self, titled: _Titled) -> Note | None:
         """Return the first note that says the same; if there is none, add this one."""
-        keys = self._keys(titled)
+        keys = self._list_keys(titled)
         for number in sorted({number for key in keys for number in self._holding.get(key, ())}):
             other = self._titles[number]
-            is_near = len(other.each - titled.each) <= _MOST_SLIPS
+            is_near = len(other.word_set - titled.word_set) <= _MOST_SLIPS
             if is_near and lifecycle.match_titles(other.note.title, titled.note.title):
                 return other.note
         for key in keys:
@@ -264,8 +271,8 @@ class _Originals:
         self._titles.append(titled)
         return None
 
-    def _keys(self, titled: _Titled) -> list[_Key]:
-        rarest = sorted(titled.each, key=lambda word: (self._counts[word], word))
+    def _list_keys(self, titled: _Titled) -> list[_Key]:
+        rarest = sorted(titled.word_set, key=lambda word: (self._counts[word], word))
         keys = rarest[: _MOST_SLIPS + 1]
         if len(rarest) <= _MOST_SLIPS:
             keys.append("")
@@ -274,65 +281,78 @@ class _Originals:
         return [(kind, len(titled.words), numbers, periods, word) for word in keys]
 
 
-def _contradictions(notes: Sequence[Note], reasons: Mapping[str, str]) -> Iterator[NoteFinding]:
+def _find_contradictions(
+    notes: Sequence[Note], reasons: Mapping[str, str]
+) -> Iterator[NoteFinding]:
     pinning = (note for note in notes if note.kind in PINNING_KINDS)
-    for earlier, later, difference in contradictions.find_contradictions(pinning):
-        reason = reasons[difference.type].format(ours=difference.first, theirs=difference.second)
-        yield NoteFinding("contradiction", later, reason, earlier)
+    for earlier, later, contrast in contradictions.find_contradictions(pinning):
+        yield _describe_contradiction(earlier, later, contrast, reasons)
 
 
-def _paraphrases(
+def _describe_contradiction(
+    earlier: Note, later: Note, contrast: Contrast, reasons: Mapping[str, str]
+) -> NoteFinding:
+    reason = reasons[contrast.type].format(ours=contrast.first, theirs=contrast.second)
+    return NoteFinding("contradiction", later, reason, earlier)
+
+
+def _find_paraphrases(
     alike: Iterable[AlikeNotes],
     notes: Sequence[Note],
     known: Iterable[NoteFinding],
     reasons: Mapping[str, str],
 ) -> Iterator[NoteFinding]:
-    """Yield what notes with titles that share terms or a meaning say, but for `known` pairs.
+    """Yield a finding for notes with titles that share terms or a meaning, but for `known` pairs.
 
     A note is a duplicate once at most, and nothing is a duplicate of that.
     """
-    reviewed = {note.id: note for note in notes}
-    compared = {frozenset((each.note.id, each.other.id)) for each in known if each.other}
+    reviewed = {note.id for note in notes}
+    compared = {
+        frozenset((finding.note.id, finding.other.id)) for finding in known if finding.other
+    }
     copies: set[str] = set()
-    for first, second, cosine in (*_share_terms(notes), *alike):
+    for first, second, cosine in (*_pair_by_terms(notes), *alike):
         names = frozenset((first.id, second.id))
-        if not names <= reviewed.keys() or names in compared:
+        if not names <= reviewed or names in compared:
             continue
-        paraphrase = paraphrases.compare(first.title, second.title, cosine)
-        finding = None
-        if paraphrase and paraphrase.contrast:
-            finding = _denial(first, second, paraphrase.contrast, reasons)
-        elif paraphrase and first.kind == second.kind and not names & copies:
-            kept, copy = sorted((first, second), key=_precedence)
-            copies.add(copy.id)
-            reason = reasons["alike"].format(other=kept.id)
-            finding = NoteFinding("duplicate", copy, reason, kept)
-        if finding:
-            compared.add(names)
-            by: Literal["terms", "meaning"] = "terms" if cosine is None else "meaning"
-            reason = reasons[by].format(reason=finding.reason, cosine=cosine)
-            yield finding._replace(reason=reason, by=by, cosine=cosine)
+        finding = _compare_titles(first, second, cosine, reasons)
+        if finding is None:
+            continue
+        if finding.what == "duplicate":
+            if names & copies:
+                continue
+            copies.add(finding.note.id)
+        compared.add(names)
+        by: Literal["terms", "meaning"] = "terms" if cosine is None else "meaning"
+        reason = reasons[by].format(reason=finding.reason, cosine=cosine)
+        yield finding._replace(reason=reason, by=by, cosine=cosine)
 
 
-def _share_terms(notes: Sequence[Note]) -> Iterator[tuple[Note, Note, None]]:
+def _compare_titles(
+    first: Note, second: Note, cosine: float | None, reasons: Mapping[str, str]
+) -> NoteFinding | None:
+    """Return a finding for two notes, if their titles say the same or contradict each other."""
+    earlier, later = sorted((first, second), key=lambda note: (note.created, note.id))
+    paraphrase = paraphrases.compare(earlier.title, later.title, cosine)
+    if paraphrase is None:
+        return None
+    if paraphrase.contrast:
+        are_pinning = {earlier.kind, later.kind} <= PINNING_KINDS
+        contrast = paraphrase.contrast
+        return _describe_contradiction(earlier, later, contrast, reasons) if are_pinning else None
+    if earlier.kind != later.kind:
+        return None
+    kept, copy = sorted((first, second), key=_rank)
+    return NoteFinding("duplicate", copy, reasons["alike"].format(other=kept.id), kept)
+
+
+def _pair_by_terms(notes: Sequence[Note]) -> Iterator[tuple[Note, Note, None]]:
     claims = [statements.read_claim(note.title) for note in notes]
-    for first, second in contradictions.pairs_about_the_same(claims):
+    for first, second in contradictions.pair_by_topic(claims):
         yield notes[first], notes[second], None
 
 
-def _denial(
-    first: Note, second: Note, contrast: Contrast, reasons: Mapping[str, str]
-) -> NoteFinding | None:
-    if first.kind not in PINNING_KINDS or second.kind not in PINNING_KINDS:
-        return None
-    values = (contrast.first, contrast.second)
-    if (second.created, second.id) < (first.created, first.id):
-        first, second, values = second, first, values[::-1]
-    reason = reasons[contrast.type].format(ours=values[0], theirs=values[1])
-    return NoteFinding("contradiction", second, reason, first)
-
-
-def _precedence(note: Note) -> tuple[bool, str, str]:
+def _rank(note: Note) -> tuple[bool, str, str]:
     """Return the key by which the first of some equal notes is kept: approved, then earlier."""
     return note.status != "approved", note.created, note.id
 
