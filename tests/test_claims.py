@@ -32,6 +32,7 @@ def difference(first: str, second: str) -> tuple[str, str, str] | None:
         ("Use Kafka for events", "Use Redis instead of Kafka for the cache", None),
         ("The app supports Chinese", "The app supports English", None),
         ("Passwords must be hashed", "Passwords must be rotated", None),
+        ("Errors are logged", "Errors are counted", None),
         ("The beta starts in May", "The beta starts in June", "option"),
         ("Meetings are on Monday", "Meetings are on Friday", "option"),
         ("Step 1 uses Redis", "Step 2 uses Redis", None),

@@ -29,6 +29,7 @@ from test_search_meaning import Server
         ("Ben owns the search service", "The search service belongs to Ben", None, "same"),
         ("每周三发布新版本", "新版本周三发布", None, "same"),
         ("日志保留 30 天", "日志存一个月后删除", None, "same"),
+        ("The scheduler sends the report", "The report is sent by the scheduler", None, "same"),
         # Another value for them.
         ("Session cookies last 12 hours", "A session cookie is valid for one day", None, "number"),
         ("The retry limit of webhooks is 5", "Webhooks are retried 3 times", None, "number"),

@@ -51,7 +51,7 @@ class _Terms:
         words = claim.words
         self.words = words
         self.denies = claim.denies
-        self.terms = _select_sort(words, "") or _select_sort(words, "kind")
+        self.terms = _select_sort(words, "")
         self.names = _select_sort(words, "name")
         self.values = [word for word in words if word.is_number or word.is_period]
         self.relations = _list_stems(_select_sort(words, "relation"))
@@ -182,9 +182,9 @@ def _state_same(ours: _Terms, theirs: _Terms) -> bool:
 
 
 def _are_equal(first: Word, second: Word) -> bool:
-    """Return True if two words are equal, but for an ending."""
+    """Return True if two words are equal, but for two letters at the end of long ones."""
     stems = [re.sub("y$", "i", word.stem) for word in (first, second)]
-    root = max(_SHORTEST_ROOT, -(-3 * max(map(len, stems)) // 4))
+    root = max(_SHORTEST_ROOT, max(map(len, stems)) - 2)
     are_words = all(stem.isascii() and stem.isalpha() for stem in stems)
     return stems[0] == stems[1] or (are_words and stems[0][:root] == stems[1][:root])
 

@@ -6,7 +6,7 @@
   (`compliance.says_solved`). Proposed are a conclusion, and archiving the blocker.
 - *stale*: a next action that was not changed for more than 30 days. Proposed is archiving it.
 - *duplicate*: two notes of one kind whose titles say the same; the approved one is kept, else the
-  earlier. Compared are the words of the claim in order, or in the passive, and a denial.
+  earlier. Compared are the words of the claim in order, and a denial.
 - *contradiction*: two decisions or requirements about the same thing that differ in a denial, in an
   amount, or in the choice (`notes.contradictions`). It is only reported: people decide which one
   is valid.
@@ -47,10 +47,6 @@ STALE_AFTER = timedelta(days=30)
 _ORDER = ("approval", "solved", "stale", "duplicate", "contradiction")
 
 _MOST_SLIPS = 2  # words that two titles may write differently and still say the same
-
-_PASSIVE = re.compile(
-    r"\b(?:is|are|be|been|gets?)\s+(?:\w+ )?\w+(?:ed|en|t|ne)\b|[被由]", re.IGNORECASE
-)
 
 _WHY = {
     "en": {
@@ -201,19 +197,16 @@ def _read_time(text: str) -> datetime | None:
 def _find_duplicates(notes: Sequence[Note], reasons: Mapping[str, str]) -> list[NoteFinding]:
     """Return a finding for each duplicate; all duplicates of a note refer to the same one."""
     by_note: dict[str, NoteFinding] = {}
-    by_words: defaultdict[tuple[object, ...], list[_Titled]] = defaultdict(list)
+    by_claim: dict[tuple[object, ...], Note] = {}
     originals = _Originals(notes)
     for note in sorted(notes, key=_rank):
         titled = _Titled.from_note(note)
         claim = titled.claim
-        with_same_words = by_words[
-            note.kind, claim.denies, claim.rejected, frozenset(claim.stems), len(claim.stems)
-        ]
-        same = next(
-            (other.note for other in with_same_words if _is_restated(other, titled)), None
-        ) or originals.find_or_add(titled)
+        key = (note.kind, claim.denies, claim.rejected, claim.stems)
+        same = by_claim.get(key) if claim.stems else None
+        same = same or originals.find_or_add(titled)
         if same is None:
-            with_same_words.append(titled)
+            by_claim[key] = note
         else:
             reason = reasons["duplicate"].format(other=same.id)
             by_note[note.id] = NoteFinding("duplicate", note, reason, same)
@@ -232,14 +225,6 @@ class _Titled(NamedTuple):
     def from_note(cls, note: Note) -> _Titled:
         words = lifecycle.words(note.title)
         return cls(note, words, frozenset(words), statements.read_claim(note.title))
-
-
-def _is_restated(first: _Titled, second: _Titled) -> bool:
-    """Return True if two titles with the same words say the same: in order, or in the passive."""
-    if not first.claim.words or first.claim.stems == second.claim.stems:
-        return bool(first.claim.words)
-    passives = [_PASSIVE.search(titled.note.title) is None for titled in (first, second)]
-    return passives[0] != passives[1]
 
 
 _Key = tuple[str, int, frozenset[str], object, str]

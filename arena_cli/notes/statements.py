@@ -8,8 +8,7 @@
 3. Where words are not enough, as between two languages, vectors decide (`notes.paraphrases`).
 
 A word that is neither a value nor a name is a term of the subject, unless it is a *relation*, which
-binds a subject to its value (`expire`, `负责`), a *filler*, which says nothing of a subject, or a
-*kind* (`service`), which says little.
+binds a subject to its value (`expire`, `负责`), or a *filler*, which says nothing of a subject.
 """
 
 from __future__ import annotations
@@ -36,10 +35,9 @@ _HAN = visible_text.UNSPACED
 
 # What denies and what affirms: regular expressions.
 _DENYING = r"""
-    not never cannot no(?:\slonger)?(?!-) without nothing forbid\w* prohibit\w* ban(?:s|ned)?
-    disabled? disallow\w* (?:drop|remove|stop)s?\s(?:the\s)?support(?:ing)?(?:\s(?:of|for))?
-    out\sof(?=\sscope) optional (?:remov|abandon|exclud|paus)(?:es?|ed) drops? free frozen
-    (?<=is\s)off (?<=are\s)off off(?=\sby\sdefault)
+    not never cannot no(?:\slonger)?(?!-) without forbid\w* prohibit\w* ban(?:s|ned)?
+    disabled? disallow\w* out\sof(?=\sscope) optional (?:remov|abandon|exclud|paus)(?:es?|ed)
+    drops? free frozen (?<=is\s)off (?<=are\s)off
 """
 _DENYING_ZH = """
     不(?!但|仅|同|过|断|错|[少多低高早晚]于|超过) 没有 无需 无须 勿 未 禁止 严禁 停用 关闭 禁用
@@ -90,15 +88,12 @@ _FILLERS = _split_words("""
     不 即 只 仅 对 内 后 会 做 选 定 达 进 最大 最多 最少 至少 超过 少于 多于 低于 高于 达到 即可
     时间 时长 长度 期限 时限 推迟 提前 放宽
 """)
-_KINDS = _split_words(
-    "service services system systems module user users job jobs 服务 系统 框架 模块 用户"
-)
 _RELATIONS = synonyms.read_groups("""
     keep store stored stores storage save saved hold holds live lives last lasts expire expires
     valid 保存 存储 有效期 过期 失效 超时;
-    own owns owned lead leads responsible charge belongs 负责; start starts begin begins launches
-    开始; build 开发 写; send sent mailed 发送; answer answers reply 回复 响应; come comes load;
-    support supports supported 支持; pay paid
+    own owns owned lead leads responsible charge belongs 负责;
+    start starts begin begins launches 开始; build 开发 写; send sends sent mailed 发送;
+    answer answers reply 回复 响应; come comes load; support supports supported 支持; pay paid
 """)
 _UNITS = synonyms.read_groups("""
     charact 位 字符 个字符; people 人 名 users person; % percent; times 次; euro €; dollar $; 元 ¥
@@ -159,7 +154,7 @@ _VALUE = lazy_pattern(
 )
 _SCALES = {"k": 1e3, "thousand": 1e3, "千": 1e3, "万": 1e4, "million": 1e6, "亿": 1e8}
 # A Chinese text is read by the words of the lists, else by characters; 小王 is a person.
-_LISTED = {*_FILLERS, *_KINDS, *_RELATIONS, *_CUES, *synonyms.list_chinese()}
+_LISTED = {*_FILLERS, *_RELATIONS, *_CUES, *synonyms.list_chinese()}
 _CHINESE = sorted((word for word in _LISTED if word > "\u2e80" < word[1:]), key=len, reverse=True)
 _TOKEN = lazy_pattern(
     rf"{'|'.join(_CHINESE)}|[小老阿][{_HAN}]|"
@@ -174,7 +169,7 @@ _PERIODS = _split_words("weekday month frequency")
 class Word(NamedTuple):
     """A word of a claim: its stem, and as it was written.
 
-    `sort` is that of a value (`amount`), `name`, `relation`, `filler`, `kind`, or empty for a term.
+    `sort` is that of a value (`amount`), `name`, `relation`, `filler`, or empty for a term.
     A value has a normal form, and an amount a unit; that of a rate ends with `/`. `start` is the
     place in the text. `cue` is the sort of the cue before the phrase of the word, such as `use`,
     `in` or `是`; with `follows_cue`, the word is the first of the phrase.
@@ -262,7 +257,7 @@ def find_subject(text: str) -> str:
     """Return the words of a title that are neither values, names, relations nor fillers."""
     subject = ""
     for word in read_claim(text).words:
-        if word.sort in ("", "kind"):
+        if not word.sort:
             space = " " if subject and word.shown.isascii() else ""
             subject += space + word.shown
     return subject
@@ -318,9 +313,8 @@ class _Reader:
             self._read_rate(match)
         elif sort == "amount" and self._names_previous(match):
             last = self.words[-1]
-            sort = last.sort.replace("kind", "")
             shown = f"{last.shown} {text}"
-            self.words[-1] = last._replace(stem=last.stem + text, shown=shown, sort=sort)
+            self.words[-1] = last._replace(stem=last.stem + text, shown=shown)
         else:
             sort, value, unit = _read_value(sort, match)
             start = max(match.start(), match.start("count"))  # without `after`
@@ -374,19 +368,18 @@ class _Reader:
         if not self.words or not is_near or match["of"] or match["sign"] or match["scale"]:
             return False
         last = self.words[-1]
-        if last.sort not in ("", "kind", "name"):
+        if last.sort not in ("", "name"):
             return False
         following = re.match(r"\s+([a-z]+s)\b", self._text[match.end() :])
         is_counted = following is not None and following[1] not in _GRAMMAR
-        return last.is_name or len(self.words) == 1 or not is_counted
+        return len(self.words) == 1 or not is_counted
 
 
 def _find_sort(token: str) -> str:
     """Return the list that a word is in; empty for others."""
-    for sort, words in (("relation", _RELATIONS), ("kind", _KINDS), ("filler", _FILLERS)):
-        if token in words:
-            return sort
-    return ""
+    if token in _RELATIONS:
+        return "relation"
+    return "filler" if token in _FILLERS else ""
 
 
 def _read_value(sort: str, match: re.Match[str]) -> tuple[str, str, str]:
