@@ -23,7 +23,6 @@ _SAME_TOPIC = 0.6
 _MOST_ALIKE = 200  # notes that share a word; one that more have in common tells nothing
 _MOST_EXTRAS = 2
 
-
 _Segment = tuple[Sequence[Word], Sequence[Word]]
 
 
