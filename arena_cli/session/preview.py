@@ -147,7 +147,7 @@ def _preview(
 def _plan_calls(
     step: rules.StartTurn, chain: Chain, scene: Scene, journal: Journal
 ) -> dict[str, Any]:
-    """Return the fields of a preview that tell who is called first, and who may reply."""
+    """Return the agents of a preview: those that are called first, and those that may reply."""
     nobody: dict[str, Any] = {"must": [], "deferred": [], "others": []}
     alone = _find_simple(chain, scene.team)
     if alone:
