@@ -64,6 +64,13 @@ f.yaml:3: steps[0].send: `!important` is a YAML tag that is not read here
   - send: !important x
           ^
   write: - send: "!important x"
+=== scenario: ampersand
+  - send: &x y
+---
+f.yaml:3: `&x` names a value, but nothing uses the name
+  - send: &x y
+          ^
+  write: - send: "&x y"
 === scenario: percent
   - send: %x
 ---

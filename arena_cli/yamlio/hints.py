@@ -429,7 +429,7 @@ def explain_error(error: yaml.YAMLError, text: str) -> YamlProblem:
 # The signs that the writer of a text meant something else than YAML reads.
 SUSPECTS = lazy_pattern(
     "[－\u3000\xa0“‘]|:[{\\[\"']"
-    r"|(?:\A|\n) *-\w|[ \t]#[^\s#!]|\\[bfvae0NLPxuU]"
+    r"|(?:\A|\n) *-\w|[ \t]#[^\s#!]| &\S|\\[bfvae0NLPxuU]"
     r"|(?:\A|\n|[{,]|- ) *[A-Za-z_][A-Za-z0-9_.-]*\s?："
 )
 # Keys of prose: a `#3` in their values is the number of an issue, not a comment.
@@ -476,18 +476,24 @@ def find_slips(root: Node, text: str) -> Iterator[YamlProblem]:
         if isinstance(value, yaml.MappingNode) and value.flow_style:
             yield from _find_bare_keys(value, source, loc)
         elif isinstance(value, yaml.ScalarNode):
-            finding = _explain_value(loc, value, source[value.start_mark.line])
+            finding = _explain_value(loc, value, source[value.start_mark.line], text)
             if finding is not None:
                 yield finding
 
 
-def _explain_value(loc: Loc, value: yaml.ScalarNode, line: str) -> YamlProblem | None:
+def _explain_value(loc: Loc, value: yaml.ScalarNode, line: str, text: str) -> YamlProblem | None:
     key = next((step for step in reversed(loc) if isinstance(step, str)), "")
     start, end = value.start_mark, value.end_mark
     if value.style == '"':
         return _find_control(loc, value, line) if key in _PATTERNS else None
     if value.style or start.line != end.line:
         return None
+    anchor = re.compile(r"&(\S+) +\S").match(line, start.column)
+    if anchor and f"*{anchor[1]}" not in text:
+        fixed = nodes.quote_span(line, start.column, nodes.find_value_end(line, start.column))
+        problem = f"`&{anchor[1]}` names a value, but nothing uses the name"
+        hint = "a value that starts with & must be quoted"
+        return YamlProblem(start.line + 1, problem, hint, start.column, fixed)
     if nodes.is_curly(value.value):
         fixed = nodes.quote_span(line, start.column, end.column)
         opening, closing = value.value[0], value.value[-1]
