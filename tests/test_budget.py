@@ -206,38 +206,42 @@ def test_a_smaller_context_leaves_older_messages_out(tmp_path: Path) -> None:
     assert [message.content for message in puppets.inputs["b"][0].messages] == ["@b go"]
 
 
+class ModelPuppets(Puppets):
+    """Puppets that list the agent and the model of each call in `called`."""
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        super().__init__(answers)
+        self.called: list[tuple[str, str]] = []
+
+    def __call__(self, kind: str) -> type[Any]:
+        base, called = super().__call__(kind), self.called
+
+        class Noted(base):  # type: ignore[misc, valid-type]
+            def __init__(self, setup: Any) -> None:
+                super().__init__(setup)
+                self.model = setup.settings.model
+
+            async def invoke(self, input: AgentInput, emit: Any) -> AgentOutput:
+                called.append((self.agent_id, self.model))
+                answer: AgentOutput = await super().invoke(input, emit)
+                return answer
+
+        return Noted
+
+
+PRICES = {
+    "dear": ModelFacts(input_per_m=10_000, output_per_m=10_000),
+    "cheap": ModelFacts(input_per_m=1, output_per_m=1),
+}
+CHEAPER = {"usd": {"chain": 10}, "on_exceed": "degrade", "degrade": [{"model": "cheap"}]}
+
+
 def test_another_model_is_taken_by_agents_that_have_one(tmp_path: Path) -> None:
-    called: list[tuple[str, str]] = []
-
-    class Noting(Puppets):
-        def __call__(self, kind: str) -> type[Any]:
-            base = super().__call__(kind)
-
-            class Noted(base):  # type: ignore[misc, valid-type]
-                def __init__(self, setup: Any) -> None:
-                    super().__init__(setup)
-                    self.model = setup.settings.model
-
-                async def invoke(self, input: AgentInput, emit: Any) -> AgentOutput:
-                    called.append((self.agent_id, self.model))
-                    answer: AgentOutput = await super().invoke(input, emit)
-                    return answer
-
-            return Noted
-
-    facts = {
-        "dear": ModelFacts(input_per_m=10_000, output_per_m=10_000),
-        "cheap": ModelFacts(input_per_m=1, output_per_m=1),
-    }
     adapter = {"type": "anthropic", "model": "dear"}
     members = team(
         agent("a", adapter=adapter),
         agent("b", adapter={"type": "scripted"}),
-        budget={
-            "usd": {"chain": 10},
-            "on_exceed": "degrade",
-            "degrade": [{"model": "cheap"}],
-        },
+        budget=CHEAPER,
         re_invoke_already_replied=True,
         chain_depth_limit=3,
     )
@@ -247,11 +251,28 @@ def test_another_model_is_taken_by_agents_that_have_one(tmp_path: Path) -> None:
         return AgentOutput(content="@b", usage=Usage(output_tokens=900, cost_usd=next(costs)))
 
     answers = {"a": answer, "b": uses(10, "@a")}
-    talk = Talk(tmp_path, members, adapter_type=Noting(answers), models=facts)
+    puppets = ModelPuppets(answers)
+    talk = Talk(tmp_path, members, adapter_type=puppets, models=PRICES)
     assert talk.send("@a go").type == "chain_finished"
-    assert [model for name, model in called if name == "a"] == ["dear", "cheap"]
+    assert [model for name, model in puppets.called if name == "a"] == ["dear", "cheap"]
     assert [event.step for event in talk.of("degraded")] == ["model: cheap"]
     assert talk.last("degraded").detail.startswith("chain: $1")
+
+
+def test_a_retry_is_made_by_the_cheaper_model(tmp_path: Path) -> None:
+    outputs = iter([("", 9.0), ("well", 0.001)])
+
+    def answer(_: AgentInput) -> AgentOutput:
+        text, cost = next(outputs)
+        return AgentOutput(content=text, usage=Usage(output_tokens=900, cost_usd=cost))
+
+    adapter = {"type": "anthropic", "model": "dear"}
+    members = team(agent("a", adapter=adapter), budget=CHEAPER, on_failure="retry")
+    puppets = ModelPuppets({"a": answer})
+    talk = Talk(tmp_path, members, adapter_type=puppets, models=PRICES)
+    assert talk.send("@a go").type == "chain_finished"
+    assert puppets.called == [("a", "dear"), ("a", "cheap")]
+    assert talk.outcomes() == [("a", "success")]
 
 
 def test_an_unknown_price_is_an_error_before_anything_is_sent(tmp_path: Path) -> None:

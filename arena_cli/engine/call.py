@@ -208,9 +208,9 @@ async def _attempts(
         return _Ending("error", problem, error_code=AgentUnavailable.kind, retryable=False)
     if planned.refused or planned.unfilled:
         return _refuse(planned)
-    member = planned.member
-    ends_at = began + plan.limit_s(member, room.scene.team)
+    ends_at = began + plan.limit_s(planned.member, room.scene.team)
     while True:
+        member = planned.member  # the budget may give it another model before an attempt
         seconds_left = ends_at + planned.waited_s - room.clock.monotonic()
         try:
             answer = await _attempt(planned, member, room, heard, seconds_left)
