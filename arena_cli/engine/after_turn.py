@@ -207,8 +207,8 @@ async def _check_notes(
     if control is None or not drafts:
         return drafts, []
     agent = message.author_id
-    said = {done.message.id: done.reply for done in chain.turns[-1].successes() if done.message}
-    reply = said.get(message.id, 0)
+    replies = {done.message.id: done.reply for done in chain.turns[-1].successes() if done.message}
+    reply = replies.get(message.id, 0)
     reasons = await control.check_notes(drafts, agent, reply)
     allowed = [draft for draft, reason in zip(drafts, reasons, strict=True) if not reason]
     return allowed, [
