@@ -1,4 +1,4 @@
-"""Call one agent by itself: `arena agents run` prints its output, `test` what was sent and came."""
+"""Call one agent by itself: `arena agents run` prints its output, `arena agents test` the call."""
 
 from __future__ import annotations
 

@@ -294,7 +294,7 @@ def reassign(
     context: typer.Context,
     session: options.TheSession,
     task: Annotated[str, typer.Argument(help="Reassign this task: its id, or its title's start.")],
-    agent: Annotated[str, options.agent_argument(help="Give it to this agent.")],
+    agent: options.ToAgent,
     by: options.ActBy = None,
     wait: options.ProcessWait = 60,
 ) -> None:

@@ -161,7 +161,7 @@ def take_step(
     as_json: notes.AsJson = False,
     wait: options.BusyWait = 600,
 ) -> None:
-    """The command of a step that needs nothing else: its name is that of the step."""
+    """Take the step that the command is named after, one that needs nothing else."""
     references = _find_references(context, note, session, last=last, shared=shared)
     step = cast("Step", context.info_name)
     _tell(_step(context, references, step, by, reason, wait), as_json=as_json)

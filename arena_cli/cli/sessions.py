@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from arena_cli import __version__, errors
-from arena_cli.cli import agents, command_line, common, options, report_files, streams, trust
+from arena_cli.cli import agents, common, options, report_files, streams, trust
 from arena_cli.cli.agents import Connect
 from arena_cli.cli.command_line import Command
 from arena_cli.cli.common import Interrupted
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 
 STDOUT = "-"
-SELECTION, OUTPUT = "Selection", "Output"
 
 
 class ShowCommand(Command):
@@ -90,8 +89,6 @@ def write_page(
     streams.print_pieces([page])
 
 
-_SESSIONS = command_line.complete_sessions
-
 OneTurn = Annotated[
     str | None,
     options.selection_option(
@@ -102,7 +99,7 @@ OneAgent = Annotated[
     str | None,
     options.agent_option(
         help="Print only the replies and calls of this agent, by id or name.",
-        rich_help_panel=SELECTION,
+        rich_help_panel="Selection",
     ),
 ]
 AfterSeq = Annotated[

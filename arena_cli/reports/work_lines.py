@@ -19,6 +19,7 @@ from arena_cli.reports.lines import (
     Who,
     Words,
     as_spans,
+    count_of,
     line,
     local_time,
 )
@@ -301,7 +302,7 @@ def _render_exchange_end(event: ExchangeFinished, say: Words, _: Who) -> Line:
     text = "exchange {number} has ended: {end}, {answers}"
     if event.announced:
         text = "exchange {number} has ended: {end}, {answers}, announced"
-    answers = say("1 answer") if event.turns == 1 else say("{count} answers", count=event.turns)
+    answers = count_of(say, event.turns, "1 answer", "{count} answers")
     end = Span(
         say.enum(event.end), "failed" if event.end in ("timeout", "error", "refused") else ""
     )
