@@ -289,3 +289,12 @@ def test_a_refused_first_task_leaves_no_session(program: Program) -> None:
     program.run("task", "add", "s", "first", "-a", "dev").check()
     assert program.run("task", "add", "s", "x", "-a", "nobody").code == 2
     assert len(tasks(program)) == 1
+
+
+def test_a_refused_first_task_keeps_files_of_the_user(program: Program) -> None:
+    note = program.folder / "sessions" / "s" / "knowledge" / "hand.md"
+    note.parent.mkdir(parents=True)
+    note.write_text("---\nkind: decision\ntitle: Written by hand\n---\nkeep me\n", "utf-8")
+    refused = program.run("task", "add", "s", "x", "--assign", "bob")
+    assert refused.code == 2
+    assert "keep me" in note.read_text("utf-8")

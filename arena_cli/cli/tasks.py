@@ -184,11 +184,13 @@ def _add_to_new(
         raise UsageError("no agent can do a task: the workspace has none", "`arena agents add ID`")
     human = outgoing.find_human(members, author).id
     config = common.make_config(loaded, wait_s=10)
+    earlier = store.existing(store.sessions_folder(loaded.root), session)
     try:
         with Session(config, session, members) as opened:
             done = opened.change_task("add", by=human, agent=assign or "", facts=facts)
     except UsageError:
-        discard_new(config, session)
+        if earlier is None:  # else the folder may have files of the user
+            discard_new(config, session)
         raise
     common.print_line(translate_message(escape_line(done)))
 
