@@ -341,8 +341,11 @@ def test_a_flow_file_that_changes_while_its_approval_is_decided_is_not_run(
     )
     rule = {"id": "edit", "on": "tool", "python": "edit.py:edit"}
     allowed = {"allow": ["flows/*.yaml"]}
-    boss(program, {"file": "flows/a.yaml"}, approvals=allowed, rules=[rule])
+    call = {"tool": "run_flow", "arguments": {"file": "flows/a.yaml"}}
+    step_calls = {"calls": [[call, call]], "say": "${result}"}
+    program.agent("boss", step_calls, tools=["run_flow"], approvals=allowed, rules=[rule])
     send(program)
-    (end,) = results(program)
-    assert "was changed since it was approved" in end["result"]
+    ends = results(program)
+    assert len(ends) == 2
+    assert all("was changed since it was approved" in end["result"] for end in ends)
     assert read_log(program) == []

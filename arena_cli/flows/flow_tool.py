@@ -123,7 +123,7 @@ class RunFlow:
         place = (scope.reply, scope.call)
         name, log = self._find_session(*place)
         digest = _hash(dict(_list_digests(self._load(arguments)[0], self._room.workspace)))
-        if self._approved.pop(_encode(arguments), digest) != digest:
+        if self._approved.get(_encode(arguments), digest) != digest:
             raise ToolFailed("a file of the flow was changed since it was approved; call it again")
         caller = self._find_caller(*place)._replace(digest=digest)
         self._running.add(place)
