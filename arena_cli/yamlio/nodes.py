@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import yaml
@@ -284,6 +285,10 @@ class DataBuilder:
         self._size = 0
         self._expanded = 0
 
+    @cached_property
+    def _lines(self) -> list[str]:
+        return self._text.split("\n")
+
     def build(self, node: Node, loc: Loc = ()) -> Any:
         """Return the node as dict, list, str, int, float, bool or None; keys as written."""
         if isinstance(node, _SCALAR):
@@ -366,7 +371,7 @@ class DataBuilder:
 
     def _unknown_tag(self, node: Node, loc: Loc) -> None:
         start, end = node.start_mark, node.end_mark
-        line = self._text.split("\n")[start.line]
+        line = self._lines[start.line]
         fixed = quote_span(line, start.column, end.column) if start.line == end.line else ""
         tag = node.tag.replace(_CORE, "!!")
         problem = f"`{tag}` is a YAML tag that is not read here"
