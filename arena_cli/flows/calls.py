@@ -182,14 +182,14 @@ def describe_run(flow: Flow, result: FlowResult) -> str:
             is_short = len(text) <= SHOWN_OUTPUT
             facts["output"] = outcome.output if is_short else cut_text(text, SHOWN_OUTPUT)
         steps[key] = facts
-    told = {
+    report = {
         "flow": flow.file.flow,
         "description": flow.file.description,
         "status": result.status,
         "steps": steps,
         "errors": dict(result.errors),
     }
-    return json.dumps(told, ensure_ascii=False, indent=2)
+    return json.dumps(report, ensure_ascii=False, indent=2)
 
 
 def make_reflection(flow: Flow, result: FlowResult) -> str:
