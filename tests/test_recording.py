@@ -21,12 +21,14 @@ from product import (
     AgentRefused,
     AgentUnavailable,
     Answer,
+    Attachment,
     Heard,
     Ignoring,
     Permission,
     PermissionRequest,
     Redactor,
     ShownMessage,
+    StructuredContent,
     recorder,
 )
 from program import Done, Program, has_open, until
@@ -654,6 +656,17 @@ def test_an_answer_after_another_decision_is_no_answer() -> None:
     assert asyncio.run(ask("allowed")) == [request]
     with pytest.raises(AgentUnavailable, match="`allowed`, but now deploy is denied"):
         asyncio.run(ask("denied"))
+
+
+def test_an_answer_with_a_binary_file_and_a_part_without_data_is_recorded() -> None:
+    parts = [StructuredContent(type="note")]
+    files = [Attachment(name="a.bin", data=b"\xff\xfe\0")]
+    answer = Answer(AgentOutput(content="x", structured=parts, attachments=files), declined=False)
+    heard = Heard(Redactor(), lambda _: None)
+    record = json.loads(json.dumps(recorder.output(answer, heard)))
+    restored = recorder.answered(record, heard).output
+    assert (restored.structured, restored.attachments) == (parts, files)
+    assert recorder.message_text(record, Ignoring()).endswith("[note: null]")
 
 
 def test_what_varies_in_a_prompt_is_declared(program: Program) -> None:

@@ -92,8 +92,11 @@ def output(answer: Answer, heard: Heard, *, thinking: bool = False) -> dict[str,
     fields: dict[str, Any] = {"content": given.content}
     if answer.declined:
         fields["declined"] = True
-    dumped = given.model_dump(mode="json", include={*_ANSWERED}, exclude_defaults=True)
-    if given.attachments:
+    plain = {*_ANSWERED} - {"attachments", "structured"}
+    dumped = given.model_dump(mode="json", include=plain, exclude_defaults=True)
+    if given.structured:  # with `data`, also where it is null
+        dumped["structured"] = [item.model_dump(mode="json") for item in given.structured]
+    if given.attachments:  # the content may be bytes, which JSON has not
         dumped["attachments"] = [dump_attachment(item) for item in given.attachments]
     if thinking and _THINKING in given.metadata:
         dumped[_THINKING] = given.metadata[_THINKING]
