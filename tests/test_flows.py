@@ -902,6 +902,9 @@ def test_a_flow_that_fails_fails_its_scenario(program: Program) -> None:
     done = program.run("run", "one")
     assert done.code == 1
     assert "unavailable (failed: there is no program no-such-program" in done.stdout
+    for empty in ("error_code: ''", "output: []"):
+        program.file("scenarios/one.yaml", f"{text}    expect: {{flow: {{bad: {{{empty}}}}}}}\n")
+        assert program.run("run", "one").code == 1
     program.file("scenarios/one.yaml", text.replace("flow.yaml", "none.yaml"))
     done = program.run("run", "one")
     assert (done.code, "scenarios/one.yaml:4" in done.stderr) == (2, True)
