@@ -224,6 +224,29 @@ def test_stop_lets_it_end_in_peace(tmp_path: Path) -> None:
     using(Bot(tmp_path), calls)
 
 
+def test_stop_reads_on_so_that_a_program_that_writes_much_can_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_module, "STOP_GRACE_S", PATIENCE_S / 2)
+    saved = tmp_path / "saved"
+    bot = Bot(tmp_path)
+    source = (
+        "import pathlib, sys\n"
+        'for line in sys.stdin: print(\'{"type": "result"}\', flush=True)\n'
+        "for number in range(200): print('x' * 100_000, flush=True)\n"
+        "pathlib.Path(sys.argv[1]).touch()\n"
+    )
+    argv = [sys.executable, "-c", source, str(saved)]
+    bot.program = Program(argv, tmp_path, dict(os.environ), tmp_path / "processes")
+
+    async def calls(bot: Bot) -> None:
+        await bot.ask("echo 1")
+        await bot.kept.stop()
+        assert saved.exists()
+
+    using(bot, calls)
+
+
 def test_stop_ends_one_that_will_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module, "STOP_GRACE_S", 0.05)
 

@@ -222,8 +222,14 @@ class Process(asyncio.SubprocessProtocol):
         return event
 
     async def wait_exit(self, limit_s: float) -> None:
-        """Wait until the program has ended, `limit_s` seconds at the most."""
-        await _wait(limit_s, self._exited)
+        """Wait until the program has ended, `limit_s` seconds at the most, and drop its output.
+
+        A program whose output is not read could not end.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                while self.returncode is None:
+                    await self.event()
 
     async def end(self) -> None:
         """End and reap the whole tree, even if the caller is cancelled meanwhile."""
