@@ -380,7 +380,7 @@ class _Wire:
         self.over = asyncio.Event()
         self.fault = ""
         self.retried = ""
-        self._retries = re.compile(retries or r"(?!)")
+        self._retries = re.compile(retries) if retries else None
         self._stderr_lines = LineSplitter()
         self._other = OtherOutput()
         self._process = running
@@ -429,10 +429,11 @@ class _Wire:
         """Yield the messages that this event completes."""
         if event.source == "stderr":
             self._other.stderr.add_bytes(event.data)
-            for line in self._stderr_lines.feed(event.data):
-                match = self._retries.search(line.decode("utf-8", "replace"))
-                if match and not self.retried:
-                    self.retried = match["message"]
+            if self._retries and not self.retried:
+                for line in self._stderr_lines.feed(event.data):
+                    match = self._retries.search(line.decode("utf-8", "replace"))
+                    if match and not self.retried:
+                        self.retried = match["message"]
         if event.source != "stdout":
             return
         self._size += len(event.data)
