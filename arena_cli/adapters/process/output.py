@@ -486,9 +486,6 @@ def is_equal(value: Any, expected: Any) -> bool:
     return bool(value == expected) and isinstance(value, bool) == isinstance(expected, bool)
 
 
-_LINE_DECODER = json.JSONDecoder(strict=False)
-
-
 class LineSplitter:
     """Split a stream that comes in pieces into lines."""
 
@@ -528,7 +525,7 @@ def parse_line(line: bytes) -> JsonLine:
     text, replaced = decode_output(line)
     text = strip_ansi(text).strip()
     try:
-        value = _LINE_DECODER.decode(text) if text.startswith("{") else None
+        value = _DECODER.decode(text) if text.startswith("{") else None
     except (ValueError, RecursionError):
         value = None
     return JsonLine(value, text, replaced)
