@@ -809,9 +809,9 @@ def test_similar_work_and_what_it_wrote_is_shown(arena: Program) -> None:
 def test_the_most_similar_earlier_work_comes_first(arena: Program) -> None:
     arena.agent("dev", {"say": "done"}, {"say": "done"})
     arena.team(mode="planner", planner="planner", selection="none", fallback_agent="dev")
-    arena.run("send", "-s", "exact", "@dev build an order API with a cache")
-    arena.run("send", "-s", "vague", "@dev build an order API in a day or two, for everybody")
-    in_order = {"when": {"regex": r"(?s)exact #1 .*vague #1 "}}
+    arena.run("send", "-s", "same", "@dev build an order API with a cache")
+    arena.run("send", "-s", "near", "@dev build an order API in a day or two, for everybody")
+    in_order = {"when": {"regex": r"(?s)same #1 .*near #1 "}}
     ordered = {**in_order, "say": plan("single", [step("a", "dev")], reasoning="in order")}
     adapter = {"type": "scripted", "replies": [ordered, {"say": "in another order"}]}
     arena.agent("planner", adapter=adapter, member=False)
