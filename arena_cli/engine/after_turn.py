@@ -55,7 +55,7 @@ async def after_turn(room: Room) -> None:
     recollection, chain = room.scene.recollection, room.scene.fold.open
     if recollection is None or chain is None or not chain.turns:
         return
-    recollection.follow(is_edited=False)  # the next call looks at each file
+    recollection.follow(is_edited=False)  # the next call looks for edits
     _tell_cuts(room, recollection, chain)
     await _tell_deviations(room, recollection, chain)
     await _take_notes(room, recollection, chain)
