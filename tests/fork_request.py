@@ -1,6 +1,6 @@
-"""Asks the server of `forks.py` for a fork of arena: `fork_request.py SOCKET ARGS`, in its streams.
+"""Ask the server of `forks.py` for a fork of arena: `fork_request.py SOCKET ARGS`.
 
-It is started with `python -S -E` in place of arena, so it imports little.
+The fork has its streams. It runs as `python -S -E` in place of arena, so it imports little.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 
 def request_fork(path: str, request: Mapping[str, Any], streams: Sequence[int]) -> tuple[int, int]:
     """Return the pid of a fork with these streams, and where its wait status can be read."""
-    status, told = os.pipe()
+    status, report = os.pipe()
     text = json.dumps(request).encode()
     with socket.socket(socket.AF_UNIX) as server:
         server.connect(path)
-        socket.send_fds(server, [b"%8d" % len(text)], [*streams, told])
+        socket.send_fds(server, [b"%8d" % len(text)], [*streams, report])
         server.sendall(text)
-        os.close(told)
+        os.close(report)
         return int(server.recv(8, socket.MSG_WAITALL)), status
 
 
@@ -34,8 +34,8 @@ def read_status(handle: int) -> tuple[list[int], int]:
 
 if __name__ == "__main__":
     folder = os.getcwd()  # noqa: PTH109 - importing pathlib takes longer than all the rest
-    asked = {"args": sys.argv[2:], "cwd": folder, "env": dict(os.environ)}
-    _, ended = request_fork(sys.argv[1], asked, (0, 1, 2))
+    request = {"args": sys.argv[2:], "cwd": folder, "env": dict(os.environ)}
+    _, ended = request_fork(sys.argv[1], request, (0, 1, 2))
     os.closerange(0, 3)
     code = os.waitstatus_to_exitcode(read_status(ended)[1])
     os._exit(code if code >= 0 else 128 - code)

@@ -26,7 +26,7 @@ OPTIONS = {"stdin", "stdout", "stderr", "cwd", "env", "start_new_session"}
 
 
 def can_fork(env: Mapping[str, str], options: Mapping[str, Any]) -> bool:
-    """Say whether a fork is what a new process would be, with `env` over the usual environment."""
+    """Return True if a fork equals a new process, with `env` over the usual environment."""
     at_start = ("PYTHON", "LC_", "LANG")
     return (
         hasattr(os, "fork")
@@ -73,10 +73,10 @@ class Fork(subprocess.Popen[bytes]):
         self.reported: list[int] = []
         super().__init__(args, **options)
 
-    def _execute_child(self, args: Any, *given: Any) -> None:
+    def _execute_child(self, args: Any, *params: Any) -> None:
         """Do what `Popen` does here, but by the server."""
-        request = {"args": args, "cwd": str(given[4]), "env": given[5], "new_session": given[-2]}
-        pipes = given[9:15]  # stdin: theirs, ours; stdout and stderr: ours, theirs
+        request = {"args": args, "cwd": str(params[4]), "env": params[5], "new_session": params[-2]}
+        pipes = params[9:15]  # stdin: theirs, ours; stdout and stderr: ours, theirs
         theirs = (pipes[0], pipes[3], pipes[5])
         streams = [number if handle == -1 else handle for number, handle in enumerate(theirs)]
         self.pid, self._status = fork_request.request_fork(
@@ -86,7 +86,7 @@ class Fork(subprocess.Popen[bytes]):
         self._close_pipe_fds(*pipes)
 
     def _try_wait(self, wait_flags: int) -> tuple[int, int]:
-        """Return the pid and the status that the server tells of it, or (0, 0) while it runs."""
+        """Return the pid and the status from the server, or (0, 0) while it runs."""
         if wait_flags and not select.select([self._status], [], [], 0)[0]:
             return 0, 0
         self.reported, status = fork_request.read_status(self._status)

@@ -44,7 +44,7 @@ class Cuts:
         self._handle = report
 
     def at(self, half: Any = None) -> None:
-        """Another call begins; `half` does half of it."""
+        """Count a call that begins; `half` does half of it."""
         self.count += 1
         if self.count == self._cut:
             if self._half and half is not None:
@@ -53,11 +53,11 @@ class Cuts:
             os._exit(_CUT)
 
     def report(self) -> None:
-        """Say how many there were."""
+        """Write the number of calls."""
         os.write(self._handle, b"%d " % self.count)
 
     def install(self) -> None:
-        """Put the counting around what Python changes the disk by."""
+        """Count each call of Python that changes the disk."""
         for name in _PLAIN:
             setattr(os, name, self._counted(getattr(os, name)))
         write, opened = os.write, io.open
